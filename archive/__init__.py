@@ -1,0 +1,1 @@
+"""The bundled downstream server, a program of its own."""

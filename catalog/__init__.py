@@ -1,0 +1,1 @@
+"""What exists and who may use it: collect, filter, search, resolve."""

@@ -1,0 +1,1 @@
+"""What operators write: the YAML model, its loading, the environment."""

@@ -1,0 +1,1 @@
+"""Search providers: text in, scores out."""

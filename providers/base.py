@@ -1,0 +1,53 @@
+"""The seam of search: what a provider is asked and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolDocument:
+    """One tool as search sees it. Compared by identity: the catalog keeps one object for each known definition."""
+
+    tool_key: str
+    tool_name: str
+    server_name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    queries: tuple[str, ...]
+    context: str | None
+    tools: Sequence[ToolDocument]
+    max_results: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    tool_key: str
+    relevance: float  # 0..1
+    explanation: str | None = None
+
+
+class SearchUnavailable(Exception):
+    """This provider gave no answer in time; the caller tries the next one."""
+
+
+class SearchProvider(Protocol):
+    """Ranks tools. Fits by shape."""
+
+    name: str  # as in the audit row: `bm25`, `bm25+static` or `cloud`
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        """Rank `request.tools`, best first, at most `max_results` of them.
+
+        Raises:
+            SearchUnavailable: no answer in time; the caller tries the next provider.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The daemon: all that touches HTTP, MCP connections or processes."""

@@ -1,0 +1,1 @@
+"""What happened: journal, database, reading it back."""

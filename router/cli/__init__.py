@@ -1,0 +1,1 @@
+"""The `pointsman` command."""

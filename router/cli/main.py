@@ -1,0 +1,45 @@
+"""The command line. Each command lives in its own module and is imported only when it is called."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "serve": "pointsman.router.cli.serve:serve",
+    "config": "pointsman.router.cli.config:config",
+    "token": "pointsman.router.cli.token:token",
+    "audit": "pointsman.router.cli.audit:audit",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name, so that `token create` does not pay for importing the daemon."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            raise click.UsageError(f"No command `{args[0]}`.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pointsman")
+def main() -> None:
+    """One URL in front of all your MCP servers."""

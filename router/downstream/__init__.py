@@ -1,0 +1,1 @@
+"""Connections to downstream servers: transports, supervision, carrying a call."""

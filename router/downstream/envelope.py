@@ -1,0 +1,33 @@
+"""What a request carries to a server in `_meta`: the caller's keys without ours, and what its era demands."""
+
+from __future__ import annotations
+
+from pointsman import __version__
+from pointsman.catalog.model import Json
+from pointsman.router.downstream.connection import Call
+from pointsman.router.seams import Era
+
+NAMESPACE = "io.modelcontextprotocol/"
+CLIENT_INFO: Json = {"name": "pointsman", "version": __version__}
+# A legacy connection is shared by all callers, so it declares what any of them might offer;
+# a caller that lacks it answers the server's question with an error.
+LEGACY_CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+_PRIVATE = frozenset({"token", "projectId", "progressToken"})
+
+
+def with_envelope(call: Call, era: Era, version: str, progress_token: int) -> Json:
+    """The params to send for `call`. `progress_token` is the connection's own number for it."""
+    meta: Json = {}
+    if call.request is not None:
+        given = call.request.params.get("_meta")
+        if given:
+            meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(NAMESPACE)}
+        if call.request.client.progress_token is not None:
+            meta["progressToken"] = progress_token
+    if era == "modern":
+        meta[NAMESPACE + "protocolVersion"] = version
+        meta[NAMESPACE + "clientInfo"] = CLIENT_INFO
+        meta[NAMESPACE + "clientCapabilities"] = call.request.client.capabilities if call.request else {}
+        if call.request is not None and call.request.client.log_level is not None:
+            meta[NAMESPACE + "logLevel"] = call.request.client.log_level
+    return {**call.params, "_meta": meta} if meta else call.params
