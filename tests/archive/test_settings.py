@@ -1,0 +1,25 @@
+"""What the archive understands of its environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pointsman.archive.settings import BadSettings, read_settings
+
+
+def test_an_empty_environment_means_no_database_and_no_roots() -> None:
+    settings = read_settings({})
+    assert (settings.database, settings.roots) == (None, {})
+
+
+def test_roots_and_database_are_read_as_paths() -> None:
+    settings = read_settings({"SEARCH_DB_PATH": "/db", "POINTSMAN_ARCHIVE_ROOTS": '{"app": "/srv/app"}'})
+    assert (settings.database, settings.roots) == (Path("/db"), {"app": Path("/srv/app")})
+
+
+@pytest.mark.parametrize("roots", ["{", "[]", "null", '{"app": 1}', '{"app": ""}'])
+def test_roots_of_another_shape_are_refused_with_an_example(roots: str) -> None:
+    with pytest.raises(BadSettings, match=r'POINTSMAN_ARCHIVE_ROOTS .* \{"app": "/srv/app"\}'):
+        read_settings({"POINTSMAN_ARCHIVE_ROOTS": roots})
