@@ -1,0 +1,60 @@
+"""The socket that we listen on, and the HTTP server that reads from it."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+
+class CannotListen(Exception):
+    """The address cannot be had. `str(error)` is for the person at the terminal."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Raises CannotListen."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise CannotListen(f"Cannot listen on `{host}`: {error.strerror or error}. Set `listen.host`.") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise CannotListen(_reason(host, port, error)) from error
+    listener.setblocking(False)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where a client on this machine reaches us."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{host}:{port}"
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its signal handling."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _reason(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} on {host} is taken by another program. "
+            "Stop that one, or choose a port with --port (0 takes a free one)."
+        )
+    if error.errno == errno.EACCES:
+        return f"Port {port} on {host} may not be used by this user. Choose one above 1023 with --port."
+    return f"Cannot listen on {host}:{port}: {error.strerror or error}. Set `listen` in the configuration."

@@ -1,0 +1,90 @@
+"""The two tools' own arguments: what is taken, and what is said of the rest."""
+
+import jsonschema_rs
+import pytest
+
+from pointsman.catalog.errors import InvalidArguments
+from pointsman.catalog.model import Json
+from pointsman.router.meta_tools import (
+    MAX_QUERIES,
+    MAX_TEXT,
+    TOOLS,
+    DiscoveryArguments,
+    ExecuteArguments,
+    read_discovery,
+    read_execute,
+)
+
+
+def test_there_are_two_tools_and_their_schemas_are_sound() -> None:
+    assert [tool["name"] for tool in TOOLS] == ["tool_discovery", "tool_execute"]
+    for tool in TOOLS:
+        jsonschema_rs.meta.validate(tool["inputSchema"])
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"query": ["read a file"]}, DiscoveryArguments(("read a file",), None, 10)),
+        ({"query": "read a file"}, DiscoveryArguments(("read a file",), None, 10)),
+        ({"query": ["a", "b"], "context": "c", "maxResults": 3}, DiscoveryArguments(("a", "b"), "c", 3)),
+        ({"query": ["a"], "maxResults": 3.0, "context": ""}, DiscoveryArguments(("a",), None, 3)),
+        ({"query": ["a"], "maxResults": None, "context": None}, DiscoveryArguments(("a",), None, 10)),
+    ],
+)
+def test_discovery_takes(given: Json, read: DiscoveryArguments) -> None:
+    assert read_discovery(given) == read
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "`query`"),
+        ({"query": []}, "`query`"),
+        ({"query": [1]}, "`query`"),
+        ({"query": {"a": 1}}, "`query`"),
+        ({"query": ["a"] * (MAX_QUERIES + 1)}, str(MAX_QUERIES)),
+        ({"query": ["a" * (MAX_TEXT + 1)]}, str(MAX_TEXT)),
+        ({"query": ["a"], "context": 1}, "`context`"),
+        ({"query": ["a"], "maxResults": 0}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": 101}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": True}, "`maxResults`"),
+        ({"query": ["a"], "maxResults": "3"}, "`maxResults`"),
+        ({"query": ["a"], "limit": 3}, "`limit`"),
+    ],
+)
+def test_discovery_says_what_is_wrong(given: Json, named: str) -> None:
+    with pytest.raises(InvalidArguments, match=named):
+        read_discovery(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"toolKey": "a:b"}, ExecuteArguments("a:b", {})),
+        ({"toolKey": "a:b", "arguments": {"x": 1}}, ExecuteArguments("a:b", {"x": 1})),
+        ({"toolKey": "a:b", "arguments": '{"x": 1}'}, ExecuteArguments("a:b", {"x": 1})),
+        ({"toolKey": "a:b", "arguments": " "}, ExecuteArguments("a:b", {})),
+        ({"toolKey": "a:b", "arguments": None}, ExecuteArguments("a:b", {})),
+    ],
+)
+def test_execute_takes(given: Json, read: ExecuteArguments) -> None:
+    assert read_execute(given) == read
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "`toolKey`"),
+        ({"toolKey": ""}, "`toolKey`"),
+        ({"toolKey": 3}, "`toolKey`"),
+        ({"toolKey": "a:b", "arguments": [1]}, "must be an object"),
+        ({"toolKey": "a:b", "arguments": "[1]"}, "must be an object"),
+        ({"toolKey": "a:b", "arguments": "{x}"}, "not JSON"),
+        ({"toolKey": "a:b", "arguments": "\ud800"}, "not JSON"),
+        ({"toolKey": "a:b", "path": "x"}, "inside `arguments`"),
+    ],
+)
+def test_execute_says_what_is_wrong(given: Json, named: str) -> None:
+    with pytest.raises(InvalidArguments, match=named):
+        read_execute(given)

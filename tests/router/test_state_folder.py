@@ -1,0 +1,48 @@
+"""One daemon for each state folder, and a note that is only believed while it holds."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pointsman.router.state_folder import NOTE, Running, StateFolderError, announced, held, running
+
+
+def test_a_second_daemon_is_told_who_holds_the_folder(tmp_path: Path) -> None:
+    with held(tmp_path), announced(tmp_path, "http://127.0.0.1:1/mcp"):
+        with (
+            pytest.raises(StateFolderError, match=rf"http://127.0.0.1:1/mcp \(process {os.getpid()}\)"),
+            held(tmp_path),
+        ):
+            pass
+        assert running(tmp_path) == Running("http://127.0.0.1:1/mcp", os.getpid())
+    assert running(tmp_path) is None
+    with held(tmp_path):
+        assert running(tmp_path) is None
+
+
+def test_the_note_of_a_killed_daemon_is_not_believed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, pathlib; from pointsman.router.state_folder import announced, held\n"
+        "folder = pathlib.Path(sys.argv[1])\n"
+        "with held(folder), announced(folder, 'http://127.0.0.1:1/mcp'): os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    assert (tmp_path / NOTE).exists()
+    assert running(tmp_path) is None
+
+
+def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    with held(folder), announced(folder, "http://127.0.0.1:1/mcp"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in folder.iterdir())
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateFolderError, match="--state-dir"), held(tmp_path / "file" / "state"):
+        pass
