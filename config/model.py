@@ -3,26 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    model_validator,
+)
+
+from pointsman.config.values import anchored, moment, request_key, web_address
 
 DEFAULT_PORT = 3282
 ANY = "*"  # in a token's `projects` and `servers`: all of them
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
-Id = Annotated[str, StringConstraints(pattern=r"^(?!.*__)[A-Za-z0-9_-]+$", max_length=64)]
+# Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
+Id = Annotated[str, StringConstraints(pattern=r"^_?([A-Za-z0-9-]_?)*$", min_length=1, max_length=64)]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
 Strategy = Literal["bm25", "cloud"]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+Moment = Annotated[datetime, BeforeValidator(moment)]
+LocalPath = Annotated[Path, AfterValidator(anchored)]
+WebAddress = Annotated[str, AfterValidator(web_address)]
+RequestKey = Annotated[SecretStr, AfterValidator(request_key)]
 
 
 class Part(BaseModel):
     """Every part of the configuration: frozen, and strict about its keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_key_without_a_value_is_absent(cls, data: Any) -> Any:
+        """`servers:` with every entry commented out, or `research:` with nothing below it, mean the defaults."""
+        if data is None:
+            return {}
+        if not isinstance(data, Mapping) or None not in data.values():
+            return data
+        return {key: value for key, value in data.items() if value is not None or cls._takes_null(key)}
+
+    @classmethod
+    def _takes_null(cls, key: str) -> bool:
+        field = cls.model_fields.get(key)
+        return field is None or type(None) in get_args(field.annotation)
 
 
 class Listen(Part):
@@ -55,8 +87,8 @@ class Server(Part):
     command: str | None = None
     args: tuple[str, ...] = ()
     env: Mapping[str, SecretStr] = {}
-    cwd: Path | None = None
-    url: str | None = None
+    cwd: LocalPath | None = None
+    url: WebAddress | None = None
     transport: Literal["stdio", "http", "sse"] | None = None  # absent: from `command` or `url`
     headers: Mapping[str, SecretStr] = {}
     era: Literal["auto", "legacy", "modern"] = "auto"
@@ -65,8 +97,8 @@ class Server(Part):
     projects: tuple[Id, ...] = ()
     tool_permissions: Mapping[str, bool] = {}
     timeouts: ServerTimeouts = ServerTimeouts()
-    db: Path | None = None
-    roots: Mapping[str, Path] = {}
+    db: LocalPath | None = None
+    roots: Mapping[str, LocalPath] = {}
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Server:
@@ -74,13 +106,26 @@ class Server(Part):
         if len(ways) != 1:
             found = " and ".join(ways) or "none of them"
             raise ValueError(f"needs exactly one of `bundled`, `command` and `url`, and has {found}")
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise ValueError("`url` must start with http:// or https://")
         if self.url is None and self.transport in ("http", "sse"):
             raise ValueError(f"`transport: {self.transport}` needs `url`")
         if self.url is not None and self.transport == "stdio":
             raise ValueError("`transport: stdio` needs `command`")
+        for key in _BELONGS_TO:
+            if getattr(self, key) and ways[0] not in _BELONGS_TO[key]:
+                needed = " or ".join(f"`{way}`" for way in _BELONGS_TO[key])
+                raise ValueError(f"`{key}` belongs to a server with {needed}, and this one has `{ways[0]}`")
         return self
+
+
+# What would have no effect is refused, so that nobody relies on it.
+_BELONGS_TO = {
+    "args": ("command",),
+    "cwd": ("command",),
+    "env": ("command", "bundled"),
+    "headers": ("url",),
+    "db": ("bundled",),
+    "roots": ("bundled",),
+}
 
 
 class Project(Part):
@@ -99,20 +144,20 @@ class Unassigned(Part):
 
 
 class Token(Part):
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", to_lower=True)]
+    sha256: Digest  # never the secret itself
     projects: tuple[str, ...] = ()
     servers: tuple[str, ...] = ()
-    expires: datetime | date | None = None
+    expires: Moment | None = None  # always with a time zone; a bare date means the end of that day, UTC
 
 
 class CloudSearch(Part):
-    url: str
+    url: WebAddress
     token: SecretStr
     timeout_s: Seconds = 5
 
 
 class SearchApiLlm(Part):
-    base_url: str
+    base_url: WebAddress
     model: str
     key: SecretStr | None = None
     timeout_s: Seconds = 20
@@ -150,7 +195,7 @@ class Search(Part):
 
 class State(Part):
     database: str | None = None
-    request_keys: tuple[SecretStr, ...] = ()
+    request_keys: tuple[RequestKey, ...] = ()  # the first one seals, all of them open
 
 
 class GatewayConfig(Part):
