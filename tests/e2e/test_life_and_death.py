@@ -1,0 +1,70 @@
+"""Processes that die: a server's child, and the gateway itself. The bundled archive is the server, so nothing is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.client import assistant
+from tests.e2e.processes import alive, descendants, gone
+from tests.gateway_process import GatewayProcess, gateway_process
+
+ARCHIVE = {"servers": {"archive": {"bundled": "archive"}}}
+STATUS = "archive:archive_status"
+
+
+def archive_child(gateway: GatewayProcess) -> int:
+    found = [pid for pid, command in descendants(gateway.pid).items() if "pointsman.archive" in command]
+    assert len(found) == 1, found
+    return found[0]
+
+
+async def test_a_killed_server_is_started_again_and_answers(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, ARCHIVE) as gateway, assistant(gateway) as model:
+        await model.text_when_back(STATUS)
+        first = archive_child(gateway)
+        os.kill(first, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            said = json.loads(await model.text_when_back(STATUS))
+        assert said["searchable"] is False
+        assert archive_child(gateway) != first
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+async def test_a_gateway_that_is_asked_to_end_exits_0_and_takes_its_children_along(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    async with gateway_process(tmp_path, ARCHIVE) as gateway:
+        async with assistant(gateway) as model:
+            await model.text_when_back(STATUS)
+        children = set(descendants(gateway.pid))
+        assert children
+        assert await gateway.stop(how) == 0
+        await gone(children)
+
+
+async def test_a_killed_gateway_leaves_no_orphans(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, ARCHIVE) as gateway:
+        async with assistant(gateway) as model:
+            await model.text_when_back(STATUS)
+        children = set(descendants(gateway.pid))
+        assert archive_child(gateway) in children
+        await gateway.stop(signal.SIGKILL)
+        await gone(children)
+
+
+async def test_a_second_run_serves_on_the_state_of_a_killed_first_one(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, ARCHIVE) as first:
+        async with assistant(first) as model:
+            await model.text_when_back(STATUS)
+        await first.stop(signal.SIGKILL)
+    async with gateway_process(tmp_path, ARCHIVE) as second:
+        assert json.loads((second.state_dir / "gateway.json").read_text()) == {"url": second.url, "pid": second.pid}
+        assert alive(second.pid)
+        async with assistant(second, "legacy") as model:
+            assert await model.found("status of the archive") == [STATUS]
