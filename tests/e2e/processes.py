@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
+PROC = Path("/proc")  # not on every system; a slim container, on the other hand, has no `ps`
 GONE_S = 10.0  # a bound against hanging; the promise of 5 s is for people, not for a busy test machine
+
+Row = tuple[int, int, str, str]  # pid, parent, state, command line
 
 
 def descendants(pid: int) -> dict[int, str]:
@@ -33,9 +37,23 @@ async def gone(pids: Collection[int]) -> None:
 
 
 def _table() -> dict[int, tuple[int, str]]:
-    listing = subprocess.run(
-        ("ps", "-A", "-w", "-w", "-o", "pid=,ppid=,stat=,args="), check=True, capture_output=True, text=True
-    ).stdout
-    rows = (line.split(None, 3) for line in listing.splitlines())
-    living = (row for row in rows if len(row) == 4 and not row[2].startswith("Z"))
-    return {int(pid): (int(parent), command) for pid, parent, _, command in living}
+    """Parent and command line of every process that lives."""
+    rows = _from_proc() if PROC.is_dir() else _from_ps()
+    return {pid: (parent, command) for pid, parent, state, command in rows if not state.startswith("Z")}
+
+
+def _from_proc() -> Iterator[Row]:
+    for folder in PROC.glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it ended while we looked
+        yield int(folder.name), int(parent), state, command
+
+
+def _from_ps() -> Iterator[Row]:
+    listing = subprocess.run(("ps", "-A", "-w", "-w", "-o", "pid=,ppid=,stat=,args="), check=True, capture_output=True)
+    for line in listing.stdout.decode(errors="replace").splitlines():
+        pid, parent, state, command = line.split(None, 3)
+        yield int(pid), int(parent), state, command

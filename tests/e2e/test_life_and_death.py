@@ -1,4 +1,4 @@
-"""Processes that die: a server's child, and the gateway itself. The bundled archive is the server, so nothing is skipped."""
+"""Processes that die: a server's child, and the gateway itself. The bundled archive is the server."""
 
 from __future__ import annotations
 
