@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from pointsman.config.values import anchored, moment, request_key, web_address
+from pointsman.config.values import anchored, database_address, moment, request_key, web_address
 
 DEFAULT_PORT = 3282
 ANY = "*"  # in a token's `projects` and `servers`: all of them
@@ -33,6 +33,7 @@ Count = Annotated[int, Field(ge=1)]
 Moment = Annotated[datetime, BeforeValidator(moment)]
 LocalPath = Annotated[Path, AfterValidator(anchored)]
 WebAddress = Annotated[str, AfterValidator(web_address)]
+DatabaseAddress = Annotated[str, AfterValidator(database_address)]
 RequestKey = Annotated[SecretStr, AfterValidator(request_key)]
 
 
@@ -194,7 +195,7 @@ class Search(Part):
 
 
 class State(Part):
-    database: str | None = None
+    database: DatabaseAddress | None = None  # a file or a URL; absent: a file in the state folder
     request_keys: tuple[RequestKey, ...] = ()  # the first one seals, all of them open
 
 

@@ -36,6 +36,11 @@ def anchored(path: Path, info: ValidationInfo) -> Path:
     return folder / path if isinstance(folder, Path) else path
 
 
+def database_address(address: str, info: ValidationInfo) -> str:
+    """A URL stays as it is; anything else is a path to a file."""
+    return address if "://" in address else str(anchored(Path(address), info))
+
+
 def web_address(url: str) -> str:
     try:
         parts = urlsplit(url)
