@@ -27,6 +27,7 @@ class Call:
     request: FrontRequest | None = None
     back: BackChannel | None = None
     messages: int = field(default=0, init=False)  # notifications and questions seen so far, counted by the connection
+    heard_bytes: int = field(default=0, init=False)  # and their size
 
 
 @dataclass(frozen=True, slots=True)
