@@ -1,0 +1,110 @@
+"""What callers send is cut and its secrets are masked before it is written down."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+MASK = "***"
+CUT = "…"
+MAX_QUERIES = 20
+MAX_QUERY_CHARS = 500
+MAX_ARGUMENT_CHARS = 2000  # of one call, names and values together
+MAX_ARGUMENT_PARTS = 200
+MAX_ARGUMENT_DEPTH = 16
+
+# Every alternative starts with a literal and repeats one class at a time, so the search stays linear.
+_SECRET = re.compile(
+    r"ptm_[A-Za-z0-9_-]*"
+    r"|[Bb]earer\s+[^\s\"']{8,}"
+    r"|\bsk-[A-Za-z0-9_-]{16,}"
+    r"|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|github_pat_[A-Za-z0-9_]{20,}"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|AKIA[0-9A-Z]{16}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,40}-----)?"
+    r"|://[^\s/:@]{1,256}:[^\s/@]{1,256}@"
+)
+_SECRET_NAME = re.compile(
+    r"pass(?:word|wd|phrase|code)|^pass$|^pwd$|secret|token(?!s)|(?:api|access|private)[-_]?key|authorization|^auth$"
+    r"|cookie|credential|^pin$|^otp$",
+    re.IGNORECASE,
+)
+_LONGEST_SECRET = 600  # looked at beyond a cut, so that no secret is cut in half and missed
+
+
+def short(text: str, limit: int) -> str:
+    """A name (tool key, client, method), cut to `limit`; a token of ours inside it is masked."""
+    if len(text) > limit or "ptm_" in text:
+        return free_text(text, limit)
+    return text
+
+
+def short_or_none(text: str | None, limit: int) -> str | None:
+    return None if text is None else short(text, limit)
+
+
+def free_text(text: str, limit: int) -> str:
+    """Words of a person or a model, cut to `limit`, with everything that looks like a secret masked."""
+    masked = _SECRET.sub(MASK, text[: limit + _LONGEST_SECRET])
+    return masked if len(masked) <= limit else masked[: limit - 1] + CUT
+
+
+def clean_queries(queries: Sequence[str], limit: int = MAX_QUERY_CHARS) -> list[str]:
+    return [free_text(query, limit) for query in queries[:MAX_QUERIES]]
+
+
+def clean_arguments(arguments: Any) -> Any:
+    """The arguments of a call as they may be written down: bounded, and with secrets masked by name and by look."""
+    return _Arguments().clean(arguments, 0)
+
+
+class _Arguments:
+    """Walks one call's arguments until its allowance is used up, so that huge ones cost no more than small ones."""
+
+    def __init__(self) -> None:
+        self._chars = MAX_ARGUMENT_CHARS
+        self._parts = MAX_ARGUMENT_PARTS
+
+    def clean(self, value: Any, depth: int) -> Any:
+        self._parts -= 1
+        if isinstance(value, str):
+            return self._text(value)
+        if value is None or isinstance(value, (bool, float)):
+            return value
+        if isinstance(value, int):
+            return value if value.bit_length() <= 256 else CUT
+        if self._spent() or depth >= MAX_ARGUMENT_DEPTH:
+            return CUT
+        if isinstance(value, dict):
+            return self._object(value, depth)
+        return self._array(value, depth)
+
+    def _object(self, value: dict[str, Any], depth: int) -> dict[str, Any]:
+        cleaned: dict[str, Any] = {}
+        for name, item in value.items():
+            if self._spent():
+                cleaned[CUT] = CUT
+                break
+            secret = _SECRET_NAME.search(name[:100]) and item is not None
+            cleaned[self._text(name)] = MASK if secret else self.clean(item, depth + 1)
+        return cleaned
+
+    def _array(self, value: list[Any], depth: int) -> list[Any]:
+        cleaned: list[Any] = []
+        for item in value:
+            if self._spent():
+                cleaned.append(CUT)
+                break
+            cleaned.append(self.clean(item, depth + 1))
+        return cleaned
+
+    def _text(self, text: str) -> str:
+        cleaned = free_text(text, max(self._chars, 1))
+        self._chars -= len(cleaned)
+        return cleaned
+
+    def _spent(self) -> bool:
+        return self._chars <= 0 or self._parts <= 0

@@ -1,0 +1,301 @@
+"""What the gateway writes down: an intent before a call, its outcome after, and refusals in one go."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from pointsman.catalog.errors import AuditUnavailable
+from pointsman.catalog.model import WallClock
+from pointsman.router.audit.cleaning import CUT, clean_arguments, clean_queries, short, short_or_none
+from pointsman.router.audit.journal import Journal
+from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
+from pointsman.router.seams import FrontRequest
+
+MAX_LINE_BYTES = 8192
+MAX_NAME_CHARS = 128  # ids, client names, methods, codes
+MAX_TOOL_KEY_CHARS = 256
+MAX_LATE = 10_000  # outcomes kept in memory while the journal cannot be written
+STRANGERS_BURST = 100
+STRANGERS_PER_S = 10.0
+
+logger = logging.getLogger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+
+class Observer(Protocol):
+    """Is told what the journal is told, by the same code: `/metrics` can never disagree with the rows."""
+
+    def finished(self, intent: Intent, outcome: Outcome) -> None: ...
+    def journal_failed(self) -> None: ...
+
+
+class Record:
+    """A call under way, whose intent is in the journal."""
+
+    __slots__ = ("_began", "_finished", "_intent", "_log")
+
+    def __init__(self, log: AuditLog, intent: Intent, began: float) -> None:
+        self._log = log
+        self._intent = intent
+        self._began = began
+        self._finished = False
+
+    def finish(
+        self,
+        outcome: Ending,
+        code: str | None = None,
+        *,
+        results: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - the row's own name for it
+        provider: str | None = None,
+        fallback: bool | None = None,
+    ) -> None:
+        """Write the outcome. The first call counts, later ones do nothing. Never raises."""
+        if self._finished:
+            return
+        self._finished = True
+        self._log._finish(self._intent, self._began, outcome, code, results, bytes, provider, fallback)
+
+
+class AuditLog:
+    """The gateway's side of the audit. Used from one thread; a call costs two short writes and no waiting."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        arguments: Callable[[], bool] = lambda: False,
+        observers: Sequence[Observer] = (),
+        wall: WallClock = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._journal = journal
+        self._arguments = arguments
+        self._observers = tuple(observers)
+        self._wall = wall
+        self._monotonic = monotonic
+        self._late: deque[bytes] = deque()
+        self._failing = False
+        self._strangers = _Allowance(STRANGERS_BURST, STRANGERS_PER_S, monotonic)
+
+    def open(self) -> None:
+        """Try the journal early, so that the operator reads of a failure at start. `begin` tries again."""
+        try:
+            self._journal.open()
+        except OSError as error:
+            self._failed(error)
+
+    def begin(
+        self,
+        request: FrontRequest,
+        kind: Kind,
+        *,
+        queries: Sequence[str] | None = None,
+        tool_key: str | None = None,
+        server_id: str | None = None,
+        arguments: Any = None,
+    ) -> Record:
+        """Write the intent. Only when this returns may anything be sent to a server.
+
+        Raises:
+            AuditUnavailable: it could not be written.
+        """
+        try:
+            if self._late:
+                self._write_late()
+            seq = self._journal.next_seq()
+        except OSError as error:
+            raise self._failed(error) from None
+        intent = Intent(
+            seq=seq,
+            time_ms=int(self._wall() * 1000),
+            request_id=request.id,
+            kind=kind,
+            token=request.caller.token_id,
+            project=request.caller.project_id,
+            client=short(request.client.name, MAX_NAME_CHARS),
+            method=short(request.method, MAX_NAME_CHARS),
+            queries=None if queries is None else clean_queries(queries),
+            tool_key=short_or_none(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short_or_none(server_id, MAX_NAME_CHARS),
+            arguments=clean_arguments(arguments) if arguments is not None and self._arguments() else msgspec.UNSET,
+        )
+        try:
+            self._journal.append(_line(intent), intents=1)
+        except OSError as error:
+            raise self._failed(error) from None
+        if self._failing:
+            self._healed()
+        return Record(self, intent, self._monotonic())
+
+    def refused(
+        self,
+        code: str,
+        *,
+        kind: Kind,
+        method: str,
+        token_id: str | None,
+        project_id: str | None = None,
+        client: str = "",
+        request_id: str | None = None,
+        queries: Sequence[str] | None = None,
+        tool_key: str | None = None,
+        server_id: str | None = None,
+    ) -> None:
+        """Write the row of a call that was refused before anything was done. Never raises.
+
+        Strangers (code `unauthorized`) get a bounded number of rows; the rest is only counted, so that nobody
+        without a token can push other people's rows out.
+        """
+        intent = Intent(
+            seq=0,
+            time_ms=int(self._wall() * 1000),
+            request_id=short(request_id, MAX_NAME_CHARS) if request_id else secrets.token_hex(8),
+            kind=kind,
+            token=short_or_none(token_id, MAX_NAME_CHARS),
+            project=short_or_none(project_id, MAX_NAME_CHARS),
+            client=short(client, MAX_NAME_CHARS),
+            method=short(method, MAX_NAME_CHARS),
+            queries=None if queries is None else clean_queries(queries),
+            tool_key=short_or_none(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short_or_none(server_id, MAX_NAME_CHARS),
+        )
+        outcome = Outcome(0, "denied", short(code, MAX_NAME_CHARS), ms=0.0)
+        if code != "unauthorized" or self._strangers.take():
+            self._write_row(intent, outcome)
+        for observer in self._observers:
+            observer.finished(intent, outcome)
+
+    def housekeep(self) -> None:
+        """Called now and then: outcomes that could not be written get another try, and the segment is closed."""
+        try:
+            self._write_late()
+            self._journal.rotate()
+        except OSError as error:
+            self._failed(error)
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt to write failed, so that calls are refused; for `/health`."""
+        return self._failing
+
+    def close(self) -> None:
+        try:
+            self._write_late()
+        except OSError as error:
+            logger.error("%d audit outcomes could not be written: %s", len(self._late), error)  # noqa: TRY400
+        self._journal.close()
+
+    def _finish(
+        self,
+        intent: Intent,
+        began: float,
+        ending: Ending,
+        code: str | None,
+        results: int | None,
+        size: int | None,
+        provider: str | None,
+        fallback: bool | None,
+    ) -> None:
+        ms = round((self._monotonic() - began) * 1000, 3)
+        code, provider = short_or_none(code, MAX_NAME_CHARS), short_or_none(provider, MAX_NAME_CHARS)
+        outcome = Outcome(intent.seq, ending, code, ms, results, size, provider, fallback)
+        line = _line(outcome)
+        try:
+            if self._late:
+                self._write_late()
+            self._journal.append(line)
+        except OSError as error:
+            self._failed(error)
+            self._keep(line)
+        for observer in self._observers:
+            observer.finished(intent, outcome)
+
+    def _write_row(self, intent: Intent, outcome: Outcome) -> None:
+        try:
+            self._write_late()
+            seq = self._journal.next_seq()
+            numbered = (msgspec.structs.replace(entry, seq=seq) for entry in (intent, outcome))
+            self._journal.append(b"".join(map(_line, numbered)), intents=1)
+        except OSError as error:
+            self._failed(error)
+
+    def _write_late(self) -> None:
+        while self._late:
+            self._journal.append(self._late[0])
+            self._late.popleft()
+
+    def _keep(self, line: bytes) -> None:
+        # No new call begins while the journal fails, so the number of calls in flight bounds this already.
+        if len(self._late) < MAX_LATE:
+            self._late.append(line)
+
+    def _failed(self, error: OSError) -> AuditUnavailable:
+        for observer in self._observers:
+            observer.journal_failed()
+        if not self._failing:
+            self._failing = True
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            logger.error("the audit journal cannot be written, so calls are refused until it can: %s", reason)
+        return AuditUnavailable()
+
+    def _healed(self) -> None:
+        self._failing = False
+        logger.warning("the audit journal can be written again")
+
+
+class _Allowance:
+    """A bucket of `burst` that fills up at `per_s`."""
+
+    def __init__(self, burst: int, per_s: float, monotonic: Callable[[], float]) -> None:
+        self._burst = float(burst)
+        self._per_s = per_s
+        self._monotonic = monotonic
+        self._left = float(burst)
+        self._at = monotonic()
+
+    def take(self) -> bool:
+        now = self._monotonic()
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _line(entry: Intent | Outcome) -> bytes:
+    try:
+        line = _encode(entry) + b"\n"
+    except UnicodeEncodeError:
+        line = _encode(_without_surrogates(msgspec.to_builtins(entry))) + b"\n"
+    if len(line) <= MAX_LINE_BYTES or isinstance(entry, Outcome):
+        return line
+    return _shorter_line(entry)
+
+
+def _shorter_line(entry: Intent) -> bytes:
+    """Text may grow sixfold when it is escaped: the arguments go first, then the queries are cut more and more."""
+    if entry.arguments is not msgspec.UNSET:
+        return _line(msgspec.structs.replace(entry, arguments=CUT))
+    queries = entry.queries or []
+    longest = max(map(len, queries), default=0)
+    if longest <= 1:
+        return _encode(msgspec.structs.replace(entry, queries=None)) + b"\n"  # names alone stay below the limit
+    return _line(msgspec.structs.replace(entry, queries=clean_queries(queries, longest // 2)))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
+    return [_without_surrogates(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,115 @@
+"""The audit's life: opened with the daemon, and a task beside it that moves the journal into the database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pointsman.catalog.model import WallClock
+from pointsman.config.model import Audit
+from pointsman.router.audit.database import FILE, NewerSchema, open_to_read
+from pointsman.router.audit.journal import Journal
+from pointsman.router.audit.log import AuditLog, Observer
+from pointsman.router.audit.segments import FOLDER
+from pointsman.router.audit.store import Store
+
+MOVE_EVERY_S = 5.0
+TRIM_EVERY_S = 600.0
+_DAY_MS = 86_400_000
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def auditing(
+    state_dir: Path,
+    settings: Callable[[], Audit],
+    *,
+    observers: Sequence[Observer] = (),
+    wall: WallClock = time.time,
+    monotonic: Callable[[], float] = time.monotonic,
+    every_s: float = MOVE_EVERY_S,
+) -> AsyncGenerator[AuditLog]:
+    """The audit of one run of the daemon. `settings` is asked each time, so that a reload holds at once."""
+    seen = await asyncio.to_thread(last_seq_in, state_dir / FILE)
+    journal = Journal(state_dir / FOLDER, seen_seq=seen)
+    log = AuditLog(journal, arguments=lambda: settings().arguments, observers=observers, wall=wall, monotonic=monotonic)
+    log.open()
+    store = Store(state_dir / FILE)
+    mover = _Mover(log, journal, store, state_dir / FOLDER, settings, wall)
+    leaving = asyncio.Event()
+    task = asyncio.create_task(mover.run(leaving, every_s), name="audit mover")
+    try:
+        yield log
+    finally:
+        leaving.set()  # in place of a cancel, which would leave the thread alone with the database
+        await task
+        store.close()
+        log.close()
+
+
+def last_seq_in(database: Path) -> int:
+    """The highest seq in the database, 0 where it cannot be read: the journal's last segment knows it as well."""
+    try:
+        connection = open_to_read(database)
+        if connection is None:
+            return 0
+        try:
+            return int(connection.execute("SELECT max(seq) FROM audit").fetchone()[0] or 0)
+        finally:
+            connection.close()
+    except (sqlite3.Error, NewerSchema):
+        return 0
+
+
+class _Mover:
+    def __init__(
+        self,
+        log: AuditLog,
+        journal: Journal,
+        store: Store,
+        folder: Path,
+        settings: Callable[[], Audit],
+        wall: WallClock,
+    ) -> None:
+        self._log = log
+        self._journal = journal
+        self._store = store
+        self._folder = folder
+        self._settings = settings
+        self._wall = wall
+        self._trimmed_at = float("-inf")
+        self._complaint = ""
+
+    async def run(self, leaving: asyncio.Event, every_s: float) -> None:
+        while not leaving.is_set():
+            self._log.housekeep()
+            try:
+                await asyncio.to_thread(self._move, self._journal.position)
+            except (sqlite3.Error, OSError, NewerSchema) as error:
+                self._complain(error)
+            else:
+                self._complaint = ""
+            try:
+                await asyncio.wait_for(leaving.wait(), every_s)
+            except TimeoutError:
+                continue
+
+    def _move(self, position: tuple[str, int] | None) -> None:
+        moved = self._store.move(self._folder, position)
+        now = time.monotonic()
+        if moved and now - self._trimmed_at >= TRIM_EVERY_S:
+            settings = self._settings()
+            oldest_ms = int(self._wall() * 1000) - settings.max_days * _DAY_MS
+            self._store.trim(older_than_ms=oldest_ms, max_bytes=settings.max_bytes)
+            self._trimmed_at = now
+
+    def _complain(self, error: Exception) -> None:
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            logger.error("audit rows stay in the journal for now, the state database cannot take them: %s", error)

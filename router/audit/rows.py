@@ -1,0 +1,98 @@
+"""What is written down of a call: the intent before it, the outcome after it, and the row that people read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+import msgspec
+
+Kind = Literal["discovery", "execute"]
+Ending = Literal["ok", "error", "denied", "timeout", "cancelled", "input_required", "interrupted"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ENDINGS: tuple[Ending, ...] = get_args(Ending)
+
+# Structs in place of dataclasses: made and encoded in a microsecond, and decoded with their types checked.
+
+
+class Intent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="intent"):
+    """Written before anything is sent to a server."""
+
+    seq: int
+    time_ms: int  # since the epoch
+    request_id: str
+    kind: Kind
+    token: str | None = None  # its id, never its value
+    project: str | None = None
+    client: str = ""
+    method: str = ""
+    queries: list[str] | None = None
+    tool_key: str | None = None
+    server_id: str | None = None
+    arguments: Any = msgspec.UNSET
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="outcome"):
+    """Written when the call is over, however it ended."""
+
+    seq: int
+    outcome: Ending
+    code: str | None = None
+    ms: float | None = None
+    results: int | None = None
+    bytes: int | None = None
+    provider: str | None = None
+    fallback: bool | None = None
+
+
+class Row(msgspec.Struct, frozen=True, rename="camel"):
+    """Intent and outcome together, in the order and with the names that `pointsman audit list --json` prints."""
+
+    seq: int
+    time: str  # ISO 8601, UTC
+    request_id: str
+    kind: Kind
+    token: str | None
+    project: str | None
+    client: str
+    queries: list[str] | None
+    tool_key: str | None
+    server_id: str | None
+    method: str
+    outcome: Ending | None  # None: still under way
+    code: str | None
+    ms: float | None
+    results: int | None
+    bytes: int | None
+    provider: str | None
+    fallback: bool | None
+    arguments: Any = msgspec.UNSET  # left out unless it was recorded
+
+
+def row_of(intent: Intent, outcome: Outcome | None) -> Row:
+    return Row(
+        seq=intent.seq,
+        time=iso_time(intent.time_ms),
+        request_id=intent.request_id,
+        kind=intent.kind,
+        token=intent.token,
+        project=intent.project,
+        client=intent.client,
+        queries=intent.queries,
+        tool_key=intent.tool_key,
+        server_id=intent.server_id,
+        method=intent.method,
+        outcome=outcome.outcome if outcome else None,
+        code=outcome.code if outcome else None,
+        ms=outcome.ms if outcome else None,
+        results=outcome.results if outcome else None,
+        bytes=outcome.bytes if outcome else None,
+        provider=outcome.provider if outcome else None,
+        fallback=outcome.fallback if outcome else None,
+        arguments=intent.arguments,
+    )
+
+
+def iso_time(time_ms: int) -> str:
+    seconds, ms = divmod(time_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"

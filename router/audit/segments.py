@@ -1,0 +1,136 @@
+"""The journal's files: how they are named, who holds them, and how they are read.
+
+A run of the gateway has a run file, which it keeps locked for as long as it lives, and numbered segments:
+
+    0000000000000001-5f3a9c21.run
+    0000000000000001-5f3a9c21.000000.0000000000000001.jsonl     (run, number, the next seq when it was opened)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from pointsman.router.audit.rows import Intent, Outcome
+
+FOLDER = "journal"
+_SEGMENT = re.compile(r"(?P<run>\d{16}-[0-9a-f]{8})\.(?P<number>\d{6,})\.(?P<next_seq>\d{16,})\.jsonl")
+_RUN = re.compile(r"(?P<run>\d{16}-[0-9a-f]{8})\.run")
+_decoder: msgspec.json.Decoder[Intent | Outcome] = msgspec.json.Decoder(Intent | Outcome)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    run: str
+    number: int
+    next_seq: int
+    path: Path = field(compare=False)
+
+    @classmethod
+    def named(cls, folder: Path, run: str, number: int, next_seq: int) -> Segment:
+        return cls(run, number, next_seq, folder / f"{run}.{number:06d}.{next_seq:016d}.jsonl")
+
+
+def list_segments(folder: Path) -> list[Segment]:
+    """All segments, oldest first. A folder that does not exist has none."""
+    found = (_SEGMENT.fullmatch(name) for name in _names(folder))
+    return sorted(
+        Segment(match["run"], int(match["number"]), int(match["next_seq"]), folder / match.string)
+        for match in found
+        if match
+    )
+
+
+def read_entries(path: Path) -> Iterator[Intent | Outcome]:
+    """What a segment holds. A torn line (crash, full disk) was never acknowledged and is passed over."""
+    with path.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield _decoder.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+
+
+def last_seq(folder: Path) -> int:
+    """The highest seq that the journal knows of. Each run's newest segment says it, be it empty."""
+    newest = {segment.run: segment for segment in list_segments(folder)}
+    highest = 0
+    for segment in newest.values():
+        in_file = max((entry.seq for entry in read_entries(segment.path)), default=0)
+        highest = max(highest, segment.next_seq - 1, in_file)
+    return highest
+
+
+class RunLock:
+    """The run file of this process. The kernel frees the lock when the process ends, however it ends."""
+
+    def __init__(self, folder: Path, first_seq: int) -> None:
+        self.run = f"{first_seq:016d}-{secrets.token_hex(4)}"
+        self._fd = os.open(_run_file(folder, self.run), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class Runs:
+    """Which runs were over when this was made. Make it before the segments are listed: what it says is over has
+    written all that it will ever write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._over = {run: _lock_is_free(folder, run) for run in _list_runs(folder)}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._over)
+
+    def over(self, run: str) -> bool:
+        if run in self._over:
+            return self._over[run]
+        return not _run_file(self._folder, run).exists()  # one that began since then may still be writing
+
+
+def forget_run(folder: Path, run: str) -> None:
+    _run_file(folder, run).unlink(missing_ok=True)
+
+
+def _run_file(folder: Path, run: str) -> Path:
+    return folder / f"{run}.run"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
+
+
+def _list_runs(folder: Path) -> list[str]:
+    return [match["run"] for match in map(_RUN.fullmatch, _names(folder)) if match]
+
+
+def _lock_is_free(folder: Path, run: str) -> bool:
+    try:
+        fd = os.open(_run_file(folder, run), os.O_RDONLY)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True

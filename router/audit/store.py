@@ -1,0 +1,199 @@
+"""Moves journal segments into the state database and keeps it within its bounds. Runs beside the event loop."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby, islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pointsman.router.audit.database import is_broken, open_database, set_aside
+from pointsman.router.audit.rows import Intent, Outcome
+from pointsman.router.audit.segments import Runs, Segment, forget_run, list_segments, read_entries
+
+# Many rows a statement: each step gives up the interpreter lock and has to win it back from a busy event loop.
+# Few enough lines at a time that the loop does not wait long for the lock either.
+ROWS_PER_STATEMENT = 128
+LINES_AT_ONCE = 256
+_COLUMNS = (
+    "seq, run, time_ms, request_id, kind, token, project, client, method, queries, tool_key, server_id, arguments,"
+    " outcome, code, ms, results, bytes, provider, fallback"
+)
+_MARKS = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
+_INSERT = f"INSERT OR IGNORE INTO audit ({_COLUMNS}) VALUES "  # noqa: S608 - constants
+_UPDATE = (
+    "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?"
+    " WHERE seq = ? AND run = ? AND outcome IS NULL"
+)
+_DELETE_BATCH = 5000
+_TRIM_TO = 0.95  # of `max_bytes`, so that not every move has to trim
+
+Values = tuple[Any, ...]
+_encode = msgspec.json.Encoder().encode
+
+
+class Store:
+    """The writing side of the state database. Opened at first use; used by one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def move(self, folder: Path, position: tuple[str, int] | None) -> int:
+        """Move all segments that change no more; returns how many.
+
+        `position` is the segment that this process writes to. Killed at any moment, this loses nothing and doubles
+        nothing: rows are known by run and seq, and a segment is deleted only after its rows are committed.
+
+        Raises:
+            sqlite3.Error, OSError, NewerSchema: the journal keeps what is left; try again later.
+        """
+        moved = 0
+        for run, segments in _movable(folder, position):
+            for segment in segments:
+                self._take(segment)
+                segment.path.unlink(missing_ok=True)
+                moved += 1
+            if position is None or run != position[0]:
+                with self._transaction() as connection:
+                    connection.execute(
+                        "UPDATE audit SET outcome = 'interrupted' WHERE run = ? AND outcome IS NULL", (run,)
+                    )
+                forget_run(folder, run)
+        return moved
+
+    def trim(self, *, older_than_ms: int, max_bytes: int) -> int:
+        """Delete rows that are too old, then the oldest until the database fits; returns how many.
+
+        Raises:
+            sqlite3.Error, OSError, NewerSchema: try again later.
+        """
+        deleted = self._delete_oldest("time_ms", self._count("WHERE time_ms < ?", older_than_ms))
+        while (used := self._used_bytes()) > max_bytes:
+            share = 1 - _TRIM_TO * max_bytes / used
+            too_many = math.ceil(self._count() * share)
+            if not too_many:
+                break
+            deleted += self._delete_oldest("seq", too_many)
+        if deleted:
+            self._open().execute("PRAGMA incremental_vacuum").fetchall()
+            self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return deleted
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _take(self, segment: Segment) -> None:
+        with self._transaction() as connection:
+            entries = read_entries(segment.path)
+            while chunk := list(islice(entries, LINES_AT_ONCE)):
+                outcomes = {entry.seq: entry for entry in chunk if isinstance(entry, Outcome)}
+                rows = [
+                    _values(segment.run, entry, outcomes.pop(entry.seq, None))
+                    for entry in chunk
+                    if isinstance(entry, Intent)
+                ]
+                _insert(connection, rows)
+                connection.executemany(_UPDATE, [(*_ending(late), late.seq, segment.run) for late in outcomes.values()])
+
+    def _count(self, where: str = "", *arguments: int) -> int:
+        return int(self._open().execute(f"SELECT count(*) FROM audit {where}", arguments).fetchone()[0])  # noqa: S608
+
+    def _delete_oldest(self, order: str, rows: int) -> int:
+        for left in range(rows, 0, -_DELETE_BATCH):
+            with self._transaction() as connection:
+                connection.execute(
+                    f"DELETE FROM audit WHERE rowid IN (SELECT rowid FROM audit ORDER BY {order} LIMIT ?)",  # noqa: S608
+                    (min(left, _DELETE_BATCH),),
+                )
+        return rows
+
+    def _used_bytes(self) -> int:
+        pragmas = ("page_count", "freelist_count", "page_size")
+        pages, free, size = (self._open().execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
+        return int((pages - free) * size)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Raises sqlite3.Error. A database found broken is set aside, and the next transaction gets a new one."""
+        try:
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.DatabaseError as error:
+            if is_broken(error):
+                self.close()
+                set_aside(self._path, error)
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = open_database(self._path)
+        return self._connection
+
+
+def _movable(folder: Path, position: tuple[str, int] | None) -> Iterator[tuple[str, list[Segment]]]:
+    """Runs that are over, with all their segments, and our own with the closed ones."""
+    runs = Runs(folder)
+    segments = {run: list(group) for run, group in groupby(list_segments(folder), key=attrgetter("run"))}
+    for run in sorted({*runs, *segments}):
+        mine = segments.get(run, [])
+        if position is not None and run == position[0]:
+            yield run, [segment for segment in mine if segment.number < position[1]]
+        elif runs.over(run):
+            yield run, mine
+
+
+def _insert(connection: sqlite3.Connection, rows: list[Values]) -> None:
+    """Powers of two, so that a handful of statements is prepared once and serves for every number of rows."""
+    done = 0
+    while left := len(rows) - done:
+        size = min(ROWS_PER_STATEMENT, 1 << (left.bit_length() - 1))
+        values = [value for row in rows[done : done + size] for value in row]
+        connection.execute(_INSERT + ", ".join([_MARKS] * size), values)
+        done += size
+
+
+def _values(run: str, intent: Intent, outcome: Outcome | None) -> Values:
+    return (
+        intent.seq,
+        run,
+        intent.time_ms,
+        intent.request_id,
+        intent.kind,
+        intent.token,
+        intent.project,
+        intent.client,
+        intent.method,
+        None if intent.queries is None else _encode(intent.queries).decode(),
+        intent.tool_key,
+        intent.server_id,
+        None if intent.arguments is msgspec.UNSET else _encode(intent.arguments).decode(),
+        *(_ending(outcome) if outcome else (None,) * 7),
+    )
+
+
+def _ending(outcome: Outcome) -> Values:
+    return (
+        outcome.outcome,
+        outcome.code,
+        outcome.ms,
+        outcome.results,
+        outcome.bytes,
+        outcome.provider,
+        outcome.fallback,
+    )
