@@ -1,0 +1,24 @@
+"""`make bench`: all measurements in one run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+
+from bench.calls import calls
+from bench.discovery import discovery
+from bench.start import start
+
+
+async def main() -> None:
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores. Compare figures of one run only.\n")
+    await calls()
+    print()
+    await discovery()
+    print()
+    await start()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,40 @@
+"""A discovery over many tools, with lists that are known and with lists that are collected for every request."""
+
+from __future__ import annotations
+
+from bench.gateway import http_entries, measured_gateway, until_it_serves
+from bench.load import Spec
+from bench.process import http_servers, measure
+from bench.tools import QUERIES
+
+SECONDS = 3.0
+TOOLS = 19  # and the one that echoes: 20 on each server
+
+
+async def discovery() -> None:
+    print("tool_discovery on one connection, in ms; CPU is the gateway's own")
+    print(f"  {'servers':>7}{'tools':>7}  {'lists':10}{'p50':>7}{'p95':>7}{'p99':>7}{'CPU ms':>8}")
+    await _discover(50, "known", {"list_max_age_s": 3600})
+    await _discover(10, "afresh", {"list_max_age_s": 0})
+    await _discover(50, "afresh", {"list_max_age_s": 0})
+
+
+async def _discover(servers: int, lists: str, limits: dict[str, object]) -> None:
+    async with http_servers(servers, TOOLS) as urls, measured_gateway(http_entries(urls), limits) as gateway:
+        for number in range(servers):
+            await until_it_serves(gateway, f"http{number}")
+        spec = Spec(
+            kind="http",
+            target=gateway.url,
+            era="modern",
+            tool="tool_discovery",
+            arguments=[{"query": [query]} for query in QUERIES],
+            expect='"toolKey"',
+            connections=1,
+            seconds=SECONDS,
+            headers=gateway.headers,
+        )
+        report, cpu = await measure(spec, gateway.pid)
+    tools = servers * (TOOLS + 1)
+    print(f"  {servers:7}{tools:7,}  {lists:10}", end="")
+    print(f"{report.p50_ms:7.2f}{report.p95_ms:7.2f}{report.p99_ms:7.2f}{cpu:8.2f}", flush=True)

@@ -1,0 +1,68 @@
+"""Processes of a measurement: start them, drive a load, and read what they cost from /proc."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from bench.load import Report, Spec
+
+PIPE = asyncio.subprocess.PIPE
+
+
+def cpu_ms(pid: int) -> float:
+    """CPU time of a process so far, all its threads, without its children."""
+    tasks = Path(f"/proc/{pid}/task")
+    try:  # nanoseconds, where the kernel keeps them
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e6
+    except FileNotFoundError:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError(f"process {pid} has no VmRSS")
+
+
+@asynccontextmanager
+async def http_servers(count: int, tools: int) -> AsyncIterator[list[str]]:
+    """`count` trivial servers in one process, by their URLs."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.http_server", str(count), str(tools)), stdin=PIPE, stdout=PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        port = int(await process.stdout.readline())
+        yield [f"http://127.0.0.1:{port}/{server}/mcp" for server in range(count)]
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def measure(spec: Spec, pid: int | None = None) -> tuple[Report, float]:
+    """Run a load; also the CPU milliseconds that process `pid` spent on each call."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bench.load", stdin=PIPE, stdout=PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(msgspec.json.encode(spec) + b"\n")
+    if await process.stdout.readline() != b"warm\n":
+        raise SystemExit(f"the load could not be started: {spec}")
+    before = cpu_ms(pid) if pid is not None else 0.0
+    process.stdin.write(b"\n")
+    line = await process.stdout.readline()
+    spent = (cpu_ms(pid) if pid is not None else 0.0) - before
+    await process.wait()
+    report = msgspec.json.decode(line, type=Report)
+    if report.bad or not report.calls:
+        print(f"  ! {report.bad} of {report.calls} answers were bad, e.g. {report.sample}")
+    return report, spent / max(1, report.calls)

@@ -1,0 +1,52 @@
+"""The tools that the benchmark's servers offer: one that is called, and as many plausible ones as discovery needs."""
+
+from __future__ import annotations
+
+from itertools import islice, product
+from typing import Any
+
+ECHO = "echo"
+VERBS = (
+    *("create", "read", "update", "delete", "list", "search", "export", "import", "archive", "restore"),
+    *("approve", "reject", "assign", "merge", "split", "convert", "validate", "schedule", "cancel", "summarize"),
+    *("translate", "compare", "share", "lock", "rename"),
+)
+NOUNS = (
+    *("invoice", "customer", "calendar event", "pull request", "issue", "repository", "branch", "file", "folder"),
+    *("spreadsheet", "slide deck", "email", "chat message", "contact", "payment", "refund", "subscription", "order"),
+    *("shipment", "warehouse item", "ticket", "meeting", "task", "project", "report", "dashboard", "database table"),
+    *("query", "server log", "deployment", "container", "certificate", "user account", "permission", "image", "video"),
+    *("translation", "weather forecast", "flight", "hotel booking", "map route"),
+)
+QUERIES = (
+    "send the customer a refund for a wrong payment",
+    "what is on my calendar tomorrow",
+    "merge the pull request and delete its branch",
+    "look for errors in the server log",
+    "book a hotel and a flight",
+)
+
+
+def echo_tool() -> dict[str, Any]:
+    text = {"type": "string", "description": "What to send back", "maxLength": 10_000}
+    schema = {"type": "object", "properties": {"text": text}, "required": ["text"], "additionalProperties": False}
+    return {"name": ECHO, "description": "Sends back the text it was given.", "inputSchema": schema}
+
+
+def many_tools(server: int, count: int) -> list[dict[str, Any]]:
+    """`count` tools of server number `server`; no two servers of a run share one, up to 1,025 tools in all."""
+    pairs = islice(product(NOUNS, VERBS), server * count, (server + 1) * count)
+    return [_tool(verb, noun) for noun, verb in pairs]
+
+
+def _tool(verb: str, noun: str) -> dict[str, Any]:
+    identifier = {"type": "string", "description": f"Which {noun} is meant"}
+    options = {"type": "object", "description": f"How to {verb} it", "properties": {"dry_run": {"type": "boolean"}}}
+    return {
+        "name": f"{verb}_{noun}".replace(" ", "_"),
+        "description": f"{verb.capitalize()} a {noun} in the workspace that the account belongs to.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {f"{noun.replace(' ', '_')}_id": identifier, "options": options},
+        },
+    }
