@@ -1,0 +1,70 @@
+"""What is published: a wheel and an sdist that hold the whole gateway and no name but ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hatchling", reason="hatchling is not installed (run `make install`)")
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("router", "catalog", "providers", "config", "archive")
+
+
+def build(source: Path, target: str, into: Path) -> Path:
+    command = (sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(into))
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    return next(into.glob("*.whl" if target == "wheel" else "*.tar.gz"))
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("published")
+    return build(ROOT, "wheel", folder), build(ROOT, "sdist", folder)
+
+
+def test_the_wheel_holds_every_module_of_the_checkout_and_no_generic_name(published: tuple[Path, Path]) -> None:
+    names = set(contents(published[0]))
+    modules = {
+        f"pointsman/{file.relative_to(ROOT).as_posix()}"
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+    }
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"pointsman"}
+    assert modules <= names
+    assert {"pointsman/__init__.py", "pointsman/__main__.py", "pointsman/py.typed"} <= names
+    assert "pointsman/config/sample.yaml" in names
+
+
+def test_a_wheel_built_from_the_sdist_is_the_same(published: tuple[Path, Path], tmp_path: Path) -> None:
+    wheel, sdist = published
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    again = build(next(tmp_path.iterdir()), "wheel", tmp_path / "dist")
+    assert contents(again) == contents(wheel)
+
+
+@pytest.mark.parametrize("command", [("-m", "pointsman", "--help"), ("-m", "pointsman", "--version")])
+def test_what_is_in_the_wheel_is_enough_to_run(
+    published: tuple[Path, Path], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    with zipfile.ZipFile(published[0]) as archive:
+        archive.extractall(tmp_path)
+    ours_first = os.environ | {"PYTHONPATH": str(tmp_path)}
+    asked = "import pointsman.router.cli.main as main; print(main.__file__)"
+    where = subprocess.run((sys.executable, "-P", "-c", asked), env=ours_first, capture_output=True, text=True)
+    assert where.stdout.startswith(str(tmp_path))
+    run = subprocess.run((sys.executable, "-P", *command), env=ours_first, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "pointsman" in run.stdout
