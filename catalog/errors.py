@@ -17,7 +17,8 @@ class UnknownTool(GatewayError):
     code = "unknown_tool"
 
     def __init__(self, tool_key: str) -> None:
-        super().__init__(f"No tool `{tool_key}`. Call tool_discovery to see the tools you can use.")
+        shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."  # callers can send megabytes
+        super().__init__(f"No tool `{shown}`. Call tool_discovery to see the tools you can use.")
 
 
 class InvalidArguments(GatewayError):

@@ -1,0 +1,212 @@
+"""One server's list of tools, kept for as long as it is known to be true."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from pointsman.catalog.arguments import ArgumentCheck
+from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.catalog.model import Json, ToolKey, ToolSource
+from pointsman.catalog.pages import BadList, walk
+from pointsman.providers.base import ToolDocument
+
+logger = logging.getLogger(__name__)
+
+Clock = Callable[[], float]  # monotonic seconds
+
+MAX_ROUNDS = 3  # of a fetch whose server says `list_changed` while it is asked
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownTool:
+    """One definition of a tool. The object stays the same for as long as the server's definition does."""
+
+    server_id: str
+    tool_name: str
+    tool: Json  # as the server sent it
+    digest: bytes  # of `tool`
+    document: ToolDocument
+    check_arguments: ArgumentCheck
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """A server's list as it was at one moment."""
+
+    tools: dict[str, KnownTool]
+    cut: bool  # the server has more tools than we take
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Why there is no list."""
+
+    kind: Literal["timeout", "failed"]
+    reason: str
+
+
+_NO_LIST = Silent("failed", "it gave no list of its tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How soon a server that gave no list is asked again, in the background."""
+
+    first_s: float = 1.0
+    longest_s: float = 30.0
+
+
+class KnownList:
+    """The list of one server: fetched once for all that ask at the same time, each fetch under one clock.
+
+    A server that gave no list is known-bad: nobody waits for it again, while a background fetch goes on trying.
+    A new generation (a new connection, a `list_changed`) is a new chance.
+    """
+
+    def __init__(self, source: ToolSource, clock: Clock, patience: Patience) -> None:
+        self.source = source
+        self._clock = clock
+        self._patience = patience
+        self._snapshot: Snapshot | None = None
+        self._generation = -1  # of the snapshot
+        self._fetched_at = 0.0
+        self._ttl_s: float | None = None
+        self._silent: Silent | None = None
+        self._silent_generation = -1
+        self._failures = 0
+        self._fetch: asyncio.Task[Snapshot | Silent] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._cancelled = False
+
+    def known(self, max_age_s: float) -> Snapshot | Silent | None:
+        """What is known without asking; None: it has to be fetched. Never waits."""
+        generation = self.source.generation
+        if self._silent is not None and self._silent_generation == generation:
+            return self._silent
+        lifetime_s = max_age_s if self._ttl_s is None else min(self._ttl_s, max_age_s)
+        return self._snapshot if self._holds(generation, lifetime_s) else None
+
+    def known_tool(self, tool_name: str, max_age_s: float) -> KnownTool | None:
+        """A tool that can be called without asking for the list again.
+
+        `ttlMs` does not count here: servers send 0 by default, and each call would cost two. If the tool went
+        without a `list_changed`, its server refuses the call.
+        """
+        if not self._holds(self.source.generation, max_age_s):
+            return None
+        assert self._snapshot is not None
+        return self._snapshot.tools.get(tool_name)
+
+    def fetch(self) -> asyncio.Task[Snapshot | Silent]:
+        """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting too."""
+        if self._fetch is None:
+            self._fetch = asyncio.create_task(self._run(), name=f"tools of {self.source.id}")
+        return self._fetch
+
+    def cancel(self) -> asyncio.Task[Snapshot | Silent] | None:
+        """End what goes on in the background; returns a fetch that was under way."""
+        self._cancelled = True
+        self._cancel_retry()
+        if self._fetch is not None:
+            self._fetch.cancel()
+        return self._fetch
+
+    def _holds(self, generation: int, lifetime_s: float) -> bool:
+        return self._generation == generation and self._clock() - self._fetched_at < lifetime_s
+
+    async def _run(self) -> Snapshot | Silent:
+        generation = self.source.generation
+        limit_s = self.source.list_timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                snapshot = await self._collect()
+        except (TimeoutError, CallTimeout):
+            return self._fail(generation, Silent("timeout", f"it gave no list of its tools within {limit_s:g} s"))
+        except (ServerUnavailable, DownstreamRefusal, BadList) as error:
+            return self._fail(generation, _NO_LIST, str(error))
+        except Exception:  # one server's surprise must not cost the others' answer
+            logger.exception("server %s: its list of tools could not be read", self.source.id)
+            return self._fail(generation, _NO_LIST)
+        finally:
+            self._fetch = None
+        self._recovered()
+        return snapshot
+
+    async def _collect(self) -> Snapshot:
+        for _ in range(MAX_ROUNDS):
+            generation = self.source.generation
+            asked_at = self._clock()
+            walked = await walk(self.source.tools_page)
+            snapshot = Snapshot(self._recognise(walked.tools), walked.cut)
+            if walked.skipped or walked.cut:
+                logger.warning("server %s: %d entries of its list left out", self.source.id, walked.skipped)
+            self._snapshot = snapshot  # also kept when it is not true any more: its definitions are recognised again
+            if self.source.generation == generation:
+                self._generation, self._fetched_at, self._ttl_s = generation, asked_at, walked.ttl_s
+                break
+            self._generation = -1
+        return snapshot
+
+    def _recognise(self, tools: dict[str, Json]) -> dict[str, KnownTool]:
+        """The tools as objects: an unchanged definition keeps the object that it had."""
+        before = self._snapshot.tools if self._snapshot is not None else {}
+        known: dict[str, KnownTool] = {}
+        for name, tool in tools.items():
+            try:
+                digest = sha256(msgspec.json.encode(tool)).digest()
+            except (ValueError, RecursionError):  # lone surrogates: it could not be sent on either
+                continue
+            old = before.get(name)
+            if old is not None and old.digest == digest and old.document.server_name == self.source.name:
+                known[name] = old
+            else:
+                known[name] = _known_tool(self.source, name, tool, digest)
+        return known
+
+    def _fail(self, generation: int, silent: Silent, detail: str = "") -> Silent:
+        self._silent, self._silent_generation = silent, generation
+        if self._failures == 0:
+            logger.warning("server %s is left out: %s %r", self.source.id, silent.reason, detail)
+        self._cancel_retry()
+        if not self._cancelled:
+            delay_s = min(self._patience.first_s * 2**self._failures, self._patience.longest_s)
+            self._failures = min(self._failures + 1, 30)
+            self._retry = asyncio.get_running_loop().call_later(delay_s, self._try_again)
+        return silent
+
+    def _recovered(self) -> None:
+        if self._failures:
+            logger.info("server %s is back in the catalog", self.source.id)
+        self._failures = 0
+        self._silent = None
+        self._cancel_retry()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _try_again(self) -> None:
+        if self.source.status.state == "running":  # otherwise its next connection is a new generation
+            self.fetch()
+
+
+def _known_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> KnownTool:
+    key = str(ToolKey(source.id, name))
+    schema = tool.get("inputSchema", {})
+    description = tool.get("description")
+    document = ToolDocument(
+        tool_key=key,
+        tool_name=name,
+        server_name=source.name,
+        description=description if isinstance(description, str) else "",
+        input_schema=schema,
+    )
+    return KnownTool(source.id, name, tool, digest, document, ArgumentCheck(key, schema))

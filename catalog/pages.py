@@ -1,0 +1,135 @@
+"""Walks the pages of one server's `tools/list`, whatever the server sends."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pointsman.catalog.errors import DownstreamRefusal
+from pointsman.catalog.model import Json
+
+MAX_PAGES = 500
+MAX_TOOLS = 10_000
+MAX_NAME_CHARS = 512
+
+_INVALID_PARAMS = -32602  # what a server answers to a cursor that it no longer knows
+
+_DAY_MS = 86_400_000.0
+
+Page = Callable[[str | None], Awaitable[Json]]
+
+
+class BadList(Exception):
+    """The server answered, but with nothing that is a list of tools."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """What one walk over the pages brought home."""
+
+    tools: dict[str, Json]  # by name, in the server's order
+    ttl_s: float | None  # the shortest of all pages; None: no page said any
+    skipped: int  # entries that are no usable tool
+    cut: bool  # there was more than we take
+
+
+async def walk(page: Page, *, max_pages: int = MAX_PAGES, max_tools: int = MAX_TOOLS) -> Walked:
+    """All pages, from the first. A cursor that expires on the way starts the walk again, once.
+
+    Raises:
+        BadList: no page held a list.
+        ServerUnavailable, CallTimeout, DownstreamRefusal: as `page` does.
+    """
+    try:
+        return await _Walk(page, max_pages, max_tools).run()
+    except _CursorExpired:
+        pass
+    try:
+        return await _Walk(page, max_pages, max_tools).run()
+    except _CursorExpired as expired:
+        raise expired.refusal from None
+
+
+class _CursorExpired(Exception):
+    def __init__(self, refusal: DownstreamRefusal) -> None:
+        self.refusal = refusal
+
+
+class _Walk:
+    def __init__(self, page: Page, max_pages: int, max_tools: int) -> None:
+        self._page = page
+        self._max_pages = max_pages
+        self._max_tools = max_tools
+        self._tools: dict[str, Json] = {}
+        self._ttl_s: float | None = None
+        self._skipped = 0
+        self._lists = 0
+
+    async def run(self) -> Walked:
+        cut = await self._turn_pages()
+        if not self._lists:
+            raise BadList("it sent no list of tools")
+        return Walked(self._tools, self._ttl_s, self._skipped, cut)
+
+    async def _turn_pages(self) -> bool:
+        """Returns whether something was left behind."""
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(self._max_pages):
+            page = await self._ask(cursor)
+            if not isinstance(page, dict):
+                return True
+            if not self._take(page):
+                return True
+            cursor = page.get("nextCursor")
+            if not cursor:
+                return False
+            if not isinstance(cursor, str) or cursor in seen:
+                return True  # going on would lead in a circle
+            seen.add(cursor)
+        return True
+
+    async def _ask(self, cursor: str | None) -> Any:
+        try:
+            return await self._page(cursor)
+        except DownstreamRefusal as refusal:
+            if cursor is not None and refusal.code == _INVALID_PARAMS:
+                raise _CursorExpired(refusal) from None
+            raise
+
+    def _take(self, page: Json) -> bool:
+        """Returns False when there is no room for more."""
+        ttl_s = _ttl_of(page)
+        if ttl_s is not None:
+            self._ttl_s = ttl_s if self._ttl_s is None else min(self._ttl_s, ttl_s)
+        tools = page.get("tools")
+        if not isinstance(tools, list):
+            self._skipped += 1
+            return True
+        self._lists += 1
+        for tool in tools:
+            if not is_usable(tool) or tool["name"] in self._tools:  # of two with one name the first counts
+                self._skipped += 1
+            elif len(self._tools) >= self._max_tools:
+                return False
+            else:
+                self._tools[tool["name"]] = tool
+        return True
+
+
+def is_usable(tool: object) -> bool:
+    """Whether a list's entry can be offered and called: a name, and a schema that is an object (or none)."""
+    if not isinstance(tool, dict):
+        return False
+    name = tool.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
+        return False
+    return isinstance(tool.get("inputSchema", {}), dict)
+
+
+def _ttl_of(page: Json) -> float | None:
+    ttl_ms = page.get("ttlMs")
+    if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int | float):
+        return None
+    return min(max(0.0, ttl_ms), _DAY_MS) / 1000

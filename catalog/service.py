@@ -1,0 +1,216 @@
+"""The catalog: what a caller can use right now, what of it fits a request, and which tool a key means."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from pointsman.catalog import notices
+from pointsman.catalog.errors import ServerUnavailable, UnknownTool
+from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot
+from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
+from pointsman.catalog.results import Available, SearchOutcome, own_results
+from pointsman.catalog.rights import RightsIndex
+from pointsman.config.model import GatewayConfig, Strategy
+from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
+
+logger = logging.getLogger(__name__)
+
+LOCAL: Strategy = "bm25"  # the provider that always answers
+
+
+class ToolCatalogService:
+    """Collects at request time from all servers that a caller may use, filters, searches and resolves.
+
+    `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
+    a strategy to its provider, and must have the local one.
+    """
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        sources: Mapping[str, ToolSource],
+        providers: Mapping[Strategy, SearchProvider],
+        *,
+        wall_clock: WallClock = time.time,
+        clock: Clock = time.monotonic,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+    ) -> None:
+        self.rights = RightsIndex(config)
+        self._sources = sources
+        self._providers = providers
+        self._wall_clock = wall_clock
+        self._clock = clock
+        self._patience = patience
+        self._lists: dict[str, KnownList] = {}
+        self._cancelled: set[asyncio.Task[Snapshot | Silent]] = set()
+
+    def reconfigure(self, config: GatewayConfig) -> None:
+        """From now on this configuration holds, for requests under way too."""
+        self.rights = RightsIndex(config)
+        for server_id in self._lists.keys() - config.servers.keys():
+            self._forget(server_id)
+
+    def identify(self, secret: str | None, project_named: str | None) -> Caller:
+        """Raises Unauthorized, Denied."""
+        return self.rights.identify(secret, project_named, self._wall_clock())
+
+    def usable_servers(self, caller: Caller) -> tuple[str, ...]:
+        """What a caller may use now; nothing, once its token is revoked or has expired."""
+        return self.rights.usable_servers(caller) if self.rights.still_valid(caller, self._wall_clock()) else ()
+
+    async def available(self, caller: Caller) -> Available:
+        """Ask all usable servers at once for what is not known; one that is silent costs only its own tools."""
+        gaps: dict[str, notices.Gap] = {}
+        lists: dict[str, KnownList] = {}
+        for server_id in self.usable_servers(caller):
+            source = self._sources.get(server_id)
+            if source is None or source.status.state != "running":
+                gaps[server_id] = "starting" if source is None or source.status.state == "starting" else "failed"
+            else:
+                lists[server_id] = self._list_of(source)
+        answers = await self._answers(lists.values())
+        # Rights are asked after the wait: they may have changed meanwhile.
+        still_usable = frozenset(self.usable_servers(caller))
+        tools: list[KnownTool] = []
+        for server_id, answer in zip(lists, answers, strict=True):
+            if isinstance(answer, Silent):
+                gaps[server_id] = answer.kind
+                continue
+            if answer.cut:
+                gaps[server_id] = "cut"
+            tools.extend(tool for name, tool in answer.tools.items() if self.rights.may_use(caller, server_id, name))
+        told = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
+        return Available(tuple(tools), notices.sentences(told))
+
+    async def search(
+        self, caller: Caller, queries: Sequence[str], context: str | None, max_results: int
+    ) -> SearchOutcome:
+        """The tools that fit, best first."""
+        strategy = self.rights.strategy(caller)
+        if strategy is None:
+            return SearchOutcome((), notices.switched_off(caller.project_id), None, False)
+        available = await self.available(caller)
+        documents = tuple(tool.document for tool in available.tools)
+        request = SearchRequest(tuple(queries), context, documents, max_results)
+        provider, hits, fallback = await self._ask_providers(strategy, request)
+        results = own_results(available.tools, hits, max_results)
+        told = list(available.notices)
+        if not results:
+            told.append(notices.NOTHING_FITS if available.tools else notices.NO_TOOLS)
+        return SearchOutcome(results, " ".join(told) or None, provider, fallback)
+
+    async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
+        """The tool that a key means for this caller, to the letter.
+
+        Raises:
+            UnknownTool: there is none, or this caller may not use it; the two look the same.
+            ServerUnavailable: the caller may use it, but its server is not running or gives no list.
+        """
+        known = self.resolve_known(caller, tool_key)
+        if known is not None:
+            return known
+        key = ToolKey.parse(tool_key)
+        assert key is not None  # resolve_known has seen to it
+        [answer] = await self._answers([self._list_of(self._sources[key.server_id])])
+        return self._settle(caller, key, answer)
+
+    def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
+        """`resolve` without waiting; None: the server has to be asked for its list first.
+
+        Raises:
+            UnknownTool, ServerUnavailable: as `resolve`.
+        """
+        key = ToolKey.parse(tool_key)
+        if key is None or not self.rights.may_use_server(caller, key.server_id):
+            raise UnknownTool(tool_key)
+        source = self._sources.get(key.server_id)
+        if source is None or source.status.state != "running" or not self.rights.config.servers[key.server_id].enabled:
+            return self._settle(caller, key, Silent("failed", _why_not_running(source)))
+        max_age_s = self.rights.config.limits.list_max_age_s
+        listed = self._list_of(source)
+        known = listed.known_tool(key.tool_name, max_age_s) or listed.known(max_age_s)
+        # What is not known is fetched, forbidden or not, so that the time it takes tells nothing.
+        return None if known is None else self._settle(caller, key, known)
+
+    def check_arguments(self, tool: KnownTool, arguments: object) -> None:
+        """Raises InvalidArguments. Bundled servers are exempt: they answer with their own words."""
+        server = self.rights.config.servers.get(tool.server_id)
+        if server is None or server.bundled is None:
+            tool.check_arguments(arguments)
+
+    async def close(self) -> None:
+        """End what goes on in the background."""
+        for server_id in list(self._lists):
+            self._forget(server_id)
+        while self._cancelled:
+            await asyncio.wait(self._cancelled)
+
+    def _settle(self, caller: Caller, key: ToolKey, known: KnownTool | Snapshot | Silent) -> KnownTool:
+        """Rights first, then the server's state, then the list: the order decides what a caller can find out."""
+        rights = self.rights
+        if not rights.may_use(caller, key.server_id, key.tool_name):
+            raise UnknownTool(str(key))
+        if not rights.still_valid(caller, self._wall_clock()):
+            raise UnknownTool(str(key))
+        if isinstance(known, KnownTool):
+            return known
+        if isinstance(known, Silent):
+            raise ServerUnavailable(key.server_id, known.reason)
+        tool = known.tools.get(key.tool_name)
+        if tool is None:
+            raise UnknownTool(str(key))
+        return tool
+
+    def _list_of(self, source: ToolSource) -> KnownList:
+        listed = self._lists.get(source.id)
+        if listed is not None and listed.source is source:
+            return listed
+        self._forget(source.id)  # a reload put another one in its place, which counts its generations anew
+        listed = self._lists[source.id] = KnownList(source, self._clock, self._patience)
+        return listed
+
+    def _forget(self, server_id: str) -> None:
+        listed = self._lists.pop(server_id, None)
+        fetch = listed.cancel() if listed is not None else None
+        if fetch is not None:
+            self._cancelled.add(fetch)
+            fetch.add_done_callback(self._cancelled.discard)
+
+    async def _answers(self, lists: Iterable[KnownList]) -> list[Snapshot | Silent]:
+        """What each list holds. Cancelling this leaves the fetches to the others that wait for them."""
+        max_age_s = self.rights.config.limits.list_max_age_s
+        answers = [listed.known(max_age_s) or listed.fetch() for listed in lists]
+        fetches = [answer for answer in answers if isinstance(answer, asyncio.Task)]
+        if fetches:
+            await asyncio.wait(fetches)
+        return [_result(answer) if isinstance(answer, asyncio.Task) else answer for answer in answers]
+
+    async def _ask_providers(self, strategy: Strategy, request: SearchRequest) -> tuple[str, list[SearchHit], bool]:
+        """The strategy's provider; where it gives no answer, the local one."""
+        provider = self._providers.get(strategy)
+        if provider is not None:
+            try:
+                return provider.name, await provider.search(request), False
+            except SearchUnavailable as error:
+                if strategy == LOCAL:
+                    raise
+                logger.warning("search by %s failed, the local provider answers: %r", provider.name, str(error))
+        local = self._providers[LOCAL]
+        return local.name, await local.search(request), True
+
+
+def _result(fetch: asyncio.Task[Snapshot | Silent]) -> Snapshot | Silent:
+    if fetch.cancelled():  # its server was taken out of the configuration while we waited
+        return Silent("failed", "it was taken out of the configuration")
+    return fetch.result()
+
+
+def _why_not_running(source: ToolSource | None) -> str:
+    if source is None:
+        return "it is not running"
+    status = source.status
+    words = {"starting": "it is still starting", "failed": "it failed"}.get(status.state, "it is switched off")
+    return f"{words} ({status.reason})" if status.reason else words
