@@ -1,0 +1,252 @@
+"""What `/metrics` says, counted by the code that writes the audit rows.
+
+Counting is a few additions to plain objects. prometheus-client puts them into its text format, and is imported only
+when somebody asks: it costs 14 MB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, get_args
+
+from pointsman import __version__
+from pointsman.catalog.model import ServerState, ServerStatus, ToolKey
+from pointsman.router.audit.rows import Intent, Outcome
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+OTHER = "other"
+MAX_SERVERS = 500
+MAX_TOOLS = 1000
+MAX_TOOLS_OF_A_SERVER = 200
+MAX_CODES = 64
+MAX_PROVIDERS = 16
+# With these the name of the tool was never compared with the server's list, so it may be anything.
+_UNCHECKED = frozenset({"unknown_tool", "server_unavailable", "rate_limited"})
+_STATES: tuple[ServerState, ...] = get_args(ServerState)
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gauges:
+    """What is looked up when somebody asks, in place of being counted."""
+
+    statuses: Callable[[], Mapping[str, ServerStatus]] = dict
+    restarts: Callable[[], Mapping[str, int]] = dict
+    sessions: Callable[[], int] = int
+
+
+class Metrics:
+    """An observer of the audit log. Counted from one thread; rendered from any."""
+
+    def __init__(self) -> None:
+        self._gauges = Gauges()
+        self._names = _Names()
+        self._series: dict[tuple[str | None, str | None, str, str | None], tuple[_Counter, _Histogram]] = {}
+        self._calls: dict[Labels, _Counter] = {}
+        self._call_seconds: dict[Labels, _Histogram] = {}
+        self._discoveries: dict[Labels, _Counter] = {}
+        self._discovery_seconds: dict[Labels, _Histogram] = {}
+        self._refused: dict[Labels, _Counter] = {}
+        self._rate_limited: dict[Labels, _Counter] = {}
+        self._journal_failures = _Counter()
+
+    def watch(self, gauges: Gauges) -> None:
+        self._gauges = gauges
+
+    def finished(self, intent: Intent, outcome: Outcome) -> None:
+        if outcome.outcome == "denied":
+            _counter(self._refused, (intent.kind, self._names.code(outcome.code))).count += 1
+        elif intent.kind == "discovery":
+            self._discovered(outcome)
+        else:
+            self._called(intent, outcome)
+
+    def journal_failed(self) -> None:
+        self._journal_failures.count += 1
+
+    def render(self) -> bytes:
+        """The text format. Takes about 5 µs a line, so a busy event loop uses `scrape`."""
+        return self._render(self._look())
+
+    async def scrape(self) -> bytes:
+        """Like `render`, but only the gauges are looked up here; the text is made in a thread."""
+        return await asyncio.to_thread(self._render, self._look())
+
+    def _called(self, intent: Intent, outcome: Outcome) -> None:
+        key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code)
+        counter, histogram = self._series.get(key) or self._new_series(key)
+        counter.count += 1
+        histogram.observe((outcome.ms or 0.0) / 1000)
+        if outcome.code == "rate_limited":
+            _counter(self._rate_limited, (self._names.server(intent.server_id),)).count += 1
+
+    def _new_series(self, key: tuple[str | None, str | None, str, str | None]) -> tuple[_Counter, _Histogram]:
+        server_id, tool_key, ending, code = key
+        server = self._names.server(server_id, checked=code != "unknown_tool")
+        tool = self._names.tool(server, tool_key, checked=code not in _UNCHECKED)
+        labels = (server, tool, ending, self._names.code(code))
+        histogram = self._call_seconds.setdefault((server, tool), _Histogram())
+        series = _counter(self._calls, labels), histogram
+        if OTHER not in labels:  # what is lumped together has no bound of its own
+            self._series[key] = series
+        return series
+
+    def _discovered(self, outcome: Outcome) -> None:
+        provider = self._names.provider(outcome.provider)
+        fallback = "true" if outcome.fallback else "false"
+        labels = (provider, fallback, outcome.outcome, self._names.code(outcome.code))
+        _counter(self._discoveries, labels).count += 1
+        self._discovery_seconds.setdefault((provider,), _Histogram()).observe((outcome.ms or 0.0) / 1000)
+
+    def _look(self) -> _Seen:
+        gauges = self._gauges
+        return _Seen(dict(gauges.statuses()), dict(gauges.restarts()), gauges.sessions())
+
+    def _render(self, seen: _Seen) -> bytes:
+        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+        registry = CollectorRegistry()
+        registry.register(_Collector(self._families(seen)))
+        ProcessCollector(registry=registry)
+        return generate_latest(registry)
+
+    def _families(self, seen: _Seen) -> Iterator[Metric]:
+        yield _counters("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), self._calls)
+        yield _histograms("call_duration_seconds", "Time of a call.", ("server", "tool"), self._call_seconds)
+        labels = ("provider", "fallback", "outcome", "code")
+        yield _counters("discoveries", "Discoveries by the provider that answered.", labels, self._discoveries)
+        duration = "discovery_duration_seconds"
+        yield _histograms(duration, "Time of a discovery.", ("provider",), self._discovery_seconds)
+        yield _counters("refused", "Requests that were refused.", ("kind", "code"), self._refused)
+        yield _counters("rate_limited", "Calls over a rate limit.", ("server",), self._rate_limited)
+        failures: dict[Labels, _Counter] = {(): self._journal_failures}
+        yield _counters("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
+        yield from _looked_up(seen)
+
+
+@dataclass(slots=True)
+class _Counter:
+    count: int = 0
+
+
+class _Histogram:
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS_S) + 1)
+        self.total = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.total += seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    statuses: Mapping[str, ServerStatus]
+    restarts: Mapping[str, int]
+    sessions: int
+
+
+class _Names:
+    """Label values, bounded: whoever comes when a place is full is `other`."""
+
+    def __init__(self) -> None:
+        self._servers: set[str] = set()
+        self._tools: dict[str, set[str]] = {}
+        self._tool_count = 0
+        self._codes: set[str] = set()
+        self._providers: set[str] = set()
+
+    def server(self, server_id: str | None, *, checked: bool = True) -> str:
+        return _bounded(self._servers, server_id, MAX_SERVERS if checked else 0)
+
+    def code(self, code: str | None) -> str:
+        return _bounded(self._codes, code, MAX_CODES)
+
+    def provider(self, provider: str | None) -> str:
+        return _bounded(self._providers, provider, MAX_PROVIDERS)
+
+    def tool(self, server: str, tool_key: str | None, *, checked: bool) -> str:
+        key = ToolKey.parse(tool_key) if tool_key else None
+        if key is None:
+            return ""
+        known = self._tools.setdefault(server, set())
+        if key.tool_name in known:
+            return key.tool_name
+        full = len(known) >= MAX_TOOLS_OF_A_SERVER or self._tool_count >= MAX_TOOLS
+        if full or not checked or server in ("", OTHER):
+            return OTHER
+        known.add(key.tool_name)
+        self._tool_count += 1
+        return key.tool_name
+
+
+class _Collector:
+    def __init__(self, families: Iterator[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families
+
+
+def _bounded(known: set[str], name: str | None, limit: int) -> str:
+    if not name or name in known:
+        return name or ""
+    if len(known) >= limit:
+        return OTHER
+    known.add(name)
+    return name
+
+
+def _counter(counters: dict[Labels, _Counter], labels: Labels) -> _Counter:
+    return counters.get(labels) or counters.setdefault(labels, _Counter())
+
+
+def _counters(name: str, text: str, names: Labels, counters: Mapping[Labels, _Counter]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(f"pointsman_{name}", text, labels=names)
+    for labels, counter in list(counters.items()):  # the event loop may add to it meanwhile
+        family.add_metric(labels, counter.count)
+    return family
+
+
+def _histograms(name: str, text: str, names: Labels, histograms: Mapping[Labels, _Histogram]) -> Metric:
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(f"pointsman_{name}", text, labels=names)
+    bounds = (*map(str, BUCKETS_S), "+Inf")
+    for labels, histogram in list(histograms.items()):
+        buckets = list(zip(bounds, map(float, accumulate(list(histogram.counts))), strict=True))
+        family.add_metric(labels, buckets, sum_value=histogram.total)
+    return family
+
+
+def _looked_up(seen: _Seen) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    states = GaugeMetricFamily(
+        "pointsman_server_state", "1 for the state that a server is in.", labels=["server", "state"]
+    )
+    for server_id, status in seen.statuses.items():
+        for state in _STATES:
+            states.add_metric([server_id, state], float(status.state == state))
+    yield states
+    restarts = CounterMetricFamily("pointsman_server_restarts", "Restarts of a server.", labels=["server"])
+    for server_id, count in seen.restarts.items():
+        restarts.add_metric([server_id], count)
+    yield restarts
+    yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)
+    build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
+    build.add_metric([__version__], 1)
+    yield build
