@@ -30,7 +30,7 @@ class Document:
         self.problems: list[ConfigProblem] = []
         self.unknown: set[KeyPath] = set()  # values that could not be made out; complaints about them would be noise
         self.filled: set[str] = set()  # texts that came, in part, from outside the file: they may be secrets
-        self._environ = environ
+        self.environ = environ
         self._moved: dict[KeyPath, KeyPath] = {}
         self._built: dict[tuple[int, bool], Any] = {}
         self._open: set[int] = set()
@@ -99,7 +99,7 @@ class Document:
             if not isinstance(key_node, ScalarNode):
                 self._give_up(key_node, path, "a key must be text")
                 continue
-            key = str(key_node.value)
+            key = _whole_characters(key_node.value)
             if key in own:
                 self._add(key_node, (*path, key), f"is given twice; the first one is in line {first[key]}")
                 continue
@@ -136,9 +136,11 @@ class Document:
         if not tag.startswith(CORE) or tag == CORE + "binary":
             self._give_up(node, path, f"the tag `{tag.replace(CORE, '!!')}` is not supported")
             return None
-        filled = fill(str(node.value), self._environ, self.folder)
+        filled = fill(_whole_characters(node.value), self.environ, self.folder)
         if filled.changed:
             self.filled.add(filled.text)
+        if "\0" in filled.text:  # no process, path or header could carry it
+            filled.failures.append("holds a null character")
         for failure in filled.failures:
             self._give_up(node, path, failure)
         return filled.text
@@ -164,6 +166,13 @@ def render(path: KeyPath) -> str:
 
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def _whole_characters(text: str) -> str:
+    """JSON writes characters beyond U+FFFF as two escapes, which YAML takes for two characters."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _integer(text: str) -> int:

@@ -13,7 +13,7 @@ from pointsman.config.clients import adopt
 from pointsman.config.document import Document
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.explain import explain
-from pointsman.config.model import GatewayConfig
+from pointsman.config.model import GatewayConfig, Token
 
 MAX_BYTES = 8 * 1_048_576
 
@@ -39,6 +39,11 @@ def parse(text: str, file_name: str, environ: Mapping[str, str]) -> GatewayConfi
 def examine(text: str, file_name: str, environ: Mapping[str, str]) -> Loaded:
     """Raises ConfigError."""
     document = Document(text, file_name, environ)
+    return Loaded(check(document), frozenset(document.filled))
+
+
+def check(document: Document) -> GatewayConfig:
+    """Raises ConfigError."""
     adopt(document)
     cross_check(document)
     try:
@@ -47,7 +52,18 @@ def examine(text: str, file_name: str, environ: Mapping[str, str]) -> Loaded:
         explain(error, document)
     if document.problems:
         raise ConfigError(document.problems)
-    return Loaded(config, frozenset(document.filled))
+    return config
+
+
+def load_tokens(path: Path, environ: Mapping[str, str]) -> Mapping[str, Token]:
+    """The tokens alone, whatever is wrong with the rest of the file. Raises ConfigError."""
+    document = Document(read_text(path), str(path), environ)
+    data = document.data if isinstance(document.data, dict) else {}
+    try:
+        return GatewayConfig.model_validate({"tokens": data.get("tokens")}).tokens
+    except ValidationError as error:
+        explain(error, document)
+        raise ConfigError(document.problems) from None
 
 
 def read_text(path: Path) -> str:

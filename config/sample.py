@@ -1,0 +1,52 @@
+"""The first configuration: the commented sample with the hash of a fresh token."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from pointsman.config.secrets import digest, new_secret
+
+_PLACE = '"@sha256@"'
+
+
+def sample(sha256: str) -> str:
+    """The text of the sample with this token in it."""
+    text = files("pointsman.config").joinpath("sample.yaml").read_text(encoding="utf-8")
+    return text.replace(_PLACE, f'"{sha256}"')
+
+
+def write_sample(path: Path) -> str:
+    """Create the configuration with one token that may use everything, and return the token's secret.
+
+    Raises:
+        FileExistsError: there is one already, or another process was faster; it is left as it is.
+        OSError: the folder cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret = new_secret()
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(sample(digest(secret)))
+            file.flush()
+            os.fsync(file.fileno())
+        _appear(Path(name), path)
+    finally:
+        os.unlink(name)
+    return secret
+
+
+def _appear(finished: Path, path: Path) -> None:
+    """Give the finished file its name, unless the name is taken: of two processes exactly one succeeds."""
+    try:
+        os.link(finished, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:  # a file system without links
+            file.write(finished.read_bytes())

@@ -1,0 +1,169 @@
+"""Puts an entry into a section of a YAML text, or takes one out, and leaves every other character as it was.
+
+A round trip through a YAML library would reflow lists, quotes and indentation that nobody asked it to touch."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+
+from pointsman.config.tree import CORE, child, compose
+
+_STEP = "  "
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
+
+
+class CannotEdit(Exception):
+    """The text is written in a way that this cannot edit safely. `str(error)` is for the person."""
+
+
+def insert(text: str, root: Node | None, section: str, key: str, value: Mapping[str, Any]) -> str:
+    """Add `key: value` as the last entry of `section`. `root` is the tree of the text, without that key."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if root is None or _empty(root):
+        return _append_section(text, section, key, value, newline)
+    if not isinstance(root, MappingNode):
+        raise CannotEdit("the file is not a mapping of keys to values")
+    found = child(root, section)
+    if found is None:
+        if root.flow_style:
+            return _insert_in_flow(text, root, section, {key: value}, newline)
+        return _append_section(text, section, key, value, newline)
+    heading, body = found
+    if isinstance(body, MappingNode) and body.value:
+        if body.flow_style:
+            return _insert_in_flow(text, body, key, value, newline)
+        return _insert_in_block(text, root, body, key, value, newline)
+    if not _empty(body):
+        raise CannotEdit(f"`{section}` is not a mapping of keys to values")
+    if root.flow_style:
+        return _replace(text, body, json.dumps({key: value}, ensure_ascii=False))
+    return _open_section(text, heading, body, _block(key, value, heading.start_mark.column + len(_STEP), newline))
+
+
+def remove(text: str, root: Node | None, section: str, key: str) -> str:
+    """Take the entry `key` out of `section`, with the comments inside it. `root` is the tree of the text."""
+    found = child(root, section)
+    body = found[1] if found else None
+    if not isinstance(root, MappingNode) or not isinstance(body, MappingNode):
+        raise CannotEdit(f"`{section}` is not a mapping of keys to values")
+    index = next((i for i, (node, _) in enumerate(body.value) if node.value == key), None)
+    if index is None:
+        raise CannotEdit(f"`{section}.{key}` is not written out in this file")
+    if body.flow_style:
+        return _remove_from_flow(text, body, index)
+    start, end = _span(text, root, body, index)
+    return text[:start] + text[end:]
+
+
+def _append_section(text: str, section: str, key: str, value: Mapping[str, Any], newline: str) -> str:
+    if text and not text.endswith("\n"):
+        text += newline
+    gap = newline if text.strip() else ""
+    return f"{text}{gap}{section}:{newline}{_block(key, value, len(_STEP), newline)}"
+
+
+def _open_section(text: str, heading: Node, body: Node, block: str) -> str:
+    """Turn `tokens:`, `tokens: {}` or `tokens: null` into a section with one entry; a comment beside it stays."""
+    if body.end_mark.index > body.start_mark.index:
+        head = text[: body.start_mark.index].rstrip(" ")
+        text = head + text[body.end_mark.index :]
+    end = text.find("\n", heading.end_mark.index) + 1
+    if end == 0:
+        newline = "\r\n" if "\r\n" in block else "\n"
+        return text + newline + block
+    return text[:end] + block + text[end:]
+
+
+def _insert_in_block(
+    text: str, root: MappingNode, body: MappingNode, key: str, value: Mapping[str, Any], newline: str
+) -> str:
+    _, end = _span(text, root, body, len(body.value) - 1)
+    block = _block(key, value, body.value[0][0].start_mark.column, newline)
+    gap = "" if text[:end].endswith("\n") else newline
+    return text[:end] + gap + block + text[end:]
+
+
+def _insert_in_flow(text: str, body: MappingNode, key: str, value: Mapping[str, Any], newline: str) -> str:
+    entry = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+    if not body.value:
+        return _replace(text, body, f"{{{entry}}}")
+    last_key, last_value = body.value[-1]
+    line_start = _line_start(text, last_key.start_mark.index)
+    indent = text[line_start : last_key.start_mark.index]
+    gap = f"{newline}{indent}" if line_start and not indent.strip() else " "
+    end = last_value.end_mark.index
+    return f"{text[:end]},{gap}{entry}{text[end:]}"
+
+
+def _remove_from_flow(text: str, body: MappingNode, index: int) -> str:
+    key, value = body.value[index]
+    start, end = key.start_mark.index, value.end_mark.index
+    if index > 0:
+        start = body.value[index - 1][1].end_mark.index
+    elif len(body.value) > 1:
+        end = body.value[1][0].start_mark.index
+    return text[:start] + text[end:]
+
+
+def _span(text: str, root: MappingNode, body: MappingNode, index: int) -> tuple[int, int]:
+    """From the line of a block entry's key to the end of its last line.
+
+    Blank lines and comments at its end belong to what follows, unless they are indented deeper than its key.
+    """
+    key = body.value[index][0].start_mark
+    if index + 1 < len(body.value):
+        follower = body.value[index + 1][0].start_mark.index
+    else:
+        follower = next((k.start_mark.index for k, _ in root.value if k.start_mark.index > key.index), len(text))
+    start = _line_start(text, key.index)
+    end = _line_start(text, follower) if follower < len(text) else follower
+    while (last := _line_start(text, end - 1)) > start and _belongs_below(text[last:end], key.column):
+        end = last
+    return start, end
+
+
+def _line_start(text: str, index: int) -> int:
+    return text.rfind("\n", 0, index) + 1
+
+
+def _belongs_below(line: str, column: int) -> bool:
+    content = line.strip()
+    if content in ("", "..."):
+        return True
+    return content.startswith("#") and len(line) - len(line.lstrip()) <= column
+
+
+def _replace(text: str, node: Node, new: str) -> str:
+    return text[: node.start_mark.index] + new + text[node.end_mark.index :]
+
+
+def _empty(node: Node) -> bool:
+    return node.tag == CORE + "null" or (isinstance(node, MappingNode) and not node.value)
+
+
+def _block(key: str, value: Mapping[str, Any], indent: int, newline: str) -> str:
+    lines = [f"{' ' * indent}{_scalar(key)}:"]
+    lines += [f"{' ' * indent}{_STEP}{_scalar(name)}: {_inline(item)}" for name, item in value.items()]
+    return newline.join(lines) + newline
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, str):
+        return _scalar(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_inline(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _scalar(text: str) -> str:
+    """Plain where YAML reads the same text back, in quotes otherwise."""
+    if _PLAIN.fullmatch(text):
+        node = compose(text, "")
+        if isinstance(node, ScalarNode) and node.tag in (CORE + "str", CORE + "timestamp"):
+            return text
+    return json.dumps(text, ensure_ascii=False)
