@@ -1,0 +1,169 @@
+"""The servers of the present configuration. A new configuration touches only those whose connection it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from pointsman.catalog.model import ServerStatus, WallClock
+from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
+from pointsman.router.downstream.connection import Connect
+from pointsman.router.downstream.server import DownstreamServer, OnChange
+from pointsman.router.downstream.standing import Background
+from pointsman.router.downstream.supervisor import Pace, Supervisor
+
+MakeConnect = Callable[[str, Server, Limits], Connect]
+_DISABLED = "disabled in the configuration"
+_REMOVED = "removed from the configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that makes a new connection necessary when it changes. A key that is new to the model counts, too."""
+
+    server: Server
+    limits: tuple[int, int]
+
+    @classmethod
+    def of(cls, server: Server, limits: Limits) -> Recipe:
+        irrelevant: dict[str, object] = {
+            "name": None,
+            "projects": (),
+            "tool_permissions": {},
+            "prefix": None,
+            "timeouts": ServerTimeouts(),
+        }
+        return cls(server.model_copy(update=irrelevant), (limits.result_bytes, limits.messages))
+
+
+@dataclass(slots=True, eq=False)
+class _Berth:
+    server: DownstreamServer
+    recipe: Recipe | None = None  # None: disabled
+    supervisor: Supervisor | None = None
+    predecessors: list[Supervisor] = field(default_factory=list)  # they serve until the supervisor has settled
+
+    def all_supervisors(self) -> list[Supervisor]:
+        return [*self.predecessors, *([self.supervisor] if self.supervisor is not None else [])]
+
+
+class Fleet:
+    """Starts, stops and restarts servers. What is under way on a connection that must go may finish there."""
+
+    def __init__(
+        self, make_connect: MakeConnect, *, clock: WallClock, on_change: OnChange, pace: Pace | None = None
+    ) -> None:
+        self._make_connect = make_connect
+        self._clock = clock
+        self._on_change = on_change
+        self._pace = pace or Pace()
+        self._generations = itertools.count(1)  # one for all, so that a server that comes back under its id looks new
+        self._berths: dict[str, _Berth] = {}
+        self._servers: dict[str, DownstreamServer] = {}
+        self._leaving: set[Supervisor] = set()
+        self._background = Background()
+
+    @property
+    def servers(self) -> Mapping[str, DownstreamServer]:
+        return MappingProxyType(self._servers)
+
+    def get(self, server_id: str) -> DownstreamServer | None:
+        return self._servers.get(server_id)
+
+    def statuses(self) -> dict[str, ServerStatus]:
+        return {server_id: server.status for server_id, server in self._servers.items()}
+
+    async def settled(self) -> None:
+        """Wait until every server has been tried once. For the caller to limit."""
+        current = [berth.supervisor for berth in self._berths.values()]
+        await asyncio.gather(*(supervisor.settled.wait() for supervisor in current if supervisor is not None))
+
+    def poke(self) -> None:
+        """Try every failed server again now."""
+        for berth in self._berths.values():
+            if berth.supervisor is not None:
+                berth.supervisor.poke()
+
+    async def apply(self, config: GatewayConfig) -> None:
+        """Make it so. Returns at once: servers start and end in the background, each on its own."""
+        for server_id in self._berths.keys() - config.servers.keys():
+            self._remove(server_id)
+        for server_id, wanted in config.servers.items():
+            self._fit(server_id, wanted, config)
+
+    async def close(self, grace_s: float) -> None:
+        """End all servers; calls under way have `grace_s` to finish."""
+        supervisors = [*self._leaving]
+        for berth in self._berths.values():
+            berth.server.stop("the gateway is stopping")
+            supervisors += berth.all_supervisors()
+        self._berths.clear()
+        await asyncio.gather(*(supervisor.stop(grace_s) for supervisor in supervisors))
+        await self._background.close()
+
+    def _remove(self, server_id: str) -> None:
+        berth = self._berths.pop(server_id)
+        del self._servers[server_id]
+        berth.server.stop(_REMOVED)
+        self._retire(berth.server, berth.all_supervisors())
+
+    def _fit(self, server_id: str, wanted: Server, config: GatewayConfig) -> None:
+        name, timeouts = wanted.name or server_id, config.timeouts_of(wanted)
+        berth = self._berths.get(server_id)
+        if berth is None:
+            server = DownstreamServer(
+                server_id,
+                name,
+                timeouts,
+                generations=self._generations,
+                clock=self._clock,
+                on_change=self._on_change,
+            )
+            berth = self._berths[server_id] = _Berth(server)
+            self._servers[server_id] = server
+        berth.server.name, berth.server.timeouts = name, timeouts
+        recipe = Recipe.of(wanted, config.limits) if wanted.enabled else None
+        if recipe is None:
+            self._disable(berth)
+        elif recipe != berth.recipe:
+            self._restart(berth, recipe, self._make_connect(server_id, wanted, config.limits))
+
+    def _disable(self, berth: _Berth) -> None:
+        berth.server.stop(_DISABLED)
+        self._retire(berth.server, berth.all_supervisors())
+        berth.recipe, berth.supervisor, berth.predecessors = None, None, []
+
+    def _restart(self, berth: _Berth, recipe: Recipe, connect: Connect) -> None:
+        """The new connection is opened beside the old one, which serves until the new one stands or fails."""
+        previous = berth.supervisor
+        if previous is not None and previous.connected:
+            previous.last_connection()
+            berth.predecessors.append(previous)
+        elif previous is not None:
+            self._retire(berth.server, [previous])
+        if not berth.predecessors:
+            berth.server.starting("it is being started")
+        berth.recipe = recipe
+        berth.supervisor = Supervisor(berth.server, connect, self._pace)
+        berth.supervisor.start()
+        self._background.start(self._relieve(berth, berth.supervisor))
+
+    async def _relieve(self, berth: _Berth, supervisor: Supervisor) -> None:
+        await supervisor.settled.wait()
+        if berth.supervisor is not supervisor:
+            return  # the configuration changed again meanwhile
+        self._retire(berth.server, berth.predecessors)
+        berth.predecessors = []
+
+    def _retire(self, server: DownstreamServer, supervisors: Iterable[Supervisor]) -> None:
+        for supervisor in supervisors:
+            supervisor.dismiss()
+            self._leaving.add(supervisor)
+            self._background.start(self._see_off(supervisor, server.timeouts.call_s))
+
+    async def _see_off(self, supervisor: Supervisor, drain_s: float) -> None:
+        await supervisor.stop(drain_s)
+        self._leaving.discard(supervisor)

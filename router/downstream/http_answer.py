@@ -1,0 +1,194 @@
+"""Reads what a server answers over HTTP: JSON or an event stream, bounded, large bodies parsed off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+
+import aiohttp
+
+from pointsman.catalog.errors import DownstreamRefusal
+from pointsman.catalog.model import Json
+from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
+from pointsman.router.downstream.event_stream import EventStreamParser
+from pointsman.router.downstream.http_client import in_words
+from pointsman.router.downstream.large import OFF_LOOP_BYTES, decode_off_loop
+from pointsman.router.downstream.stderr_log import harmless
+from pointsman.router.seams import INTERNAL_ERROR
+from pointsman.router.wire import BadJson, decode
+
+_LINGER_S = 1.0  # how long a stream may stay open behind its answer before its connection is given up
+_ERROR_BYTES = 64 * 1024  # of an error page that is looked at
+
+TakeMessage = Callable[[Json], None]
+"""Called with each notification and question; raises BudgetBroken when there are too many."""
+
+
+class StreamCut(ConnectionLost):
+    """A stream ended before its answer, but the server numbered its events: it can be taken up again."""
+
+    def __init__(self, last_event_id: str, retry_ms: int | None) -> None:
+        super().__init__("it ended its answer before the result")
+        self.last_event_id = last_event_id
+        self.retry_ms = retry_ms
+
+
+async def read_result(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+    """The result of request `number`. Where it fails or is cancelled, the response is closed at once.
+
+    Raises:
+        DownstreamRefusal, ConnectionLost, BudgetBroken. StreamCut where the stream can be resumed.
+    """
+    try:
+        message = await _find_answer(response, number, limit_bytes, take)
+    except (aiohttp.ClientError, OSError) as error:
+        response.close()
+        raise ConnectionLost(in_words(error)) from None
+    except BaseException:
+        response.close()
+        raise
+    _let_go(response)
+    result = message.get("result")
+    if isinstance(result, dict):
+        return result
+    raise error_in(message) or ConnectionLost("it answered with neither a result nor an error")
+
+
+async def read_body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+    """The whole body, unpacked. Raises BudgetBroken; may raise what aiohttp raises."""
+    content = response.content
+    first = await content.readany()
+    if content.at_eof() and len(first) <= limit_bytes:
+        return first
+    parts = [first]
+    size = len(first)
+    while size <= limit_bytes:
+        part = await content.readany()
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+    raise BudgetBroken(f"it sent more than {limit_bytes} bytes for one call")
+
+
+async def read_stream(
+    response: aiohttp.ClientResponse, limit_bytes: int, take: TakeMessage, breather: Callable[[], float]
+) -> None:
+    """A standing stream, to its end: every message in it is taken, with a `breather` (in seconds) where it floods.
+
+    Raises:
+        ConnectionLost, BudgetBroken.
+    """
+    parser = EventStreamParser(limit_bytes)
+    try:
+        while chunk := await response.content.readany():
+            for event in parser.feed(chunk):
+                for message in await _messages(event.data) if event.data else ():
+                    take(message)
+            if pause_s := breather():
+                await asyncio.sleep(pause_s)
+    except (aiohttp.ClientError, OSError) as error:
+        raise ConnectionLost(in_words(error)) from None
+    finally:
+        response.close()
+
+
+async def _find_answer(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+    if response.status != HTTPStatus.OK:
+        return await _error_answer(response)
+    kind = response.headers.get("Content-Type", "")
+    if kind.startswith("application/json"):
+        return await _answer_in_json(response, number, limit_bytes, take)
+    if kind.startswith("text/event-stream"):
+        return await _answer_in_stream(response, number, limit_bytes, take)
+    raise ConnectionLost(f"it answered with `{harmless(kind, 60)}` where JSON or an event stream was due")
+
+
+async def _answer_in_json(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+    for message in await _messages(await read_body(response, limit_bytes)):
+        if "method" in message:
+            take(message)
+        elif message.get("id") == number:
+            return message
+    raise ConnectionLost("it answered with JSON that is not the result of this call")
+
+
+async def _answer_in_stream(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+    parser = EventStreamParser(limit_bytes)
+    size = 0
+    last_id: str | None = None
+    retry_ms: int | None = None
+    try:
+        while chunk := await response.content.readany():
+            size += len(chunk)
+            if size > limit_bytes:
+                raise BudgetBroken(f"it sent more than {limit_bytes} bytes for one call")
+            for event in parser.feed(chunk):
+                last_id = event.id
+                retry_ms = event.retry if event.retry is not None else retry_ms
+                for message in await _messages(event.data) if event.data else ():
+                    if "method" in message:
+                        take(message)
+                    elif message.get("id") == number:
+                        return message
+    except (aiohttp.ClientError, OSError):
+        if not last_id:
+            raise
+    if last_id:
+        raise StreamCut(last_id, retry_ms)
+    raise ConnectionLost("it ended its answer before the result")
+
+
+async def _messages(data: bytes) -> Iterable[Json]:
+    """The JSON-RPC messages in one body or event; a batch (protocol 2025-03-26) holds several."""
+    try:
+        found = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
+    except BadJson:
+        raise ConnectionLost("it answered with something that is not JSON") from None
+    return (message for message in (found if isinstance(found, list) else (found,)) if isinstance(message, dict))
+
+
+def error_in(message: Json) -> DownstreamRefusal | None:
+    error: Any = message.get("error")
+    if not isinstance(error, dict):
+        return None
+    code = error.get("code")
+    text = error.get("message")
+    return DownstreamRefusal(
+        code if isinstance(code, int) else INTERNAL_ERROR, text if isinstance(text, str) else "", error.get("data")
+    )
+
+
+async def _error_answer(response: aiohttp.ClientResponse) -> Json:
+    """A JSON-RPC error under an HTTP error status is an answer; anything else is a failure of the exchange."""
+    status = response.status
+    if 300 <= status < 400:
+        raise ConnectionLost(f"it redirects (HTTP {status}), which is not followed: put the final URL into `url`")
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        raise ConnectionLost(f"it did not accept our credential (HTTP {status}): check `headers` in its configuration")
+    for message in await read_error(response):
+        if error_in(message) is not None:
+            return message  # whatever its id: a server that refused to read the request may not know it
+    raise ConnectionLost(f"it answered with HTTP {status}")
+
+
+async def read_error(response: aiohttp.ClientResponse) -> Iterable[Json]:
+    """The JSON-RPC messages in the body of a refused request; none where it holds something else."""
+    if not response.headers.get("Content-Type", "").startswith("application/json"):
+        return ()
+    try:
+        return await _messages(await read_body(response, _ERROR_BYTES))
+    except (aiohttp.ClientError, OSError, BudgetBroken, ConnectionLost):
+        return ()  # the status alone says enough
+
+
+def _let_go(response: aiohttp.ClientResponse) -> None:
+    """Keep the connection if the body has ended or is about to; the end of a stream follows its answer closely."""
+    content = response.content
+    if content.is_eof():
+        response.release()
+        return
+    timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
+    content.on_eof(timer.cancel)

@@ -1,0 +1,80 @@
+"""Opens a connection over HTTP: finds out the era, then hands the client to the connection of that era."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from pointsman.catalog.model import Json
+from pointsman.config.model import Limits
+from pointsman.router.downstream.connection import Connection, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.handshake import WantedEra, shake_hands
+from pointsman.router.downstream.http_answer import read_result
+from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient
+from pointsman.router.downstream.http_legacy import LegacyHttp, Session
+from pointsman.router.downstream.http_modern import ModernHttp, modern_headers
+from pointsman.router.sdk import LATEST_MODERN_VERSION
+from pointsman.router.wire import encode
+
+
+async def connect_http(
+    url: str, headers: Mapping[str, str], era: WantedEra, probe_s: float, limits: Limits, noticed: Noticed
+) -> Connection:
+    """Connect and shake hands. Raises ConnectionLost; cancelled or not, it leaves nothing behind."""
+    client = HttpClient(url, headers)
+    try:
+        wire = _HttpWire(client, limits)
+        introduction = await shake_hands(wire, era, probe_s)
+    except BaseException:
+        await client.close()
+        raise
+    if introduction.era == "modern":
+        return ModernHttp(client, introduction, limits, noticed)
+
+    async def open_session() -> Session:
+        wire = _HttpWire(client, limits)
+        return wire.session(await shake_hands(wire, "legacy", probe_s))
+
+    return LegacyHttp(client, wire.session(introduction), open_session, limits, noticed)
+
+
+class _HttpWire:
+    """The handshake's way over HTTP: each request goes out in the manner of the era that it belongs to."""
+
+    def __init__(self, client: HttpClient, limits: Limits) -> None:
+        self._client = client
+        self._limits = limits
+        self._headers = client.headers()
+        self._has_id = False
+
+    def session(self, introduction: Introduction) -> Session:
+        return Session(introduction, self._headers, self._has_id)
+
+    async def request(self, method: str, params: Json) -> Json:
+        modern = method == "server/discover"
+        headers = modern_headers(self._client, LATEST_MODERN_VERSION, method) if modern else self._client.headers()
+        body = encode({"jsonrpc": "2.0", "id": HANDSHAKE_NUMBER, "method": method, "params": params})
+        response = await self._client.post(headers, body)
+        result = await read_result(response, HANDSHAKE_NUMBER, self._limits.result_bytes, _ignore)
+        if not modern:
+            self._enter(str(result.get("protocolVersion")), response.headers.get("Mcp-Session-Id"))
+        return result
+
+    def _enter(self, version: str, session_id: str | None) -> None:
+        self._headers = self._client.headers(MCP_Protocol_Version=version)
+        if session_id is not None:
+            self._headers["Mcp-Session-Id"] = session_id
+            self._has_id = True
+
+    async def notify(self, method: str, params: Json) -> None:
+        message: Json = {"jsonrpc": "2.0", "method": method}
+        if params:
+            message["params"] = params
+        response = await self._client.post(self._headers, encode(message))
+        response.release()
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise ConnectionLost(f"it answered {method} with HTTP {response.status}")
+
+
+def _ignore(_: Json) -> None:
+    """Nobody is listening yet."""

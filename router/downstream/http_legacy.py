@@ -1,0 +1,239 @@
+"""A legacy server (up to 2025-11-25) over HTTP: one session for all callers, opened again when the server loses it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import aiohttp
+
+from pointsman.catalog.errors import DownstreamRefusal
+from pointsman.catalog.model import Json
+from pointsman.config.model import Limits
+from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.envelope import with_envelope
+from pointsman.router.downstream.http_answer import (
+    StreamCut,
+    TakeMessage,
+    error_in,
+    read_error,
+    read_result,
+    read_stream,
+)
+from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, Headers, HttpClient
+from pointsman.router.downstream.http_talk import Talk
+from pointsman.router.downstream.standing import Background, Pauses
+from pointsman.router.wire import encode
+
+_CLOSE_S = 1.0  # how long a server may take to hear that its session is over
+_CANCEL_S = 10.0
+_RESUMES = 100  # of one call; each needs an event from the server, so this only bounds one that plays
+_RESUME_PAUSE_S = 60.0
+_LISTS = ("tools", "prompts", "resources")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Session:
+    """What the server gave us when we introduced ourselves. Replaced as a whole, never changed."""
+
+    introduction: Introduction
+    headers: Headers  # with the session's id, where the server keeps sessions
+    has_id: bool
+
+
+OpenSession = Callable[[], Awaitable[Session]]
+"""Shakes hands, `notifications/initialized` included. Raises ConnectionLost."""
+
+
+class _SessionLost(Exception):
+    """The server does not know the session: it has not looked at the request."""
+
+
+class LegacyHttp:
+    """Fits `Connection`."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        session: Session,
+        open_session: OpenSession,
+        limits: Limits,
+        noticed: Noticed,
+        pauses: Pauses | None = None,
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._open_session = open_session
+        self._limits = limits
+        self._noticed = noticed
+        self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
+        self._login: asyncio.Task[Session] | None = None
+        self._background = Background()
+        self._talk = Talk(limits, noticed, self._background, self._reply)
+        self._pauses = pauses or Pauses()
+        self._listening = self._background.start(self._listen())
+
+    @property
+    def introduction(self) -> Introduction:
+        return self._session.introduction
+
+    async def request(self, call: Call) -> Json:
+        session = self._session if self._login is None else await self._renewed(self._session)
+        try:
+            return await self._carry(call, session)
+        except _SessionLost:
+            session = await self._renewed(session)
+        try:
+            return await self._carry(call, session)
+        except _SessionLost:
+            raise ConnectionLost("it lost our session twice in a row") from None
+
+    async def ended(self) -> str:
+        return await self._client.gone()
+
+    async def close(self) -> None:
+        self._talk.close()
+        await self._background.close()
+        if self._login is not None:
+            self._login.cancel()
+            await asyncio.gather(self._login, return_exceptions=True)
+        if self._session.has_id:
+            with suppress(ConnectionLost, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self._client.delete(self._session.headers)
+        await self._client.close()
+
+    # ------------------------------------------------------------------ one call
+
+    async def _carry(self, call: Call, session: Session) -> Json:
+        number = next(self._numbers)
+        params = with_envelope(call, "legacy", session.introduction.version, number)
+        body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
+        take = self._talk.begin(number, call)
+        try:
+            response = await self._client.post(session.headers, body)
+            if session.has_id and response.status == HTTPStatus.NOT_FOUND:
+                response.close()
+                raise _SessionLost
+            try:
+                return await read_result(response, number, self._limits.result_bytes, take)
+            except StreamCut as cut:
+                return await self._resume(cut, number, session, take)
+            except DownstreamRefusal as refusal:
+                if session.has_id and response.status == HTTPStatus.BAD_REQUEST and _names_session(refusal):
+                    raise _SessionLost from None
+                raise
+        except (asyncio.CancelledError, BudgetBroken):
+            self._background.start(self._cancel_at_server(number, session))
+            raise
+        finally:
+            self._talk.end(number)
+
+    async def _resume(self, cut: StreamCut, number: int, session: Session, take: TakeMessage) -> Json:
+        """The server ended the stream on purpose (to free the connection) and keeps the answer for us."""
+        for _ in range(_RESUMES):
+            await asyncio.sleep(min((cut.retry_ms or 0) / 1000, _RESUME_PAUSE_S))
+            headers = session.headers.copy()
+            headers["Last-Event-ID"] = cut.last_event_id
+            try:
+                return await read_result(await self._client.get(headers), number, self._limits.result_bytes, take)
+            except StreamCut as again:
+                if again.last_event_id == cut.last_event_id and not again.retry_ms and not cut.retry_ms:
+                    break  # nothing new and no word of when to come back
+                cut = again
+        raise ConnectionLost(str(cut))
+
+    async def _cancel_at_server(self, number: int, session: Session) -> None:
+        with suppress(ConnectionLost, TimeoutError):
+            async with asyncio.timeout(_CANCEL_S):
+                await self._notify("notifications/cancelled", {"requestId": number}, session)
+
+    async def _notify(self, method: str, params: Json, session: Session) -> None:
+        await self._tell(encode({"jsonrpc": "2.0", "method": method, "params": params}), session)
+
+    async def _reply(self, answer: Json) -> None:
+        await self._tell(encode(answer), self._session)
+
+    async def _tell(self, body: bytes, session: Session) -> None:
+        (await self._client.post(session.headers, body)).release()
+
+    # ------------------------------------------------------------------ a lost session
+
+    async def _renewed(self, lost: Session) -> Session:
+        """The session after `lost`: opened once, however many calls have found out.
+
+        It is not used by anybody before `notifications/initialized` has been taken by the server, because until then
+        the server may refuse every other request.
+        """
+        if self._session is not lost:
+            return self._session
+        if self._login is None:
+            self._login = asyncio.get_running_loop().create_task(self._log_in())
+            self._login.add_done_callback(self._logged_in)
+        return await asyncio.shield(self._login)
+
+    async def _log_in(self) -> Session:
+        try:
+            return await self._open_session()
+        except ConnectionLost as error:
+            self._client.give_up(f"it lost our session and gave no new one: {error}")
+            raise
+
+    def _logged_in(self, done: asyncio.Task[Session]) -> None:
+        self._login = None
+        if done.cancelled() or done.exception() is not None:
+            return  # those who wait have the error; the connection ends with it
+        self._session = done.result()
+        self._listening.cancel()
+        self._listening = self._background.start(self._listen())
+        for name in _LISTS:  # a server that forgot us was probably restarted, and may offer other things now
+            if name in self._session.introduction.capabilities:
+                self._noticed(f"notifications/{name}/list_changed", {})
+
+    # ------------------------------------------------------------------ the standing stream
+
+    async def _listen(self) -> None:
+        session = self._session
+        while True:
+            try:
+                if not await self._listen_once(session):
+                    return
+            except _SessionLost:
+                with suppress(ConnectionLost):
+                    await self._renewed(session)
+                return  # the new session has its own
+            except (ConnectionLost, BudgetBroken):
+                pass  # what is wrong with the server shows in its calls; here it is only tried again
+            await self._pauses.wait()
+
+    async def _listen_once(self, session: Session) -> bool:
+        """Returns at the stream's end; False where the server has no such stream."""
+        response = await self._client.get(session.headers)
+        if response.status == HTTPStatus.OK and response.content_type == "text/event-stream":
+            self._pauses.reset()
+            await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
+            return True
+        lost = session.has_id and await _says_session_lost(response)
+        response.close()
+        if lost:
+            raise _SessionLost
+        # 405 says that there is none; 409 that a stream of ours is still open, and 5xx that it is not well.
+        return response.status == HTTPStatus.CONFLICT or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+async def _says_session_lost(response: aiohttp.ClientResponse) -> bool:
+    """404 is the specification's word for it; some servers answer 400 and say so in the error."""
+    if response.status == HTTPStatus.NOT_FOUND:
+        return True
+    if response.status != HTTPStatus.BAD_REQUEST:
+        return False
+    refusals = [error_in(message) for message in await read_error(response)]
+    return any(refusal is not None and _names_session(refusal) for refusal in refusals)
+
+
+def _names_session(refusal: DownstreamRefusal) -> bool:
+    return "session" in refusal.message.lower()

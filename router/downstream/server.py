@@ -1,0 +1,172 @@
+"""One downstream server, as the catalog and the gateway know it: the same object through all its connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+from pointsman.catalog.errors import CallTimeout, ServerUnavailable
+from pointsman.catalog.model import Json, ServerState, ServerStatus, WallClock
+from pointsman.config.model import Timeouts
+from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Introduction
+from pointsman.router.downstream.deadline import Deadline
+from pointsman.router.downstream.input_rounds import carry
+from pointsman.router.seams import BackChannel, Change, FrontRequest
+
+OnChange = Callable[[str, Change], None]
+"""Called with the server's id when its resources or prompts changed."""
+
+_TOOLS_CHANGED = "notifications/tools/list_changed"
+_TOLD = frozenset(
+    {
+        "notifications/resources/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/updated",
+    }
+)
+
+
+class Line:
+    """A connection in use. Knows what is under way on it, so that it can be closed when that is done."""
+
+    __slots__ = ("_idle", "_under_way", "connection")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __enter__(self) -> None:
+        self._under_way += 1
+        if self._under_way == 1:
+            self._idle.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._under_way -= 1
+        if self._under_way == 0:
+            self._idle.set()
+
+    async def retire(self, limit_s: float) -> None:
+        """Close the connection as soon as nothing is under way on it, at the latest after `limit_s`."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._idle.wait()
+        except TimeoutError:
+            pass  # whoever still waits learns from the closed connection
+        await self.connection.close()
+
+
+class DownstreamServer:
+    """Fits `catalog.model.ToolSource` and `router.seams.Downstream`. Its supervisor gives it connections."""
+
+    def __init__(
+        self,
+        server_id: str,
+        name: str,
+        timeouts: Timeouts,
+        *,
+        generations: Iterator[int],
+        clock: WallClock,
+        on_change: OnChange,
+    ) -> None:
+        self.id = server_id
+        self.name = name
+        self.timeouts = timeouts
+        self.restarts = 0
+        self._generations = generations
+        self._clock = clock
+        self._on_change = on_change
+        self._line: Line | None = None
+        self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
+        self.generation = next(generations)
+        self.status = ServerStatus("starting", "it has not been started yet", clock())
+        self.wanted: Callable[[], None] = lambda: None  # told when a request finds no connection
+
+    @property
+    def list_timeout_s(self) -> float:
+        return self.timeouts.list_s
+
+    @property
+    def introduction(self) -> Introduction | None:
+        """What the server last said of itself; None before its first connection."""
+        return self._introduction
+
+    @property
+    def capabilities(self) -> Json:
+        return self._introduction.capabilities if self._introduction is not None else {}
+
+    # ------------------------------------------------------------------ for the catalog and the gateway
+
+    async def tools_page(self, cursor: str | None) -> Json:
+        line = self._usable_line()
+        if "tools" not in self.capabilities:
+            return {"tools": []}
+        call = Call("tools/list", {} if cursor is None else {"cursor": cursor})
+        limit_s = self.timeouts.list_s
+        try:
+            with line:
+                async with asyncio.timeout(limit_s):
+                    return await line.connection.request(call)
+        except TimeoutError:
+            raise CallTimeout(self.id, limit_s) from None
+        except (ConnectionLost, BudgetBroken) as error:
+            raise ServerUnavailable(self.id, str(error)) from None
+
+    async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+        line = self._usable_line()
+        limit_s = self.timeouts.call_s
+        try:
+            with line:
+                async with Deadline(limit_s) as deadline:
+                    return await carry(line.connection, method, params, request, deadline.pausing(back))
+        except TimeoutError:
+            raise CallTimeout(self.id, limit_s) from None
+        except (ConnectionLost, BudgetBroken) as error:
+            raise ServerUnavailable(self.id, str(error)) from None
+
+    def _usable_line(self) -> Line:
+        if self._line is None:
+            self.wanted()
+            raise ServerUnavailable(self.id, self.status.reason)
+        return self._line
+
+    # ------------------------------------------------------------------ for its supervisor
+
+    def attach(self, connection: Connection) -> Line:
+        """From now on requests go over `connection`; what is under way on another one stays there."""
+        if self._introduction is not None:
+            self.restarts += 1
+        self._introduction = connection.introduction
+        self._line = Line(connection)
+        self.generation = next(self._generations)
+        self._set_status("running", "")
+        return self._line
+
+    def detach(self, line: Line, reason: str) -> None:
+        """`line` has ended. Means nothing if another has taken its place already."""
+        if self._line is line:
+            self.fail(reason)
+
+    def starting(self, reason: str) -> None:
+        self._line = None
+        self._set_status("starting", reason)
+
+    def fail(self, reason: str) -> None:
+        self._line = None
+        self._set_status("failed", reason)
+
+    def stop(self, reason: str) -> None:
+        self._line = None
+        self._set_status("stopped", reason)
+
+    def notice(self, method: str, params: Json) -> None:
+        """A notification that belongs to no call."""
+        if method == _TOOLS_CHANGED:
+            self.generation = next(self._generations)
+        elif method in _TOLD:
+            self._on_change(self.id, Change(method, params))
+
+    def _set_status(self, state: ServerState, reason: str) -> None:
+        since = self.status.since if self.status.state == state else self._clock()
+        self.status = ServerStatus(state, reason, since)

@@ -1,0 +1,135 @@
+"""Keeps one server connected, for ever: each end and each failure leads to another attempt, later and later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost
+from pointsman.router.downstream.server import DownstreamServer, Line
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S = 0.25  # a child that died is back within a second
+LONGEST_PAUSE_S = 60.0
+WANTED_AFTER_S = 5.0  # a caller who asks for a failed server cuts its pause short, but not more often than this
+STEADY_AFTER_S = 60.0  # a connection that lasted this long makes good for the failures before it
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Time and chance, handed in so that tests can arrange them."""
+
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Callable[[], float] = random.random
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class Supervisor:
+    """One task, which opens, watches and closes the connections that one recipe (`connect`) makes."""
+
+    def __init__(self, server: DownstreamServer, connect: Connect, pace: Pace) -> None:
+        self._server = server
+        self._connect = connect
+        self._pace = pace
+        self._pause_s = FIRST_PAUSE_S
+        self._lines: dict[Line, asyncio.Task[None] | None] = {}  # those not closed yet, with the task that closes them
+        self._poked = asyncio.Event()
+        self._last_attempt = pace.monotonic()
+        self._last_connection = False
+        self._task: asyncio.Task[None] | None = None
+        self.settled = asyncio.Event()  # the first attempt is over, however it ended
+
+    def start(self) -> None:
+        self._server.wanted = self._wanted
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"supervisor of {self._server.id}")
+
+    def poke(self) -> None:
+        """Try again now. Does nothing while it is connected or connecting."""
+        self._poked.set()
+
+    @property
+    def connected(self) -> bool:
+        return bool(self._lines)
+
+    def last_connection(self) -> None:
+        """Serve on, but do not connect again."""
+        self._last_connection = True
+
+    def dismiss(self) -> None:
+        """No more attempts, and from this moment nothing is done to the server object."""
+        if self._task is not None:
+            self._task.cancel()
+        self.settled.set()
+
+    async def stop(self, drain_s: float) -> None:
+        """Dismissed; what is under way may finish within `drain_s`, then the connection is closed."""
+        self.dismiss()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*(line.retire(drain_s) for line in self._lines))
+        await asyncio.gather(*(task for task in self._lines.values() if task is not None))
+
+    def _wanted(self) -> None:
+        if self._pace.monotonic() - self._last_attempt >= WANTED_AFTER_S:
+            self.poke()
+
+    async def _run(self) -> None:
+        while not self._last_connection:
+            connection = await self._attempt()
+            if connection is not None:
+                await self._watch(connection)
+            if not self._last_connection:
+                await self._pause()
+
+    async def _attempt(self) -> Connection | None:
+        self._last_attempt = self._pace.monotonic()
+        limit_s = self._server.timeouts.connect_s
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._connect(self._server.notice)
+        except TimeoutError:
+            reason = f"it was not ready within {limit_s:g} s"
+        except ConnectionLost as error:
+            reason = str(error)
+        except Exception:
+            # Whatever it is, this server pays for it and nobody else, and it is tried again.
+            logger.exception("server %s could not be started", self._server.id)
+            reason = "it could not be started; the gateway's log has the reason"
+        self._server.fail(reason)
+        self.settled.set()
+        return None
+
+    async def _watch(self, connection: Connection) -> None:
+        line = self._server.attach(connection)
+        self._lines[line] = None
+        self.settled.set()
+        since = self._pace.monotonic()
+        reason = await connection.ended()
+        self._server.detach(line, reason)
+        if self._pace.monotonic() - since >= STEADY_AFTER_S:
+            self._pause_s = FIRST_PAUSE_S
+        # Calls that are still being answered (HTTP) keep their connection, and do not hold up the next attempt.
+        self._lines[line] = asyncio.get_running_loop().create_task(self._close(line))
+
+    async def _close(self, line: Line) -> None:
+        await line.retire(self._server.timeouts.call_s)
+        self._lines.pop(line, None)
+
+    async def _pause(self) -> None:
+        """Wait for about as long as it is due, or until poked."""
+        pause_s = self._pause_s * (0.5 + 0.5 * self._pace.random())
+        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        logger.info("server %s: %s; next attempt in %.2f s", self._server.id, self._server.status.reason, pause_s)
+        self._poked.clear()
+        nap = asyncio.ensure_future(self._pace.sleep(pause_s))
+        poke = asyncio.ensure_future(self._poked.wait())
+        try:
+            await asyncio.wait((nap, poke), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            nap.cancel()
+            poke.cancel()
