@@ -12,6 +12,8 @@ from pointsman.config.loading import check
 from pointsman.config.replacing import rewrite
 from pointsman.config.splice import CannotEdit, insert, remove
 
+_BY_HAND = "`{}` is written in a way that only a person can edit"
+
 
 class NameTaken(Exception):
     def __init__(self, section: str, name: str) -> None:
@@ -21,8 +23,16 @@ class NameTaken(Exception):
 
 class NoSuchName(Exception):
     def __init__(self, section: str, name: str, hint: str | None) -> None:
-        super().__init__(f"There is no `{section}.{name}`." + (f" Did you mean `{hint}`?" if hint else ""))
+        super().__init__(f"There is no `{section}.{name}`.")
         self.name = name
+        self.hint = hint
+
+
+class EntryRefused(Exception):
+    """The new entry itself is wrong. It was never written, so its problems have no place in the file."""
+
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+        super().__init__("\n".join(problem.complaint for problem in problems))
 
 
 def add_token(
@@ -34,7 +44,7 @@ def add_token(
     expires: str | None,
     environ: Mapping[str, str],
 ) -> None:
-    """Raises NameTaken, ConfigError (what the token names does not exist), CannotEdit, CannotReplace."""
+    """Raises NameTaken, EntryRefused, ConfigError (the file is no YAML), CannotEdit, CannotReplace."""
     token: dict[str, Any] = {"sha256": sha256, "projects": list(projects), "servers": list(servers)}
     if expires is not None:
         token["expires"] = expires
@@ -42,7 +52,7 @@ def add_token(
 
 
 def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> None:
-    """Raises NoSuchName, ConfigError, CannotEdit, CannotReplace."""
+    """Raises NoSuchName, EntryRefused (something else needs it), ConfigError, CannotEdit, CannotReplace."""
     remove_entry(path, "tokens", name, environ)
 
 
@@ -76,14 +86,17 @@ def _checked(old: Document, text: str, section: str, expected: Mapping[str, Any]
     A problem that was there before is no reason to refuse: variables that only the daemon has are missing in the
     shell of the person who revokes a token.
     """
-    new = Document(text, old.file_name, old.environ)
+    try:
+        new = Document(text, old.file_name, old.environ)
+    except ConfigError:
+        raise CannotEdit(_BY_HAND.format(section)) from None
     rest_of_old, rest_of_new = ({**_data(document), section: None} for document in (old, new))
     if rest_of_old != rest_of_new or _entries(new, section) != expected:
-        raise CannotEdit(f"`{section}` is written in a way that only a person can edit")
+        raise CannotEdit(_BY_HAND.format(section))
     known = {(problem.key, problem.reason) for problem in _problems(old)}
     fresh = [problem for problem in _problems(new) if (problem.key, problem.reason) not in known]
     if fresh:
-        raise ConfigError(fresh)
+        raise EntryRefused(fresh)
     return text
 
 

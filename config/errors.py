@@ -20,9 +20,14 @@ class ConfigProblem:
 
     def __str__(self) -> str:
         place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return f"{place}: {self.complaint}"
+
+    @property
+    def complaint(self) -> str:
+        """Without the place."""
         subject = f"{self.key}: " if self.key else ""
         near = f" (did you mean `{self.hint}`?)" if self.hint else ""
-        return f"{place}: {subject}{self.reason}{near}"
+        return f"{subject}{self.reason}{near}"
 
 
 class ConfigError(Exception):
@@ -36,7 +41,7 @@ class ConfigError(Exception):
 def near(word: str, choices: Iterable[str]) -> str | None:
     """The choice that `word` was probably meant to be: `tool-permissions` and `toolPermissions` find theirs too."""
     by_shape = {_shape(choice): choice for choice in choices}
-    matches = difflib.get_close_matches(_shape(word), by_shape, n=1, cutoff=0.7)
+    matches = difflib.get_close_matches(_shape(word), by_shape, n=1)
     return by_shape[matches[0]] if matches else None
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from pointsman.config.model import GatewayConfig, Part, Server
+from pointsman.config.model import GatewayConfig, Part, Server, ServerTimeouts
 
 MASK = "********"
 
@@ -20,6 +20,7 @@ _KNOWN_SHAPE = re.compile(
     r"\b(sk|pk|rk)[-_]\w|\bgh[pousr]_|github_pat_|glpat-|xox[a-z]-|\bAKIA|\beyJ|ptm_|"
     r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-"
 )
+_NOTHING: tuple[object, ...] = ((), {}, ServerTimeouts())
 _LONG_RUN = re.compile(r"[A-Za-z0-9]{16,}")
 _ASSIGNMENT = re.compile(r"([^=:\s]+)(=|:\s*)(.+)", re.DOTALL)
 
@@ -35,6 +36,8 @@ def _part(part: Part, filled: Collection[str]) -> dict[str, Any]:
         value = getattr(part, name)
         if value is None and field.default is None:
             continue  # says nothing
+        if isinstance(part, Server) and value in _NOTHING:
+            continue  # a server has many keys, and most of them are for others of its kind
         if isinstance(part, Server) and name == "args":
             shown[name] = mask_args(value, filled)
         elif name == "sha256":  # not a secret, though it looks like one

@@ -11,7 +11,7 @@ from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
-from pointsman.config.tree import CORE, child, compose
+from pointsman.config.tree import CORE, NULL, child, compose
 
 _STEP = "  "
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
@@ -24,7 +24,7 @@ class CannotEdit(Exception):
 def insert(text: str, root: Node | None, section: str, key: str, value: Mapping[str, Any]) -> str:
     """Add `key: value` as the last entry of `section`. `root` is the tree of the text, without that key."""
     newline = "\r\n" if "\r\n" in text else "\n"
-    if root is None or _empty(root):
+    if root is None or root.tag == NULL:
         return _append_section(text, section, key, value, newline)
     if not isinstance(root, MappingNode):
         raise CannotEdit("the file is not a mapping of keys to values")
@@ -143,7 +143,7 @@ def _replace(text: str, node: Node, new: str) -> str:
 
 
 def _empty(node: Node) -> bool:
-    return node.tag == CORE + "null" or (isinstance(node, MappingNode) and not node.value)
+    return node.tag == NULL or (isinstance(node, MappingNode) and not node.value)
 
 
 def _block(key: str, value: Mapping[str, Any], indent: int, newline: str) -> str:

@@ -1,0 +1,81 @@
+"""`pointsman config`: is the configuration right, and what does it come to?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import click
+from ruamel.yaml import YAML
+
+from pointsman.config.errors import ConfigError
+from pointsman.config.loading import examine, load, read_text
+from pointsman.config.masking import masked
+from pointsman.config.model import GatewayConfig
+from pointsman.config.settings import overlaid, read_settings
+from pointsman.router.cli.options import chosen_config, clear_errors, config_option, json_option
+
+
+@click.group()
+def config() -> None:
+    """Check the configuration, or show what it comes to."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@config_option
+@json_option
+def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None:
+    """Say what is wrong with FILE (or the configuration that holds), all of it in one go."""
+    with clear_errors():
+        path = chosen_config(file or config_file, read_settings())
+    try:
+        loaded = load(path, os.environ)
+    except ConfigError as error:
+        if as_json:
+            _print_json({"ok": False, "problems": [dataclasses.asdict(problem) for problem in error.problems]})
+        else:
+            click.echo(str(error), err=True)
+        sys.exit(2)
+    if as_json:
+        _print_json({"ok": True, "problems": []})
+    else:
+        click.echo(f"{path}: ok, {_counts(loaded)}")
+
+
+@config.command()
+@config_option
+@json_option
+def show(config_file: Path | None, as_json: bool) -> None:
+    """Print the configuration that holds, defaults and environment included, secrets masked."""
+    with clear_errors():
+        settings = read_settings()
+        path = chosen_config(config_file, settings)
+        loaded = examine(read_text(path), str(path), os.environ)
+    shown = masked(overlaid(loaded.config, settings), loaded.filled)
+    if as_json:
+        _print_json(shown)
+    else:
+        click.echo(f"# {path} with defaults and environment; secrets are masked\n{_as_yaml(shown)}", nl=False)
+
+
+def _counts(found: GatewayConfig) -> str:
+    parts = ((found.servers, "server"), (found.projects, "project"), (found.tokens, "token"))
+    return ", ".join(f"{len(entries)} {word}{'' if len(entries) == 1 else 's'}" for entries, word in parts)
+
+
+def _as_yaml(shown: dict[str, Any]) -> str:
+    yaml = YAML()  # keeps the order of keys
+    yaml.width = 1000
+    text = StringIO()
+    yaml.dump(shown, text)
+    return text.getvalue()
+
+
+def _print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))

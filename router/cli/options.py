@@ -1,0 +1,60 @@
+"""What several commands share: options, the way to the configuration, and errors as people should see them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from pointsman.config.errors import ConfigError
+from pointsman.config.places import NoHome, find_config
+from pointsman.config.settings import Settings
+
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="The configuration file. Otherwise $POINTSMAN_CONFIG, ./pointsman.yaml, or the one in your config folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+class Refusal(click.ClickException):
+    """Ends the command with exit code 1 and a message on stderr, as it is."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.message, file=file, err=file is None)
+
+
+class ConfigRefusal(Refusal):
+    """The same for what the person wrote, in a file or on the command line."""
+
+    exit_code = 2
+
+
+@contextmanager
+def clear_errors() -> Iterator[None]:
+    """Turn what is wrong with the configuration into lines on stderr and exit code 2."""
+    try:
+        yield
+    except (ConfigError, NoHome) as error:
+        raise ConfigRefusal(str(error)) from error
+
+
+def chosen_config(option: Path | None, settings: Settings) -> Path:
+    """The file that holds, or a refusal that says how to get one."""
+    found = find_config(option, settings, os.environ, Path.cwd())
+    if found is None:
+        raise ConfigRefusal(
+            "No configuration yet. `pointsman serve` writes a first one; --config FILE names another place."
+        )
+    return found
+
+
+def note(message: str) -> None:
+    """For the person: stdout is for results."""
+    click.echo(message, err=True)

@@ -1,0 +1,172 @@
+"""`pointsman token`: who may use what. A secret is shown once; the file keeps its hash."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+
+import click
+
+from pointsman.config.editing import EntryRefused, NameTaken, NoSuchName, add_token, remove_token
+from pointsman.config.loading import load_tokens
+from pointsman.config.model import Token
+from pointsman.config.replacing import CannotReplace
+from pointsman.config.secrets import digest, new_secret
+from pointsman.config.settings import read_settings
+from pointsman.config.splice import CannotEdit
+from pointsman.config.values import moment
+from pointsman.router.cli.options import (
+    ConfigRefusal,
+    Refusal,
+    chosen_config,
+    clear_errors,
+    config_option,
+    json_option,
+    note,
+)
+
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+@click.group()
+def token() -> None:
+    """Create, list and revoke the tokens that clients come with."""
+
+
+@token.command()
+@click.argument("name")
+@click.option("--project", "projects", multiple=True, help='May be repeated; "*" for any, "" for callers without one.')
+@click.option("--server", "servers", multiple=True, help='May be repeated; "*" for any.')
+@click.option("--expires", help="A date (2027-01-31, to its end), a time, or from now: 12h, 30d, 8w.")
+@config_option
+@json_option
+def create(
+    name: str,
+    projects: tuple[str, ...],
+    servers: tuple[str, ...],
+    expires: str | None,
+    config_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Add the token NAME and print its secret, for the only time."""
+    until = _expiry(expires, datetime.now(UTC)) if expires is not None else None
+    secret = new_secret()
+    with clear_errors():
+        path = chosen_config(config_file, read_settings())
+    with clear_errors(), _editing(path):
+        try:
+            add_token(path, name, digest(secret), projects, servers, until, os.environ)
+        except NameTaken:
+            again = f"`pointsman token revoke {name}` removes it, or choose another name"
+            raise Refusal(f"There is a token `{name}` already in {path}; {again}.") from None
+    click.echo(json.dumps({"name": name, "token": secret}) if as_json else secret)
+    note(f"Token `{name}` is in {path}. Its secret is shown only now; clients send it as `Authorization: Bearer ...`.")
+    _warn_of_nothing(name, projects, servers)
+
+
+@token.command(name="list")
+@config_option
+@json_option
+def list_tokens(config_file: Path | None, as_json: bool) -> None:
+    """Print all tokens and what they may use."""
+    with clear_errors():
+        tokens = load_tokens(chosen_config(config_file, read_settings()), os.environ)
+    now = datetime.now(UTC)
+    if as_json:
+        click.echo(json.dumps([_row(name, entry, now) for name, entry in tokens.items()], indent=2))
+    else:
+        click.echo(_table(tokens, now), nl=False)
+
+
+@token.command()
+@click.argument("name")
+@config_option
+def revoke(name: str, config_file: Path | None) -> None:
+    """Remove the token NAME. A running gateway refuses it from then on."""
+    with clear_errors():
+        path = chosen_config(config_file, read_settings())
+    with clear_errors(), _editing(path):
+        try:
+            remove_token(path, name, os.environ)
+        except NoSuchName as error:
+            known = "`pointsman token list` shows them all"
+            near = f" Did you mean `{error.hint}`?" if error.hint else ""
+            raise Refusal(f"There is no token `{name}` in {path}; {known}.{near}") from None
+    note(f"Token `{name}` is revoked in {path}.")
+
+
+@contextmanager
+def _editing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except CannotReplace as error:
+        raise Refusal(str(error)) from error
+    except EntryRefused as error:
+        raise ConfigRefusal(str(error)) from error
+    except CannotEdit as error:
+        raise Refusal(f"{path}: {error}.") from error
+
+
+def _warn_of_nothing(name: str, projects: Sequence[str], servers: Sequence[str]) -> None:
+    if not projects:
+        note(f"It may act for no project yet, so every call is refused. Grant some under `tokens.{name}.projects`,")
+        note('or create it with --project P (--project "" for callers that name none, --project "*" for all).')
+    if not servers:
+        note(f"It may use no server yet, so it finds no tool. Grant some under `tokens.{name}.servers`,")
+        note('or create it with --server S (--server "*" for all).')
+
+
+def _expiry(given: str, now: datetime) -> str:
+    """As it will stand in the file."""
+    duration = _DURATION.fullmatch(given.strip())
+    if duration:
+        until = now + timedelta(**{_UNITS[duration[2]]: int(duration[1])})
+        return until.strftime("%Y-%m-%dT%H:%M:%SZ")
+    try:
+        until = moment(given)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, or a time from now like 12h, 30d or 8w.", param_hint="--expires") from None
+    if until <= now:
+        raise click.BadParameter(f"{given} is over.", param_hint="--expires")
+    return given.strip()
+
+
+def _row(name: str, entry: Token, now: datetime) -> dict[str, object]:
+    return {
+        "name": name,
+        "projects": entry.projects,
+        "servers": entry.servers,
+        "expires": _shown(entry.expires),
+        "expired": entry.expires is not None and entry.expires <= now,
+    }
+
+
+def _shown(expires: datetime | None) -> str | None:
+    if expires is None:
+        return None
+    if expires.time() == time.max:  # written as a date
+        return expires.date().isoformat()
+    return expires.isoformat().replace("+00:00", "Z")
+
+
+def _table(tokens: Mapping[str, Token], now: datetime) -> str:
+    rows = [("NAME", "PROJECTS", "SERVERS", "EXPIRES")]
+    for name, entry in tokens.items():
+        over = entry.expires is not None and entry.expires <= now
+        expires = (_shown(entry.expires) or "never") + (" (expired)" if over else "")
+        rows.append((name, _listed(entry.projects), _listed(entry.servers), expires))
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) + "\n"
+        for row in rows
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(name or '""' for name in names) or "none"
