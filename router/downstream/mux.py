@@ -1,0 +1,284 @@
+"""JSON-RPC over one duplex stream of messages: many calls at once, each answer to its own call. For stdio and SSE."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pointsman.catalog.errors import DownstreamRefusal
+from pointsman.catalog.model import Json
+from pointsman.config.model import Limits
+from pointsman.router import wire
+from pointsman.router.downstream import questions
+from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.envelope import with_envelope
+from pointsman.router.downstream.handshake import UNCANCELLABLE
+from pointsman.router.downstream.large import decode_off_loop
+from pointsman.router.downstream.salvage import HEAD_BYTES, TAIL_BYTES, salvaged_id
+from pointsman.router.downstream.stray import Stray
+from pointsman.router.seams import INTERNAL_ERROR
+
+Send = Callable[[bytes], None]
+"""Hands one encoded message to the transport. Never waits. Raises ConnectionLost."""
+
+
+class Multiplexer:
+    """Calls out, answers back. Holds no task per call; only a question from the server gets one.
+
+    The relation between a question and a call is not on the wire here: a question belongs to the only call under way
+    that has a client behind it, and is refused when there is more than one.
+    """
+
+    def __init__(self, send: Send, limits: Limits, noticed: Noticed) -> None:
+        self._send = send
+        self._limits = limits
+        self._noticed = noticed
+        self._loop = asyncio.get_running_loop()
+        self._number = 0
+        self._pending: dict[int, tuple[Call, asyncio.Future[Json]]] = {}
+        self._open_questions: dict[asyncio.Task[None], tuple[Call | None, Json]] = {}
+        self._over: asyncio.Future[str] = self._loop.create_future()
+        self.introduction: Introduction | None = None  # set after the handshake; until then params go out as they are
+        self.stray = Stray(limits, self._loop.time)
+
+    # --- calls
+
+    async def request(self, method: str, params: Json) -> Json:
+        """As `Wire` has it, for the handshake."""
+        return await self.carry(Call(method, params))
+
+    async def notify(self, method: str, params: Json) -> None:
+        self._notify(method, params)
+
+    async def carry(self, call: Call) -> Json:
+        """As `Connection.request`."""
+        if self._over.done():
+            raise ConnectionLost(self._over.result())
+        self._number = number = self._number + 1
+        known = self.introduction
+        params = call.params if known is None else with_envelope(call, known.era, known.version, number)
+        future: asyncio.Future[Json] = self._loop.create_future()
+        self._send(wire.encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params}))
+        self._pending[number] = (call, future)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                future.exception()  # an answer came as well: it is not missed, so asyncio need not report it
+            raise
+        finally:
+            if self._pending.pop(number, None) is not None:  # nobody answered: our caller was cancelled
+                self._cancel_at_server(number, call)
+            if self._open_questions:
+                self._withdraw_questions(call)
+
+    def _cancel_at_server(self, number: int, call: Call) -> None:
+        if call.method in UNCANCELLABLE or self._over.done():
+            return
+        with suppress(ConnectionLost):  # then there is nothing left to cancel
+            self._notify("notifications/cancelled", {"requestId": number})
+
+    def _notify(self, method: str, params: Json) -> None:
+        message: Json = {"jsonrpc": "2.0", "method": method}
+        if params:
+            message["params"] = params
+        self._send(wire.encode(message))
+
+    # --- the end
+
+    async def ended(self) -> str:
+        return await asyncio.shield(self._over)
+
+    def lost(self, reason: str) -> None:
+        """The stream is over: every call under way fails with `reason`. Only the first reason counts."""
+        if self._over.done():
+            return
+        self._over.set_result(reason)
+        pending, self._pending = self._pending, {}
+        for _, future in pending.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(reason))
+        for task in self._open_questions:
+            task.cancel()
+
+    # --- messages in
+
+    def received(self, data: bytes | bytearray) -> None:
+        """One message, as it came. What is not JSON-RPC is counted and otherwise ignored."""
+        try:
+            message = wire.decode(data)
+        except wire.BadJson:
+            self._unreadable(data)
+            return
+        self._dispatch(message, len(data))
+
+    async def received_large(self, data: bytes | bytearray) -> None:
+        """The same for a message over `OFF_LOOP_BYTES`; the transport must hand in nothing else before it is done."""
+        try:
+            message = await decode_off_loop(data)
+        except wire.BadJson:
+            self._unreadable(data)
+            return
+        self._dispatch(message, len(data))
+
+    def too_large(self, number: int | None) -> None:
+        """A message over the limit was thrown away. Without its id the only call under way is taken to be its own;
+        with several under way none is guessed, and the one that it answered ends at its time limit."""
+        if number is None and len(self._pending) == 1:
+            number = next(iter(self._pending))
+        if number is not None:
+            self._fail(number, BudgetBroken(f"its answer is larger than {self._limits.result_bytes} bytes"))
+
+    def _dispatch(self, message: Any, size: int) -> None:
+        if self._over.done():
+            return
+        if type(message) is dict:
+            method = message.get("method")
+            if method is None:
+                self._answered(message, size)
+            elif type(method) is str:
+                self._heard(method, message, size)
+            else:
+                self._noise(size)
+        elif type(message) is list and message:  # a batch, which 2025-03-26 allows
+            for part in message:
+                self._dispatch(part if type(part) is dict else None, size // len(message))
+        else:
+            self._noise(size)
+
+    def _noise(self, size: int) -> None:
+        self.stray.noise += 1
+        self.stray.charge(size)
+
+    def _unreadable(self, data: bytes | bytearray) -> None:
+        self._noise(len(data))
+        number = salvaged_id(data[:HEAD_BYTES], data[-TAIL_BYTES:])
+        if number is not None:
+            self._fail(number, ConnectionLost("its answer is not valid JSON"))
+
+    def _answered(self, message: Json, size: int) -> None:
+        number = message.get("id")
+        entry = self._pending.pop(number, None) if type(number) is int else None
+        if entry is None:
+            self.stray.answers += 1
+            self.stray.charge(size)
+            return
+        future = entry[1]
+        if future.done():
+            return
+        result = message.get("result")
+        if type(result) is dict:
+            future.set_result(result)
+        else:
+            future.set_exception(_refusal(message.get("error")))
+
+    def _fail(self, number: int, error: Exception) -> None:
+        entry = self._pending.pop(number, None)
+        if entry is None or entry[1].done():
+            return
+        entry[1].set_exception(error)
+        self._cancel_at_server(number, entry[0])
+
+    # --- what the server says and asks
+
+    def _heard(self, method: str, message: Json, size: int) -> None:
+        params = message.get("params")
+        if type(params) is not dict:
+            params = {}
+        if "id" in message:
+            self._asked(message, size)
+        elif method in questions.SAID_IN_A_CALL:
+            number = params.get("progressToken") if method == questions.PROGRESS else self._only_call()
+            if self._counted(number, size) and type(number) is int:
+                questions.tell(self._pending[number][0], method, params)
+        elif method == "notifications/cancelled":
+            self.stray.charge(size)
+            self._question_withdrawn(params.get("requestId"))
+        else:
+            self.stray.charge(size)
+            self._noticed(method, params)
+
+    def _counted(self, number: object, size: int) -> bool:
+        """Charge a message to its call. False: there is none, or the call has failed of it."""
+        entry = self._pending.get(number) if type(number) is int else None
+        if entry is None or type(number) is not int:
+            self.stray.messages += 1
+            self.stray.charge(size)
+            return False
+        try:
+            questions.count(entry[0], size, self._limits)
+        except BudgetBroken as broken:
+            self._fail(number, broken)
+            return False
+        return True
+
+    def _only_call(self) -> int | None:
+        found = None
+        for number, (call, _) in self._pending.items():
+            if call.back is None:
+                continue
+            if found is not None:
+                return None
+            found = number
+        return found
+
+    def _asked(self, message: Json, size: int) -> None:
+        number = self._only_call()
+        known = self._counted(number, size)
+        if message["method"] == "ping":
+            self._reply({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+            return
+        call = self._pending[number][0] if known and number is not None else None
+        if self.introduction is not None and self.introduction.era == "modern":
+            why, call = "a modern server asks by answering `input_required`", None
+        elif number is None and any(call.back is not None for call, _ in self._pending.values()):
+            why = "several calls are under way, and this transport does not tell which one asks"
+        else:
+            why = "no call is under way"
+        task = self._loop.create_task(self._answer(call, message, why))
+        self._open_questions[task] = (call, message)
+        task.add_done_callback(self._question_done)
+
+    async def _answer(self, call: Call | None, message: Json, why_nobody: str) -> None:
+        try:
+            reply = await questions.answer(call, message, why_nobody)
+        except asyncio.CancelledError:
+            reply = questions.cancelled_answer(message)
+        self._reply(reply)
+
+    def _reply(self, message: Json) -> None:
+        with suppress(ConnectionLost):  # then nobody waits for it
+            if not self._over.done():
+                self._send(wire.encode(message))
+
+    def _question_done(self, task: asyncio.Task[None]) -> None:
+        _, message = self._open_questions.pop(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self._loop.call_exception_handler(
+            {"message": "a server's question could not be answered", "exception": error, "task": task}
+        )
+        failure: Json = {"code": INTERNAL_ERROR, "message": "The question could not be passed on"}
+        self._reply({"jsonrpc": "2.0", "id": message.get("id"), "error": failure})
+
+    def _withdraw_questions(self, call: Call) -> None:
+        for task, (asked_in, _) in self._open_questions.items():
+            if asked_in is call:
+                task.cancel()
+
+    def _question_withdrawn(self, server_id: object) -> None:
+        for task, (_, message) in self._open_questions.items():
+            if server_id is not None and message.get("id") == server_id:
+                task.cancel()
+
+
+def _refusal(error: object) -> Exception:
+    if type(error) is not dict:
+        return ConnectionLost("answered with neither a result nor an error")
+    code, message = error.get("code"), error.get("message")
+    return DownstreamRefusal(
+        code if type(code) is int else INTERNAL_ERROR, message if type(message) is str else "", error.get("data")
+    )

@@ -1,0 +1,167 @@
+"""A server as a child process: one JSON-RPC message a line, in and out."""
+
+from __future__ import annotations
+
+from asyncio import Task, get_running_loop
+from collections import deque
+
+from pointsman.catalog.model import Json
+from pointsman.config.model import Limits
+from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.handshake import WantedEra, shake_hands
+from pointsman.router.downstream.large import OFF_LOOP_BYTES
+from pointsman.router.downstream.lines import Line, LineAssembler
+from pointsman.router.downstream.mux import Multiplexer
+from pointsman.router.downstream.process import Child, Command, ProcessStarter
+from pointsman.router.downstream.salvage import salvaged_id
+from pointsman.router.downstream.stderr_log import StderrLog
+
+PROBE_S = 5.0
+_BATCH = 64  # messages taken in one go, before others get their turn on the loop
+
+
+async def connect_stdio(
+    command: Command,
+    *,
+    starter: ProcessStarter,
+    era: WantedEra,
+    limits: Limits,
+    noticed: Noticed,
+    probe_s: float = PROBE_S,
+) -> StdioConnection:
+    """Start the child and shake hands. The total time is the caller's to limit.
+
+    Raises:
+        ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
+    """
+    connection = StdioConnection(limits, noticed)
+    child = await starter(command, connection)
+    try:
+        connection.attach(child)
+        connection.introduced(await shake_hands(connection.mux, era, probe_s))
+    except BaseException:
+        child.kill()
+        raise
+    return connection
+
+
+class StdioConnection:
+    """As `Connection` has it; hears of its child as `ChildEvents`."""
+
+    def __init__(self, limits: Limits, noticed: Noticed) -> None:
+        self.mux = Multiplexer(self._send, limits, noticed)
+        self._unsent_limit = limits.result_bytes
+        self._lines = LineAssembler(limits.result_bytes, self._too_long)
+        self._backlog: deque[Line] = deque()  # at most what one read brought: reading stands still while it is filled
+        self._decoding: Task[None] | None = None
+        self._paused = False  # something waits: a large line that is being decoded, or a timer
+        self._last_reason: str | None = None
+        self._child: Child | None = None
+        self._introduction: Introduction | None = None
+
+    def attach(self, child: Child) -> None:
+        self._child = child
+
+    def introduced(self, introduction: Introduction) -> None:
+        self._introduction = self.mux.introduction = introduction
+
+    # --- Connection
+
+    @property
+    def introduction(self) -> Introduction:
+        assert self._introduction is not None
+        return self._introduction
+
+    @property
+    def stderr(self) -> StderrLog | None:
+        return self._child.stderr if self._child is not None else None
+
+    async def request(self, call: Call) -> Json:
+        return await self.mux.carry(call)
+
+    async def ended(self) -> str:
+        return await self.mux.ended()
+
+    async def close(self) -> None:
+        self.mux.lost("the connection was closed")
+        self._backlog.clear()
+        if self._child is not None:
+            await self._child.stop()
+
+    def _send(self, data: bytes) -> None:
+        child = self._child
+        if child is None:
+            raise ConnectionLost("it is not running")
+        child.write(data + b"\n")
+        if child.unsent > self._unsent_limit:
+            reason = f"does not read its input: more than {self._unsent_limit} bytes wait for it"
+            self.mux.lost(reason)
+            child.kill()
+            raise ConnectionLost(reason)
+
+    # --- ChildEvents
+
+    def said(self, data: bytes) -> None:
+        lines = self._lines.feed(data)
+        if len(lines) == 1 and not self._paused and len(lines[0]) <= OFF_LOOP_BYTES:
+            self.mux.received(lines[0])  # by far the most frequent case: one answer, nothing waiting
+        else:
+            self._backlog.extend(lines)
+        if self._lines.discarding:
+            self.mux.stray.charge(len(data), 0)
+        if not self._paused and (self._backlog or self.mux.stray.breather()):
+            self._work_off()
+
+    def gone(self, reason: str) -> None:
+        self._last_reason = reason
+        if self._decoding is None:
+            self._finish(reason)
+
+    def _finish(self, reason: str) -> None:
+        while self._backlog:  # what it said before it died still counts
+            self.mux.received(self._backlog.popleft())
+        self.mux.lost(reason)
+
+    # --- lines that wait
+
+    def _work_off(self) -> None:
+        """Take up to a batch; then rest, if there is more or if the server says too much that no call explains."""
+        for _ in range(_BATCH):
+            if not self._backlog:
+                break
+            line = self._backlog.popleft()
+            if len(line) > OFF_LOOP_BYTES:
+                self._start_decoding(line)
+                return
+            self.mux.received(line)
+        pause_s = self.mux.stray.breather()
+        if self._backlog or pause_s:
+            self._pause()
+            get_running_loop().call_later(pause_s, self._work_off)
+        elif self._paused:
+            self._paused = False
+            if self._child is not None:
+                self._child.resume()
+
+    def _start_decoding(self, line: Line) -> None:
+        self._pause()
+        self._decoding = get_running_loop().create_task(self.mux.received_large(line))
+        self._decoding.add_done_callback(self._decoded)
+
+    def _decoded(self, task: Task[None]) -> None:
+        self._decoding = None
+        if self._last_reason is None:
+            self._work_off()
+        else:
+            self._finish(self._last_reason)
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            if self._child is not None:
+                self._child.pause()
+
+    def _too_long(self, head: bytes, tail: bytes) -> None:
+        number = salvaged_id(head, tail)
+        if number is not None or tail:
+            self.mux.too_large(number)
