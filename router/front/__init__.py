@@ -1,1 +1,1 @@
-"""The protocol front: HTTP and both eras on one side, `Gateway` on the other."""
+"""The client's side: one ASGI front for both eras of MCP. Behind it stands only `router.seams.Gateway`."""

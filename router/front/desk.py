@@ -1,0 +1,57 @@
+"""What all requests of the front share: the gateway behind it, our own ids, and who is under way."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pointsman.catalog.model import Json
+from pointsman.router.front.failures import Clock, Failures
+from pointsman.router.seams import Gateway
+
+if TYPE_CHECKING:
+    from pointsman.router.front.exchange import Exchange
+
+
+class Desk:
+    def __init__(self, gateway: Gateway, server_info: Json, instructions: str | None, clock: Clock, ping_s: float):
+        self.gateway = gateway
+        self.server_info = server_info
+        self.instructions = instructions
+        self.failures = Failures(clock)
+        self.ping_s = ping_s
+        self._prefix = secrets.token_hex(6)
+        self._count = itertools.count(1)
+        self._running: set[Exchange] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def new_id(self) -> str:
+        """Unique in this process by the count, and among processes by the prefix."""
+        return f"{self._prefix}-{next(self._count):x}"
+
+    def enter(self, exchange: Exchange) -> None:
+        self._running.add(exchange)
+        self._idle.clear()
+
+    def leave(self, exchange: Exchange) -> None:
+        self._running.discard(exchange)
+        if not self._running:
+            self._idle.set()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    async def idle(self, timeout_s: float) -> None:
+        """Wait until nothing is under way, at most `timeout_s`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+
+    def cancel_all(self) -> None:
+        for exchange in list(self._running):
+            exchange.cancel()

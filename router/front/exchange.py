@@ -1,0 +1,192 @@
+"""One request under way: its answer is JSON until something is said, then a stream; and it can be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from starlette.types import Receive, Send
+
+from pointsman.catalog.model import Json
+from pointsman.router.front.answers import PING, error_message, event, respond, result_message
+from pointsman.router.front.desk import Desk
+from pointsman.router.front.stream import EventStream, until_left
+from pointsman.router.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGone, ProtocolError
+from pointsman.router.wire import encode
+
+WATCH_AFTER_S = 0.05  # most calls are over by then and never pay for somebody who watches the door
+_UNENCODABLE = (TypeError, ValueError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True)
+class EraRules:
+    """Where the two eras treat a request differently."""
+
+    leaving_cancels: bool
+    error_status: Mapping[int, int]  # JSON-RPC code to HTTP status, where it is not 200
+
+
+class Asker(Protocol):
+    """How a client is asked something in the middle of its request."""
+
+    async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
+        """Raises CannotAsk, ClientGone, ProtocolError."""
+        ...
+
+
+class Exchange:
+    """Fits `BackChannel`. The work runs in the task of the HTTP request itself: cancelling it is cancelling that."""
+
+    __slots__ = (
+        "_asker",
+        "_cancelled",
+        "_desk",
+        "_door",
+        "_expected",
+        "_id",
+        "_receive",
+        "_rules",
+        "_send",
+        "_stream",
+        "_task",
+        "_timer",
+        "_working",
+        "_writing",
+        "gone",
+    )
+
+    def __init__(
+        self, desk: Desk, client_id: str | int, receive: Receive, send: Send, rules: EraRules, asker: Asker
+    ) -> None:
+        self._desk = desk
+        self._id = client_id
+        self._receive = receive
+        self._send = send
+        self._rules = rules
+        self._asker = asker
+        self.gone = False  # the client closed its connection
+        self._working = False
+        self._cancelled = False
+        self._expected: list[asyncio.Future[Json]] | None = None
+        self._stream: EventStream | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._door: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    # For the gateway
+
+    def tell(self, method: str, params: Json) -> None:
+        self.say({"jsonrpc": "2.0", "method": method, "params": params})
+
+    async def ask(self, method: str, params: Json) -> Json:
+        return await self._asker.ask(self, method, params)
+
+    # For the front
+
+    async def run(self, method: str, work: Coroutine[Any, Any, Json]) -> None:
+        """Do `work` and write its answer. `method` is for the log."""
+        self._task = asyncio.current_task()
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._watch)
+        self._desk.enter(self)
+        try:
+            status, answer = await self._outcome(method, work)
+            await self._write(status, answer)
+        finally:
+            self._close()
+
+    def say(self, message: Json) -> bool:
+        """Put a message on the stream. False where nobody would read it: then it is dropped."""
+        if not self._working or self.gone:
+            return False
+        try:
+            data = event(encode(message))
+        except _UNENCODABLE as error:
+            self._desk.failures.report("notification", error)
+            return False
+        return self._open_stream().put(data)
+
+    def cancel(self) -> None:
+        """The work sees a cancellation, and the client, if it is still there, an error."""
+        if self._working and not self._cancelled:
+            assert self._task is not None
+            self._cancelled = True
+            self._task.cancel()
+
+    def expect_answer(self) -> asyncio.Future[Json]:
+        """A place for the client's answer to a question; fails with ClientGone when the client leaves."""
+        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        if self._expected is None:
+            self._expected = []
+        self._expected.append(answer)
+        return answer
+
+    async def _outcome(self, method: str, work: Coroutine[Any, Any, Json]) -> tuple[int, bytes]:
+        self._working = True
+        try:
+            return 200, result_message(self._id, await work)
+        except ProtocolError as error:
+            return self._error(error)
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise  # not ours: the server is going down
+            return self._error(ProtocolError(REQUEST_CANCELLED, "Request cancelled"))
+        except Exception as error:
+            self._desk.failures.report(method, error)
+            return self._error(ProtocolError(INTERNAL_ERROR, "Internal error"))
+        finally:
+            self._working = False
+            if self._cancelled:
+                assert self._task is not None
+                self._task.uncancel()
+
+    def _error(self, error: ProtocolError) -> tuple[int, bytes]:
+        status = self._rules.error_status.get(error.code, 200)
+        try:
+            return status, error_message(self._id, error.code, error.message, error.data)
+        except _UNENCODABLE:
+            return status, error_message(self._id, error.code, "Error")
+
+    async def _write(self, status: int, answer: bytes) -> None:
+        if self.gone:
+            return
+        if self._stream is None:
+            await respond(self._send, status, answer)
+            return
+        assert self._writing is not None
+        self._stream.close(event(answer))
+        await self._writing
+
+    def _open_stream(self) -> EventStream:
+        if self._stream is None:
+            self._stream = EventStream(self._send, self._desk.ping_s)
+            self._writing = asyncio.ensure_future(self._stream.run())
+        return self._stream
+
+    def _watch(self) -> None:
+        """The call takes its time: see whether the client leaves, and keep the line alive."""
+        loop = asyncio.get_running_loop()
+        self._door = loop.create_task(self._watch_door())
+        self._timer = loop.call_later(self._desk.ping_s, self._keep_alive)
+
+    async def _watch_door(self) -> None:
+        await until_left(self._receive)
+        self.gone = True
+        for answer in self._expected or ():
+            if not answer.done():
+                answer.set_exception(ClientGone())
+        if self._rules.leaving_cancels:
+            self.cancel()
+
+    def _keep_alive(self) -> None:
+        """Proxies close a connection on which nothing happens; from here on the stream pings by itself."""
+        if self._working and not self.gone:
+            self._open_stream().put(PING)
+
+    def _close(self) -> None:
+        self._desk.leave(self)
+        for handle in (self._timer, self._door, self._writing):
+            if handle is not None:
+                handle.cancel()

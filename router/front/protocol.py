@@ -1,0 +1,197 @@
+"""uvicorn's HTTP protocol with the limits that it lacks: time, size and number of what clients send, and time to read.
+
+It stands on `HttpToolsProtocol`, which is not public API; hence the narrow pin of uvicorn, and the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pointsman.config.model import Limits
+from pointsman.router.front.answers import error_message, respond_refusal
+from pointsman.router.front.refusal import Refusal, overloaded
+
+HEAD_BYTES = 64 << 10
+READ_S = 10.0  # in each such time a client that is behind must take `READ_BYTES`, or all that is left
+READ_BYTES = 64 << 10
+_SLOW_HEAD = Refusal(408, "The request header took too long.")
+_SLOW_BODY = Refusal(408, "The request body took too long.")
+_LARGE_HEAD = Refusal(431, "The request header is too large.")
+_BAD_REQUEST = Refusal(400, "This is not HTTP.")
+_PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
+
+
+class HeadTooLarge(Exception):
+    """Raised inside the parser, which then gives up."""
+
+
+def guarded_protocol(limits: Callable[[], Limits], read_s: float = READ_S) -> type[GuardedProtocol]:
+    """For `uvicorn.Config(http=...)`. `limits` is asked anew for each connection, so that a reload holds."""
+    return type("Guarded", (GuardedProtocol,), {"limits_now": (limits,), "read_s": read_s})
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    limits_now: ClassVar[tuple[Callable[[], Limits]]]  # in a tuple, because a bare function would become a method
+    read_s: ClassVar[float]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = self.limits_now[0]()
+        self._head_bytes = 0
+        self._reading_head = False
+        self._reading_body = False
+        self._request_clock: asyncio.TimerHandle | None = None  # for the head or the body that is coming in
+        self._read_clock: asyncio.TimerHandle | None = None  # for what the client still has to take
+        self._unread = 0
+
+    # The connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
+        super().connection_made(transport)
+        self._limits = self.limits_now[0]()
+        if len(self.connections) > 2 * self._limits.connections:
+            transport.abort()  # not even room for polite words
+            return
+        if len(self.connections) > self._limits.connections:
+            self.app = _too_many_connections
+        self._expect(self._limits.header_s, self._head_is_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        self._stop_read_clock()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._request_clock is not None or self.transport.is_closing():
+            return
+        if self._reading_body:
+            self._expect(self._limits.body_s, self._body_is_late)
+        elif self._reading_head or self._silent():
+            self._expect(self._limits.header_s, self._head_is_late)
+
+    def _silent(self) -> bool:
+        """Bytes came, but neither a request nor the wait for one is under way: blank lines, for example."""
+        over = self.cycle is None or self.cycle.response_complete
+        return over and self.timeout_keep_alive_task is None
+
+    # The parser's callbacks
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_bytes = 0
+        self._reading_head = True
+
+    def on_url(self, url: bytes) -> None:
+        self._count_head(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_head(len(name) + len(value))
+        super().on_header(name, value.strip(b" \t"))  # httptools leaves the blanks at the end
+
+    def on_headers_complete(self) -> None:
+        self._reading_head = False
+        self._reading_body = True
+        self._stop_clock()
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._reading_body = False
+        self._stop_clock()
+        super().on_message_complete()
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > HEAD_BYTES:
+            raise HeadTooLarge
+
+    # The clock of what comes in: one for a whole head or body, however many pieces it comes in
+
+    def _expect(self, seconds: float, late: Callable[[], None]) -> None:
+        self._request_clock = self.loop.call_later(seconds, late)
+
+    def _stop_clock(self) -> None:
+        if self._request_clock is not None:
+            self._request_clock.cancel()
+            self._request_clock = None
+
+    def _head_is_late(self) -> None:
+        self._request_clock = None
+        if self._reading_head and self._nothing_under_way():
+            self._answer_and_close(_SLOW_HEAD)
+        else:
+            self.transport.abort()
+
+    def _body_is_late(self) -> None:
+        self._request_clock = None
+        if self.pipeline:  # it waits behind another request, so the delay is ours
+            self._expect(self._limits.body_s, self._body_is_late)
+        elif self.cycle is not None and not self.cycle.response_started:
+            self._answer_and_close(_SLOW_BODY)
+        else:
+            self.transport.abort()
+
+    def _nothing_under_way(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    # The clock of what goes out: a client that never reads must not hold its answer for ever
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._start_read_clock()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_read_clock()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.get_write_buffer_size():
+            self._start_read_clock()
+
+    def _start_read_clock(self) -> None:
+        if self._read_clock is None:
+            self._unread = self.transport.get_write_buffer_size()
+            self._read_clock = self.loop.call_later(self.read_s, self._check_reader)
+
+    def _stop_read_clock(self) -> None:
+        if self._read_clock is not None:
+            self._read_clock.cancel()
+            self._read_clock = None
+
+    def _check_reader(self) -> None:
+        self._read_clock = None
+        unread = self.transport.get_write_buffer_size()
+        if not unread:
+            return
+        if self._unread - unread < READ_BYTES:
+            self.transport.abort()
+        else:
+            self._start_read_clock()
+
+    # Answers below ASGI
+
+    def send_400_response(self, msg: str) -> None:
+        """Called by the base where the parser gave up."""
+        self._answer_and_close(_LARGE_HEAD if self._head_bytes > HEAD_BYTES else _BAD_REQUEST)
+
+    def _answer_and_close(self, refusal: Refusal) -> None:
+        if self.transport.is_closing():
+            return
+        body = error_message(None, refusal.code, refusal.message, refusal.data)
+        head = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (refusal.status, _PHRASES[refusal.status], len(body)) + body)
+        self.transport.close()
+        self._start_read_clock()
+
+
+async def _too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
+    refusal = overloaded("Too many connections are open. Try again later.")
+    refusal.headers = (*refusal.headers, (b"connection", b"close"))
+    await respond_refusal(send, refusal, None)

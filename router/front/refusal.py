@@ -1,0 +1,80 @@
+"""Refusals by HTTP status: a JSON-RPC error as the body, a fixed sentence, and a code for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pointsman.router.seams import INTERNAL_ERROR, INVALID_REQUEST
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+# `error.data.code`. A lost session (404) and an overload (503) are told by their status alone.
+_REASONS = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "denied",
+    405: "bad_request",
+    406: "bad_request",
+    408: "bad_request",
+    413: "too_large",
+    415: "bad_request",
+    421: "bad_request",
+}
+
+
+class ClientLeft(Exception):
+    """The client went away before its request was whole; there is nobody to answer."""
+
+
+class Refusal(Exception):
+    """The request goes no further. `str(refusal)` is shown to the person."""
+
+    def __init__(
+        self, status: int, message: str, *, code: int = INVALID_REQUEST, data: Any = None, headers: Headers = ()
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code  # of JSON-RPC
+        self.headers = headers
+        self._data = data
+
+    @property
+    def data(self) -> Any:
+        reason = _REASONS.get(self.status)
+        if reason is None:
+            return self._data
+        return {**(self._data or {}), "code": reason}
+
+    @property
+    def audited(self) -> bool:
+        """Whether it is about who calls, so that the audit has a row for it."""
+        return self.status in (401, 403)
+
+
+def unauthorized(message: str) -> Refusal:
+    return Refusal(401, message, headers=((b"www-authenticate", b"Bearer"),))
+
+
+def denied(message: str) -> Refusal:
+    return Refusal(403, message)
+
+
+def too_large(limit: int) -> Refusal:
+    return Refusal(
+        413,
+        f"The body is larger than {limit} bytes. Send less; the operator sets `limits.body_bytes`.",
+    )
+
+
+def wrong_verb(allowed: bytes) -> Refusal:
+    return Refusal(405, f"Method not allowed. Use {allowed.decode()}.", headers=((b"allow", allowed),))
+
+
+def unknown_session() -> Refusal:
+    """Also for sessions of somebody else: the two must not be told apart."""
+    return Refusal(404, "Session not found. Open a new one with `initialize`.")
+
+
+def overloaded(message: str) -> Refusal:
+    return Refusal(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))

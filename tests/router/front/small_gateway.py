@@ -1,0 +1,159 @@
+"""A small real gateway for the front's tests: a few tools, two tokens, and a memory of what reached it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from pointsman.catalog.errors import Denied, Unauthorized
+from pointsman.catalog.model import Caller, Json
+from pointsman.router.seams import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    BackChannel,
+    CannotAsk,
+    Change,
+    ClientGone,
+    Era,
+    FrontRequest,
+    ProtocolError,
+)
+
+TOKENS = {
+    "secret-a": ("a", frozenset({None, "research"})),
+    "secret-b": ("b", frozenset({None, "research"})),
+    "secret-r": ("r", frozenset({"research"})),
+}
+FORM: Json = {"mode": "form", "message": "How many?", "requestedSchema": {"type": "object", "properties": {}}}
+TOOLS: list[Json] = [
+    {"name": name, "description": f"{name}s", "inputSchema": {"type": "object"}}
+    for name in ("echo", "slow", "ask", "tell", "fail", "huge", "odd")
+]
+
+
+@dataclass(frozen=True)
+class Refused:
+    code: str
+    token: str | None
+    method: str | None
+    params: Json
+    client: str
+
+
+def text(words: str) -> Json:
+    return {"content": [{"type": "text", "text": words}], "isError": False}
+
+
+@dataclass
+class SmallGateway:
+    """Fits `router.seams.Gateway`."""
+
+    requests: list[FrontRequest] = field(default_factory=list)
+    refusals: list[Refused] = field(default_factory=list)
+    entered: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # one for each slow call
+    leave: asyncio.Event = field(default_factory=asyncio.Event)  # lets slow calls end
+    cancelled: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # one for each cancelled call
+    finished: int = 0
+    revoked: set[str] = field(default_factory=set)
+    listeners: list[asyncio.Queue[Change]] = field(default_factory=list)
+    listening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    shared: Json = field(default_factory=lambda: {"content": [], "structuredContent": [1, 2], "ttlMs": 1})
+
+    def identify(self, token: str | None, project: str | None) -> Caller:
+        if token not in TOKENS or token in self.revoked:
+            raise Unauthorized("No such token. Create one with `pointsman token create NAME`.")
+        token_id, projects = TOKENS[token]
+        if project not in projects:
+            raise Denied("The token does not list this project.")
+        return Caller(token_id, project)
+
+    def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
+        self.refusals.append(Refused(code, token, method, params, client))
+
+    def capabilities(self, caller: Caller, era: Era) -> Json:
+        return {"tools": {"listChanged": True}}
+
+    async def changes(self, caller: Caller) -> AsyncIterator[Change]:
+        queue: asyncio.Queue[Change] = asyncio.Queue()
+        self.listeners.append(queue)
+        self.listening.release()
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self.listeners.remove(queue)
+
+    def publish(self, change: Change) -> None:
+        for queue in self.listeners:
+            queue.put_nowait(change)
+
+    async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
+        self.requests.append(request)
+        if request.method == "tools/list":
+            return {"tools": TOOLS}
+        if request.method != "tools/call":
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+        tool = self._tools().get(request.params["name"])
+        if tool is None:
+            raise ProtocolError(INVALID_PARAMS, "Unknown tool")
+        try:
+            return await tool(request.params.get("arguments") or {}, back)
+        except asyncio.CancelledError:
+            self.cancelled.release()
+            raise
+
+    def _tools(self) -> dict[str, Callable[[Json, BackChannel], Awaitable[Json]]]:
+        return {
+            "echo": self._echo,
+            "slow": self._slow,
+            "ask": self._ask,
+            "tell": self._tell,
+            "fail": self._fail,
+            "huge": self._huge,
+            "odd": self._odd,
+        }
+
+    async def _echo(self, arguments: Json, back: BackChannel) -> Json:
+        return text(str(arguments.get("text", "")))
+
+    async def _slow(self, arguments: Json, back: BackChannel) -> Json:
+        self.entered.release()
+        await self.leave.wait()
+        self.finished += 1
+        return text(str(arguments.get("text", "")))
+
+    async def _ask(self, arguments: Json, back: BackChannel) -> Json:
+        try:
+            answer = await back.ask(arguments.get("method", "elicitation/create"), arguments.get("params", FORM))
+        except (CannotAsk, ClientGone) as error:
+            self.finished += 1
+            return text(type(error).__name__)
+        except ProtocolError as error:
+            return text(f"{error.code} {error.message}")
+        return text(str(answer.get("action")))
+
+    async def _tell(self, arguments: Json, back: BackChannel) -> Json:
+        for number in range(arguments.get("times", 2)):
+            data = "x" * arguments.get("size", 1)
+            back.tell("notifications/message", {"level": "info", "data": f"{number} {data}"})
+        if arguments.get("slowly"):
+            return await self._slow(arguments, back)
+        return text("told")
+
+    async def _fail(self, arguments: Json, back: BackChannel) -> Json:
+        raise RuntimeError("/secret/path/of/this/machine")
+
+    async def _huge(self, arguments: Json, back: BackChannel) -> Json:
+        return text("h" * int(arguments["bytes"]))
+
+    async def _odd(self, arguments: Json, back: BackChannel) -> Json:
+        match arguments.get("kind"):
+            case "shared":
+                return self.shared
+            case "unencodable":
+                return {"content": [object()]}
+            case "meta":
+                return {"content": [], "_meta": {"vendor/x": 1}}
+            case _:
+                return {"content": [], "resultType": "complete", "cacheScope": "public"}
