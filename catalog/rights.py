@@ -44,7 +44,7 @@ class RightsIndex:
                 "A token is needed: send it as `Authorization: Bearer <token>`. "
                 f"Whoever runs this gateway makes one with `{CREATE_TOKEN}`."
             )
-        token_id = self._token_with(secret)
+        token_id = self.token_id(secret)
         if token_id is None:
             raise Unauthorized(
                 "This token is not known here: it may be misspelt or revoked. "
@@ -58,6 +58,15 @@ class RightsIndex:
         if not self._lists_project(self.config.tokens[token_id], project_id):
             raise Denied(_why_denied(project_id))
         return Caller(token_id, project_id)
+
+    def token_id(self, secret: str) -> str | None:
+        """The token that has this secret, expired or not; None: nobody's."""
+        # Found by the hash, which nobody can steer towards a stored one; compared in constant time all the same.
+        digest = sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+        token_id = self._by_digest.get(digest)
+        if token_id is None or not hmac.compare_digest(digest, self.config.tokens[token_id].sha256):
+            return None
+        return token_id
 
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was let in earlier would be let in now."""
@@ -85,14 +94,6 @@ class RightsIndex:
             return self.config.unassigned.optimization
         project = self.config.projects.get(caller.project_id)
         return project.optimization if project is not None else None
-
-    def _token_with(self, secret: str) -> str | None:
-        # Found by the hash, which nobody can steer towards a stored one; compared in constant time all the same.
-        digest = sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-        token_id = self._by_digest.get(digest)
-        if token_id is None or not hmac.compare_digest(digest, self.config.tokens[token_id].sha256):
-            return None
-        return token_id
 
     def _lists_project(self, token: Token, project_id: str | None) -> bool:
         if project_id is None:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ToolDocument:
     """One tool as search sees it. Compared by identity: the catalog keeps one object for each known definition."""
 

@@ -1,0 +1,131 @@
+"""The local search provider: BM25Plus over the words of names, servers, descriptions and parameters."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
+from pointsman.providers.documents import Prepared, prepare
+from pointsman.providers.text import STOP_WORDS, stem, words
+
+if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
+    from pointsman.providers.postings import Floats, Postings
+
+ALL_WEIGHT = 0.2  # of the sum over all queries, beside the best of them
+CONTEXT_WEIGHT = 0.3
+KEPT_INDEXES = 16
+THREAD_FROM = 2_000  # tools; building a larger index would hold up the event loop
+MAX_QUERY_CHARS = 4_000
+MAX_EXPLAINED_WORDS = 6
+
+
+class BM25SearchProvider:
+    """Ranks by words. Needs nothing from outside and always answers.
+
+    The index of a set of tools is kept by the identity of its documents, and the tokens of a tool for as long as
+    its document lives: callers that share their tools share the work.
+    """
+
+    name = "bm25"
+
+    def __init__(self) -> None:
+        self._indexes: OrderedDict[tuple[ToolDocument, ...], _Index] = OrderedDict()
+        self._prepared: WeakKeyDictionary[ToolDocument, Prepared] = WeakKeyDictionary()
+        self._preparing = threading.Lock()
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        tools = tuple(request.tools)
+        index = self._indexes.get(tools)
+        if index is None:
+            build = self._build
+            index = build(tools) if len(tools) < THREAD_FROM else await asyncio.to_thread(build, tools)
+            self._indexes[tools] = index
+            while len(self._indexes) > KEPT_INDEXES:
+                self._indexes.popitem(last=False)
+        else:
+            self._indexes.move_to_end(tools)
+        return index.search(request)
+
+    def _build(self, tools: tuple[ToolDocument, ...]) -> _Index:
+        with self._preparing:
+            return _Index(tools, [self._prepare(tool) for tool in tools])
+
+    def _prepare(self, tool: ToolDocument) -> Prepared:
+        prepared = self._prepared.get(tool)
+        if prepared is None:
+            prepared = self._prepared[tool] = prepare(tool)
+        return prepared
+
+
+class _Index:
+    """One set of tools, ready to be searched."""
+
+    def __init__(self, tools: Sequence[ToolDocument], prepared: Sequence[Prepared]) -> None:
+        from pointsman.providers.postings import Postings
+
+        self._tools = tools
+        self._prepared = prepared
+        self._postings: Postings = Postings([document.weighted() for document in prepared])
+
+    def search(self, request: SearchRequest) -> list[SearchHit]:
+        import numpy as np
+
+        asked = [_query_words(query) for query in request.queries]
+        context = _query_words(request.context or "")
+        best = np.zeros(len(self._tools))
+        total = np.zeros(len(self._tools))
+        for query in asked:
+            fit = self._fit(query)
+            best = np.maximum(best, fit)
+            total += fit
+        aside = CONTEXT_WEIGHT * self._fit(context)
+        scores = best + ALL_WEIGHT * total + aside
+        relevance = np.maximum(best, aside)
+        found = np.flatnonzero(scores > 0)
+        order = found[np.argsort(-scores[found], kind="stable")][: request.max_results]
+        said = {token: word for query in [context, *asked] for token, word in query.items()}
+        return [
+            SearchHit(
+                self._tools[row].tool_key,
+                round(float(min(relevance[row], 1.0)), 3),
+                _explanation(self._prepared[row], said),
+            )
+            for row in order.tolist()
+        ]
+
+    def _fit(self, query: dict[str, str]) -> Floats:
+        """How well each tool fits one query, from 0 to 1.
+
+        The best tool gets the share of the query that it covers, so that the best of a bad lot stays low, and the
+        others stand to it as their scores do.
+        """
+        scores = self._postings.matching(query)
+        if not scores.any():
+            return scores
+        top = int(scores.argmax())
+        share: float = self._postings.coverage(list(query), top) / scores[top]
+        return scores * share
+
+
+def _query_words(text: str) -> dict[str, str]:
+    """What is asked for, each token once, with the word that it came from."""
+    asked: dict[str, str] = {}
+    for word in words(text[:MAX_QUERY_CHARS]):
+        if word not in STOP_WORDS:
+            asked.setdefault(stem(word), word)
+    return asked
+
+
+def _explanation(tool: Prepared, said: dict[str, str]) -> str | None:
+    """Which words were found where: `weather in name; city in parameter`."""
+    places: dict[str, list[str]] = {}
+    for token, word in said.items():
+        field = tool.field_of(token)
+        if field is not None:
+            places.setdefault(field, []).append(word)
+    return "; ".join(f"{', '.join(found[:MAX_EXPLAINED_WORDS])} in {field}" for field, found in places.items()) or None

@@ -1,0 +1,96 @@
+"""Text to tokens, the same way for what is searched and for what is asked. Imports nothing of ours."""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+MAX_TOKEN_CHARS = 64
+
+_CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_APOSTROPHE = re.compile(r"(?<=\w)['\u2019](?=\w)")
+# Runs of one kind of character: a plural acronym (URLs), an acronym (the HTTP of HTTPServer), a word, digits,
+# Chinese, Japanese and Korean, and the letters of all other scripts.
+_PIECE = re.compile(
+    r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+" + f"|(?P<cjk>[{_CJK}]+)|[^\\W0-9A-Za-z_{_CJK}]+"
+)
+# Names that their owners write as one word with a capital inside: GitHub is searched as github.
+_COMPOUND = re.compile(r"(?<![A-Za-z0-9])[A-Z][a-z]*[A-Z][A-Za-z]*(?![A-Za-z0-9])")
+
+# Articles, pronouns, prepositions, conjunctions and auxiliaries.
+_GRAMMAR = """
+    a an the this that these those some any each every all both such no not nor
+    i me my mine myself we us our ours you your yours he him his she her hers it its they them their theirs
+    who whom whose which what when where why how whether
+    of in on at by to from for with without into onto upon over under between about as than then and or but if so
+    is are was were be been being am do does did done doing have has had having
+    will would shall should can could may might must ought
+    there here just only also too very more most much many few own same other another again once ever
+    im ive youre youve weve theyre hes shes thats whats whos wheres hows lets
+    dont doesnt didnt cant couldnt wont wouldnt shouldnt isnt arent wasnt werent havent hasnt
+"""
+# Politeness, and what people say to a machine before they come to the point.
+_COURTESY = """
+    please kindly thanks thank hi hello hey sorry help helping want wants wanted need needs needed wish like
+    love try trying let tell give know hoping wondering wonder interested looking able using use used via
+"""
+STOP_WORDS = frozenset((_GRAMMAR + _COURTESY).split())
+
+
+def words(text: str) -> Iterator[str]:
+    """The words of a text in lower case, in order, stop words and all; of CJK text the pairs of characters."""
+    folded = _folded(text)
+    for piece in _PIECE.finditer(folded):
+        found = piece.group().lower()
+        if piece.lastgroup == "cjk":
+            yield from _pairs(found)
+        elif len(found) <= MAX_TOKEN_CHARS:
+            yield found
+    for compound in _COMPOUND.finditer(folded):
+        if len(compound.group()) <= MAX_TOKEN_CHARS:
+            yield compound.group().lower()
+
+
+def tokens(text: str) -> list[str]:
+    """What is compared: stems of the words that carry meaning."""
+    return [stem(word) for word in words(text) if word not in STOP_WORDS]
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    if not word.isascii() or not word.isalpha():
+        return word
+    stemmer = getattr(_local, "stemmer", None)
+    if stemmer is None:
+        from snowballstemmer import stemmer as make  # loaded at first use
+
+        stemmer = _local.stemmer = make("english")  # holds the word it works on, so each thread has its own
+    return str(stemmer.stemWord(word))
+
+
+_local = threading.local()
+
+
+def _folded(text: str) -> str:
+    """One spelling for each character: full-width and ligatures resolved, Latin accents taken off."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(map(_without_accent, text))
+    return _APOSTROPHE.sub("", text)
+
+
+@lru_cache(maxsize=4_096)
+def _without_accent(character: str) -> str:
+    if not "\u00c0" <= character <= "\u024f":
+        return character
+    return unicodedata.normalize("NFKD", character)[0]
+
+
+def _pairs(run: str) -> Iterator[str]:
+    if len(run) == 1:
+        yield run
+    for start in range(len(run) - 1):
+        yield run[start : start + 2]
