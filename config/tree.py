@@ -17,6 +17,7 @@ MERGE = CORE + "merge"
 NULL = CORE + "null"
 
 _MAX_DEPTH = 32
+_NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9A-Fa-f]{8}")
 
 
 def compose(text: str, file_name: str) -> Node | None:
@@ -33,10 +34,12 @@ def compose(text: str, file_name: str) -> Node | None:
     except MarkedYAMLError as error:
         raise ConfigError([_syntax_problem(error, text, file_name)]) from None
     except ReaderError as error:
-        before = text[: error.position]
-        line, column = before.count("\n") + 1, error.position - before.rfind("\n")
         reason = f"the character U+{error.character:04X} is not allowed in YAML"
-        raise ConfigError([ConfigProblem(file_name, line, column, "", reason)]) from None
+        raise ConfigError([_problem_at(text, error.position, reason, file_name)]) from None
+    except (ValueError, OverflowError):  # how ruamel.yaml takes \UFFFFFFFF
+        escape = _NO_CHARACTER.search(text)
+        reason = "this escape names a character that does not exist"
+        raise ConfigError([_problem_at(text, escape.start() if escape else 0, reason, file_name)]) from None
     return root
 
 
@@ -58,6 +61,11 @@ def child(node: Node | None, step: str | int) -> tuple[Node, Node] | None:
 def short(node: Node) -> bool:
     """Whether the value itself is the place to point at, rather than its key."""
     return isinstance(node, ScalarNode) and node.end_mark.index > node.start_mark.index
+
+
+def _problem_at(text: str, index: int, reason: str, file_name: str) -> ConfigProblem:
+    line_start = text.rfind("\n", 0, index) + 1
+    return ConfigProblem(file_name, text.count("\n", 0, index) + 1, index - line_start + 1, "", reason)
 
 
 def _syntax_problem(error: MarkedYAMLError, text: str, file_name: str) -> ConfigProblem:

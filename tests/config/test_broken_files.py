@@ -1,0 +1,308 @@
+"""Every broken file and the exact lines that a person reads."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from pointsman.config.errors import ConfigError
+from pointsman.config.loading import parse
+
+HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+ADDRESS = "must be an address like https://host.example/mcp"
+MOMENT = "must be a date like 2027-01-31 or a time like 2027-01-31T18:00:00Z"
+
+BROKEN: dict[str, tuple[str, list[str]]] = {
+    "not a mapping": (
+        "- servers",
+        ["f.yaml:1:1: must be a mapping of keys to values"],
+    ),
+    "a colon too many": (
+        "listen: host: x",
+        ["f.yaml:1:13: a `:` is not expected here; quote a value that holds `: `, or check the indentation"],
+    ),
+    "a tab": (
+        "servers:\n\ttime: {}",
+        ["f.yaml:2:1: a tab cannot indent YAML; use spaces"],
+    ),
+    "a bracket that never closes": (
+        "servers: {time: {args: [a, b}}",
+        ["f.yaml:1:29: expected ',' or ']', but got '}'"],
+    ),
+    "a quote that never closes": (
+        "servers:\n  time: {command: 'uvx}\n",
+        ["f.yaml:3:1: found unexpected end of the file"],
+    ),
+    "a value that starts with an indicator": (
+        "servers: {time: {command: @home}}",
+        ["f.yaml:1:27: a value cannot start with '@'; put it in quotes"],
+    ),
+    "a reference without quotes inside braces": (
+        "servers: {time: {command: x, env: {KEY: ${KEY}}}}",
+        ['f.yaml:1:42: inside braces or brackets a value with ${...} needs quotes: "${NAME}"'],
+    ),
+    "a control character": (
+        "listen:\n  host: a\x07b",
+        ["f.yaml:2:10: the character U+0007 is not allowed in YAML"],
+    ),
+    "a character that does not exist": (
+        'listen:\n  host: "\\U00200000"',
+        ["f.yaml:2:10: this escape names a character that does not exist"],
+    ),
+    "two documents": (
+        "listen: {}\n---\nlisten: {}",
+        ["f.yaml:2:1: a second document starts here (`---`), and only one is read"],
+    ),
+    "nested without end": (
+        "[" * 2000,
+        ["f.yaml:1:33: nested deeper than 32 levels"],
+    ),
+    "an alias of nothing": (
+        "servers: *none",
+        ["f.yaml:1:10: found undefined alias 'none'"],
+    ),
+    "an alias of itself": (
+        "servers: &all\n  time: *all",
+        ["f.yaml:1:10: servers.time: refers to itself"],
+    ),
+    "a tag": (
+        "listen: {host: !secret x}",
+        ["f.yaml:1:16: listen.host: the tag `!secret` is not supported"],
+    ),
+    "keys given twice": (
+        """\
+        servers:
+          time: {command: uvx, command: npx}
+          time: {command: uvx}
+        servers: {}
+        """,
+        [
+            "f.yaml:2:24: servers.time.command: is given twice; the first one is in line 2",
+            "f.yaml:3:3: servers.time: is given twice; the first one is in line 2",
+            "f.yaml:4:1: servers: is given twice; the first one is in line 1",
+        ],
+    ),
+    "unknown keys": (
+        """\
+        servrs: {}
+        servers:
+          time:
+            command: uvx
+            toolPermissions: {}
+            timeouts: {call: 3}
+            type: stdio
+            xyzzy: 1
+        limits: {bodybytes: 1}
+        """,
+        [
+            "f.yaml:1:1: servrs: unknown key (did you mean `servers`?)",
+            "f.yaml:5:5: servers.time.toolPermissions: unknown key (did you mean `tool_permissions`?)",
+            "f.yaml:6:16: servers.time.timeouts.call: unknown key (did you mean `call_s`?)",
+            "f.yaml:7:5: servers.time.type: unknown key (did you mean `transport`?)",
+            "f.yaml:8:5: servers.time.xyzzy: unknown key",
+            "f.yaml:9:10: limits.bodybytes: unknown key (did you mean `body_bytes`?)",
+        ],
+    ),
+    "wrong kinds of values": (
+        """\
+        listen: {port: high, allowed_hosts: gateway.example}
+        limits: 5
+        audit: {arguments: perhaps, max_days: 1.5}
+        timeouts: {call_s: soon, list_s: .inf}
+        servers: {time: {command: [uvx], tool_permissions: {a: never}}}
+        """,
+        [
+            "f.yaml:1:16: listen.port: must be a whole number",
+            "f.yaml:1:37: listen.allowed_hosts: must be a list, like [first, second]",
+            "f.yaml:2:9: limits: must be a mapping of keys to values",
+            "f.yaml:3:20: audit.arguments: must be true or false",
+            "f.yaml:3:39: audit.max_days: must be a whole number",
+            "f.yaml:4:20: timeouts.call_s: must be a number",
+            "f.yaml:4:34: timeouts.list_s: must be a number",
+            "f.yaml:5:18: servers.time.command: must be text; put quotes around it",
+            "f.yaml:5:56: servers.time.tool_permissions.a: must be true or false",
+        ],
+    ),
+    "values out of bounds": (
+        "listen: {port: 70000}\nlimits: {sessions: 0}\ntimeouts: {call_s: 0, list_s: 100000}",
+        [
+            "f.yaml:1:16: listen.port: must be at most 65535",
+            "f.yaml:2:20: limits.sessions: must be at least 1",
+            "f.yaml:3:20: timeouts.call_s: must be more than 0",
+            "f.yaml:3:31: timeouts.list_s: must be at most 86400",
+        ],
+    ),
+    "a choice that does not exist": (
+        "servers: {time: {command: uvx, era: modren}}\nprojects: {a: {optimization: vector}}",
+        [
+            "f.yaml:1:37: servers.time.era: must be `auto`, `legacy` or `modern` (did you mean `modern`?)",
+            "f.yaml:2:30: projects.a.optimization: must be `bm25` or `cloud`",
+        ],
+    ),
+    "servers that cannot be reached": (
+        """\
+        servers:
+          none: {name: None}
+          empty:
+          both:
+            command: uvx
+            url: https://a.example/mcp
+          ftp: {url: "ftp://a.example"}
+          hostless: {url: "https:///mcp"}
+          wrong: {command: uvx, transport: sse}
+          other: {url: "https://a.example", transport: stdio}
+          headless: {command: uvx, headers: {A: b}}
+          rootless: {url: "https://a.example", roots: {a: /b}}
+        """,
+        [
+            "f.yaml:2:3: servers.none: needs exactly one of `bundled`, `command` and `url`, and has none of them",
+            "f.yaml:3:3: servers.empty: needs exactly one of `bundled`, `command` and `url`, and has none of them",
+            "f.yaml:4:3: servers.both: needs exactly one of `bundled`, `command` and `url`, and has command and url",
+            f"f.yaml:7:14: servers.ftp.url: {ADDRESS}",
+            f"f.yaml:8:19: servers.hostless.url: {ADDRESS}",
+            "f.yaml:9:3: servers.wrong: `transport: sse` needs `url`",
+            "f.yaml:10:3: servers.other: `transport: stdio` needs `command`",
+            "f.yaml:11:3: servers.headless: `headers` belongs to a server with `url`, and this one has `command`",
+            "f.yaml:12:3: servers.rootless: `roots` belongs to a server with `bundled`, and this one has `url`",
+        ],
+    ),
+    "ids": (
+        "servers: {a__b: {command: x}, 'a b': {command: x}, '': {command: x}}\nprojects: {UNASSIGNED_PROJECT_ID: {}}",
+        [
+            "f.yaml:1:11: servers.a__b: an id takes letters, digits, `_` and `-`, and no `__`",
+            'f.yaml:1:31: servers."a b": an id takes letters, digits, `_` and `-`, and no `__`',
+            'f.yaml:1:52: servers."": must not be empty',
+            "f.yaml:2:12: projects.UNASSIGNED_PROJECT_ID: this id means `no project`; choose another one",
+        ],
+    ),
+    "names of nothing": (
+        f"""\
+        servers: {{time: {{command: uvx, projects: [research, reserch]}}}}
+        projects: {{research: {{}}}}
+        tokens:
+          laptop:
+            sha256: {HASH}
+            projects: ["*", "", research, resaerch]
+            servers: ["*", tme, ""]
+        """,
+        [
+            "f.yaml:1:53: servers.time.projects[1]: no project `reserch` (did you mean `research`?)",
+            "f.yaml:6:35: tokens.laptop.projects[3]: no project `resaerch` (did you mean `research`?)",
+            "f.yaml:7:20: tokens.laptop.servers[1]: no server `tme` (did you mean `time`?)",
+            "f.yaml:7:25: tokens.laptop.servers[2]: no server ``",
+        ],
+    ),
+    "tokens": (
+        f"""\
+        tokens:
+          a: {{sha256: {HASH}, expires: 2027-02-30}}
+          b: {{sha256: {HASH.upper()}}}
+          c: {{sha256: hunter2, expires: 2027}}
+          d: {{projects: ["*"]}}
+        """,
+        [
+            f"f.yaml:2:90: tokens.a.expires: {MOMENT}",
+            "f.yaml:3:15: tokens.b.sha256: is the secret of token `a` too; make a new one",
+            "f.yaml:4:15: tokens.c.sha256: must be the SHA-256 of a token's secret, 64 hexadecimal digits; "
+            "`pointsman token create` makes one",
+            f"f.yaml:4:33: tokens.c.expires: {MOMENT}",
+            "f.yaml:5:3: tokens.d.sha256: is missing",
+        ],
+    ),
+    "references": (
+        """\
+        servers:
+          time:
+            command: uvx
+            env:
+              A: ${NOT_SET}
+              B: ${file:/no/such/file}
+              C: ${KEY
+              D: ${not a name}
+              E: ${KEY:-${KEY}}
+              F: ${file:/dev/null}
+        state:
+          request_keys: ["${KEY}", "${SHORT}"]
+        """,
+        [
+            "f.yaml:5:10: servers.time.env.A: the environment variable NOT_SET is not set; "
+            "set it, or give a default with ${NOT_SET:-...}",
+            "f.yaml:6:10: servers.time.env.B: /no/such/file cannot be read: No such file or directory",
+            "f.yaml:7:10: servers.time.env.C: `${` is not closed; a plain `${` is written `$${`",
+            "f.yaml:8:10: servers.time.env.D: `${...}` takes a variable's NAME, NAME:-default or file:/path; "
+            "a plain `${` is written `$${`",
+            "f.yaml:9:10: servers.time.env.E: a reference inside another one is not supported",
+            "f.yaml:10:10: servers.time.env.F: /dev/null is not a regular file",
+            "f.yaml:12:28: state.request_keys[1]: has 5 bytes and needs at least 32; `openssl rand -hex 32` makes one",
+        ],
+    ),
+    "a client's block": (
+        """\
+        servers:
+          time: {command: uvx}
+        mcpServers:
+          time: {command: uvx}
+          a: {type: htpp, url: "https://a.example"}
+          b: {type: http, transport: http, url: "https://a.example", disabled: perhaps}
+          c: {type: sse, command: uvx}
+          d: {command: uvx, alwaysAllow: []}
+          e: 5
+        """,
+        [
+            "f.yaml:4:3: mcpServers.time: is a server under `servers` too; keep one of them",
+            "f.yaml:5:13: mcpServers.a.type: must be `stdio`, `http`, `streamable-http` or `sse` "
+            "(did you mean `http`?)",
+            "f.yaml:6:7: mcpServers.b.type: says the same as `transport`; keep one of them",
+            "f.yaml:6:72: mcpServers.b.disabled: must be true or false",
+            "f.yaml:7:3: mcpServers.c: `transport: sse` needs `url`",
+            "f.yaml:8:21: mcpServers.d.alwaysAllow: unknown key",
+            "f.yaml:9:6: mcpServers.e: must be a mapping of keys to values",
+        ],
+    ),
+    "a client's block that is a list": (
+        "mcpServers: [a]",
+        ["f.yaml:1:1: mcpServers: must be a mapping of keys to values"],
+    ),
+    "merged from elsewhere": (
+        """\
+        servers:
+          a: &base {command: uvx, era: old}
+          b: {<<: *base, args: [b]}
+        """,
+        [
+            "f.yaml:2:32: servers.a.era: must be `auto`, `legacy` or `modern`",
+            "f.yaml:2:32: servers.b.era: must be `auto`, `legacy` or `modern`",
+        ],
+    ),
+    "incomplete parts": (
+        "cloud_search: {url: https://search.example}\nsearch_api: {llm: {model: m}}",
+        [
+            "f.yaml:1:1: cloud_search.token: is missing",
+            "f.yaml:2:14: search_api.llm.base_url: is missing",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_told_line_by_line(case: str) -> None:
+    text, expected = BROKEN[case]
+    with pytest.raises(ConfigError) as caught:
+        parse(dedent(text), "f.yaml", {"KEY": "k" * 32, "SHORT": "short"})
+    assert str(caught.value).splitlines() == expected
+
+
+def test_a_value_from_outside_is_never_repeated() -> None:
+    text = dedent(
+        """\
+        servers: {time: {command: uvx, era: "${SECRET}", projects: ["${SECRET}"]}}
+        mcpServers: {a: {type: "${SECRET}", url: "${SECRET}"}}
+        listen: {port: "${SECRET}"}
+        projects: {hunter3: {}}
+        """
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "f.yaml", {"SECRET": "hunter2"})
+    assert len(caught.value.problems) == 5
+    assert "hunter" not in str(caught.value)
