@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import httptools
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -19,6 +20,7 @@ from pointsman.router.front.refusal import Refusal, overloaded
 HEAD_BYTES = 64 << 10
 READ_S = 10.0  # in each such time a client that is behind must take `READ_BYTES`, or all that is left
 READ_BYTES = 64 << 10
+_UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _SLOW_HEAD = Refusal(408, "The request header took too long.")
 _SLOW_BODY = Refusal(408, "The request body took too long.")
 _LARGE_HEAD = Refusal(431, "The request header is too large.")
@@ -45,6 +47,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._reading_head = False
         self._reading_body = False
+        self._declining = False
         self._request_clock: asyncio.TimerHandle | None = None  # for the head or the body that is coming in
         self._read_clock: asyncio.TimerHandle | None = None  # for what the client still has to take
         self._unread = 0
@@ -67,7 +70,16 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline_upgrade(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self._answer_and_close(_LARGE_HEAD if self._head_bytes > HEAD_BYTES else _BAD_REQUEST)
+        self._keep_time()
+
+    def _keep_time(self) -> None:
         if self._request_clock is not None or self.transport.is_closing():
             return
         if self._reading_body:
@@ -97,11 +109,16 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._reading_head = False
+        self._declining = self.parser.should_upgrade()
+        if self._declining:
+            return  # the parser stops here, and the request is read again without the offer
         self._reading_body = True
         self._stop_clock()
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        if self._declining:
+            return
         self._reading_body = False
         self._stop_clock()
         super().on_message_complete()
@@ -177,9 +194,21 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # Answers below ASGI
 
-    def send_400_response(self, msg: str) -> None:
-        """Called by the base where the parser gave up."""
-        self._answer_and_close(_LARGE_HEAD if self._head_bytes > HEAD_BYTES else _BAD_REQUEST)
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Read the request again as if it had offered nothing.
+
+        Java's client offers HTTP/2 with its first request, and httptools takes the body for the new protocol.
+        """
+        method = self.parser.get_method()
+        if method == b"CONNECT":
+            self._answer_and_close(_BAD_REQUEST)
+            return
+        lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] not in _UPGRADE_HEADERS]
+        if not self.parser.should_keep_alive():
+            lines.append(b"connection: close")
+        self.parser = httptools.HttpRequestParser(self)
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def _answer_and_close(self, refusal: Refusal) -> None:
         if self.transport.is_closing():

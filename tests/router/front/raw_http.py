@@ -134,11 +134,11 @@ def request(
     return f"{verb} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + data
 
 
-def call(tool: str, arguments: Json | None = None, *, id: Any = 1, meta: Json | None = None) -> Json:  # noqa: A002
+def call(tool: str, arguments: Json | None = None, *, client_id: Any = 1, meta: Json | None = None) -> Json:
     params: Json = {"name": tool, "arguments": arguments or {}}
     if meta is not None:
         params["_meta"] = meta
-    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+    return {"jsonrpc": "2.0", "id": client_id, "method": "tools/call", "params": params}
 
 
 def initialize(version: str = "2025-11-25", capabilities: Json | None = None, meta: Json | None = None) -> Json:
@@ -156,9 +156,9 @@ def modern(
     method: str,
     params: Json | None = None,
     *,
-    id: Any = 1,
+    client_id: Any = 1,
     capabilities: Json | None = None,
-    **meta: Any,  # noqa: A002
+    **meta: Any,
 ) -> tuple[Json, list[tuple[str, str]]]:
     """A modern request, and the headers that mirror it."""
     envelope = {
@@ -167,7 +167,7 @@ def modern(
         NAMESPACE + "clientInfo": {"name": "raw", "version": "1"},
         **meta,
     }
-    body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": envelope}}
+    body = {"jsonrpc": "2.0", "id": client_id, "method": method, "params": {**(params or {}), "_meta": envelope}}
     headers = [("MCP-Protocol-Version", MODERN), ("Mcp-Method", method)]
     name = (params or {}).get("name") or (params or {}).get("uri")
     if isinstance(name, str):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,40 +58,36 @@ class Served:
         assert answer.status == 200, answer
         return [("Mcp-Session-Id", answer.headers["mcp-session-id"])]
 
-    async def start(self, body: Json, **how: Any) -> Connection:
+    async def start(self, body: Json | None, **how: Any) -> Connection:
         """A request whose answer is read later."""
         connection = await self.connect()
         connection.send(request(self.port, body, **how))
         return connection
 
 
-class Announced(uvicorn.Server):
-    """uvicorn that says when it listens, and leaves the signals alone."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listening = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listening.set()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 @asynccontextmanager
-async def listening(app: ASGIApp, listener: socket.socket, **config: Any) -> AsyncIterator[Announced]:
+async def listening(app: ASGIApp, listener: socket.socket, **config: Any) -> AsyncIterator[uvicorn.Server]:
+    """uvicorn without its main loop, which ticks only every 0.1 s and waits as long at the end."""
     settings: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
-    server = Announced(uvicorn.Config(app, **{**settings, **config}))
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    await server.listening.wait()
+    server = uvicorn.Server(uvicorn.Config(app, **{**settings, **config}))
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup(sockets=[listener])
     try:
         yield server
     finally:
-        server.should_exit = server.force_exit = True
-        await task
+        for socket_server in server.servers:
+            socket_server.close()
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+        await end(server.server_state.tasks)
+
+
+async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 def free_port() -> socket.socket:
@@ -113,12 +109,13 @@ async def serving(
     listener = free_port()
     port = listener.getsockname()[1]
     hosts = HostRules.of(listen or Listen(), port)
-    front = Front(
-        gateway, limits or Limits(), hosts, server_info=SERVER_INFO, instructions="Two tools.", **front_settings
-    )
+    about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": "Two tools."}
+    front = Front(gateway, limits or Limits(), hosts, **about, **front_settings)
     app = Starlette(routes=[Route("/mcp", front), Route("/projects/{id}/mcp", front), *oauth_routes()])
     protocol = guarded_protocol(lambda: front.limits, read_s)
     reaping = asyncio.create_task(front.run())
-    async with listening(app, listener, http=protocol) as server:
-        yield Served(port, gateway, front, server)
-    reaping.cancel()
+    try:
+        async with listening(app, listener, http=protocol) as server:
+            yield Served(port, gateway, front, server)
+    finally:
+        await end([reaping])
