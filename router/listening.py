@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
@@ -41,8 +41,17 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{host}:{port}"
 
 
-class Server(uvicorn.Server):
-    """uvicorn without its signal handling."""
+class HttpServer(uvicorn.Server):
+    """uvicorn without its signal handling, saying when it is open."""
+
+    def __init__(self, config: uvicorn.Config, opened: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._opened = opened
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._opened()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from pointsman import __version__
 from pointsman.catalog.model import ServerState, ServerStatus, ToolKey
@@ -33,6 +33,11 @@ _UNCHECKED = frozenset({"unknown_tool", "server_unavailable", "rate_limited"})
 _STATES: tuple[ServerState, ...] = get_args(ServerState)
 
 Labels = tuple[str, ...]
+MaySee = Callable[[str], bool]  # whether the reader may know of a server by its id
+
+
+def everything(_: str) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +78,16 @@ class Metrics:
     def journal_failed(self) -> None:
         self._journal_failures.count += 1
 
-    def render(self) -> bytes:
-        """The text format. Takes about 5 µs a line, so a busy event loop uses `scrape`."""
-        return self._render(self._look())
+    def render(self, may_see: MaySee = everything) -> bytes:
+        """The text format; servers that the reader may not see are lumped together.
 
-    async def scrape(self) -> bytes:
+        Takes about 5 µs a line, so a busy event loop uses `scrape`.
+        """
+        return self._render(self._look(), may_see)
+
+    async def scrape(self, may_see: MaySee = everything) -> bytes:
         """Like `render`, but only the gauges are looked up here; the text is made in a thread."""
-        return await asyncio.to_thread(self._render, self._look())
+        return await asyncio.to_thread(self._render, self._look(), may_see)
 
     def _called(self, intent: Intent, outcome: Outcome) -> None:
         key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code)
@@ -111,31 +119,38 @@ class Metrics:
         gauges = self._gauges
         return _Seen(dict(gauges.statuses()), dict(gauges.restarts()), gauges.sessions())
 
-    def _render(self, seen: _Seen) -> bytes:
+    def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
         from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
         registry = CollectorRegistry()
-        registry.register(_Collector(self._families(seen)))
+        registry.register(_Collector(self._families(seen, may_see)))
         ProcessCollector(registry=registry)
         return generate_latest(registry)
 
-    def _families(self, seen: _Seen) -> Iterator[Metric]:
-        yield _counters("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), self._calls)
-        yield _histograms("call_duration_seconds", "Time of a call.", ("server", "tool"), self._call_seconds)
+    def _families(self, seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
+        calls = _lumped(self._calls, may_see, names=2)
+        yield _counters("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), calls)
+        seconds = _lumped(self._call_seconds, may_see, names=2)
+        yield _histograms("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
         labels = ("provider", "fallback", "outcome", "code")
         yield _counters("discoveries", "Discoveries by the provider that answered.", labels, self._discoveries)
         duration = "discovery_duration_seconds"
         yield _histograms(duration, "Time of a discovery.", ("provider",), self._discovery_seconds)
         yield _counters("refused", "Requests that were refused.", ("kind", "code"), self._refused)
-        yield _counters("rate_limited", "Calls over a rate limit.", ("server",), self._rate_limited)
+        yield _counters(
+            "rate_limited", "Calls over a rate limit.", ("server",), _lumped(self._rate_limited, may_see, names=1)
+        )
         failures: dict[Labels, _Counter] = {(): self._journal_failures}
         yield _counters("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
-        yield from _looked_up(seen)
+        yield from _looked_up(seen, may_see)
 
 
 @dataclass(slots=True)
 class _Counter:
     count: int = 0
+
+    def add(self, other: _Counter) -> None:
+        self.count += other.count
 
 
 class _Histogram:
@@ -148,6 +163,10 @@ class _Histogram:
     def observe(self, seconds: float) -> None:
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.total += seconds
+
+    def add(self, other: _Histogram) -> None:
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, list(other.counts), strict=True)]
+        self.total += other.total
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +231,19 @@ def _counter(counters: dict[Labels, _Counter], labels: Labels) -> _Counter:
     return counters.get(labels) or counters.setdefault(labels, _Counter())
 
 
+Tally = TypeVar("Tally", _Counter, _Histogram)
+
+
+def _lumped(tallies: Mapping[Labels, Tally], may_see: MaySee, *, names: int) -> dict[Labels, Tally]:
+    """Servers that the reader may not see become one, `other`. The first `names` labels are server and tool."""
+    lumped: dict[Labels, Tally] = {}
+    for labels, tally in list(tallies.items()):  # the event loop may add to it meanwhile
+        if not may_see(labels[0]):
+            labels = (OTHER,) * names + labels[names:]
+        lumped.setdefault(labels, type(tally)()).add(tally)
+    return lumped
+
+
 def _counters(name: str, text: str, names: Labels, counters: Mapping[Labels, _Counter]) -> Metric:
     from prometheus_client.core import CounterMetricFamily
 
@@ -232,18 +264,18 @@ def _histograms(name: str, text: str, names: Labels, histograms: Mapping[Labels,
     return family
 
 
-def _looked_up(seen: _Seen) -> Iterator[Metric]:
+def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     states = GaugeMetricFamily(
         "pointsman_server_state", "1 for the state that a server is in.", labels=["server", "state"]
     )
-    for server_id, status in seen.statuses.items():
+    for server_id, status in filter(lambda item: may_see(item[0]), seen.statuses.items()):
         for state in _STATES:
             states.add_metric([server_id, state], float(status.state == state))
     yield states
     restarts = CounterMetricFamily("pointsman_server_restarts", "Restarts of a server.", labels=["server"])
-    for server_id, count in seen.restarts.items():
+    for server_id, count in filter(lambda item: may_see(item[0]), seen.restarts.items()):
         restarts.add_metric([server_id], count)
     yield restarts
     yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)

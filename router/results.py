@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pointsman.catalog.errors import GatewayError
 from pointsman.catalog.model import Json
 from pointsman.router import wire
+
+SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 
 
 def structured(content: Json) -> Json:
@@ -26,7 +26,9 @@ def failure(error: GatewayError) -> Json:
 
 def carried(result: Json) -> Json:
     """A server's result as `tool_execute` answers it: all as it came, structured content under `result`."""
-    if "structuredContent" not in result:
-        return result
-    inner: Any = result["structuredContent"]
-    return {**result, "structuredContent": {"result": inner}}
+    if "structuredContent" in result:
+        result = {**result, "structuredContent": {"result": result["structuredContent"]}}
+    meta = result.get("_meta")
+    if isinstance(meta, dict) and SERVER_INFO_KEY in meta:  # the client speaks with us, not with that server
+        result = {**result, "_meta": {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}}
+    return result

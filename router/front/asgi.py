@@ -87,6 +87,10 @@ class Front:
         return self._limits
 
     @property
+    def hosts(self) -> HostRules:
+        return self._hosts
+
+    @property
     def sessions_open(self) -> int:
         return len(self._sessions)
 

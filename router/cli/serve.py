@@ -1,0 +1,88 @@
+"""`pointsman serve`: the daemon in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from pointsman.config.errors import ConfigError
+from pointsman.config.loading import load
+from pointsman.config.model import GatewayConfig
+from pointsman.config.places import NoHome, find_config, state_folder, user_config
+from pointsman.config.sample import write_sample
+from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.router.daemon import Launch
+from pointsman.router.daemon import serve as run_daemon
+from pointsman.router.listening import CannotListen
+from pointsman.router.state_folder import StateFolderError
+from pointsman.router.welcome import welcome
+
+
+@click.command()
+@click.option("--config", "config_option", type=click.Path(path_type=Path), help="The configuration file.")
+@click.option("--host", help="The address to listen on, in place of `listen.host`.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port, in place of `listen.port`; 0 takes a free one.")
+@click.option("--state-dir", type=click.Path(path_type=Path), help="The folder for audit, database and lock.")
+def serve(config_option: Path | None, host: str | None, port: int | None, state_dir: Path | None) -> None:
+    """Start the gateway. Without any configuration it makes one, and shows the first token."""
+    try:
+        settings = read_settings()
+        _log_to_stderr(settings)
+        path, secret = _find_or_make_config(config_option, settings)
+        folder = state_folder(state_dir, settings, os.environ)
+
+        def read() -> GatewayConfig:
+            return overlaid(load(path, os.environ), settings, host=host, port=port)
+
+        def ready(url: str) -> None:
+            if secret is not None:
+                click.echo(welcome(secret, url, path, folder), err=True)
+            click.echo(f"pointsman ready on {url}", err=True)
+
+        _run(Launch(read(), path, read, folder, ready))
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)
+    except (NoHome, StateFolderError, CannotListen) as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
+
+
+def _run(launch: Launch) -> None:
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run_daemon(launch))
+
+
+def _find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path, str | None]:
+    """The file, and the secret of the first token if the file had to be made."""
+    found = find_config(option, settings, os.environ, Path.cwd())
+    if found is not None:
+        return found, None
+    path = user_config(settings, os.environ)
+    try:
+        return path, write_sample(path)
+    except FileExistsError:  # another start was faster by a moment; its token is shown there
+        return path, None
+    except OSError as error:
+        raise NoHome(
+            f"No configuration was found, and a first one cannot be written to {path}: {error.strerror}. "
+            "Name a file with --config, or a folder that can be written with POINTSMAN_CONFIG_DIR."
+        ) from error
+
+
+def _log_to_stderr(settings: Settings) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)-7s %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    for chatty in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -1,0 +1,164 @@
+"""The daemon: its parts put together, from the bound socket to the last child gone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+
+from pointsman import __version__
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.config.model import GatewayConfig
+from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.router import signals, state_folder
+from pointsman.router.app import build_app
+from pointsman.router.audit.moving import auditing
+from pointsman.router.downstream.connectors import Connectors
+from pointsman.router.downstream.fleet import Fleet
+from pointsman.router.downstream.guard import Guard
+from pointsman.router.downstream.process import SystemProcesses
+from pointsman.router.front.asgi import Front
+from pointsman.router.front.checks import HostRules
+from pointsman.router.front.protocol import guarded_protocol
+from pointsman.router.gateway import INSTRUCTIONS, PointsmanGateway
+from pointsman.router.health import Health
+from pointsman.router.listening import HttpServer, bind, url_of
+from pointsman.router.metrics import Gauges, Metrics
+from pointsman.router.reload import Reloader
+
+SETTLE_S = 1.0  # for servers to be reached before the port opens, so that a first call finds them
+GRACE_S = 8.0  # for calls under way when we are asked to end
+CLOSE_S = 1.0  # for connections to close after that
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to serve."""
+
+    config: GatewayConfig
+    config_path: Path
+    load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line on top
+    state_dir: Path
+    ready: Callable[[str], None]  # told the URL of /mcp when requests are taken
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    front: Front
+    health: Health
+    reloader: Reloader
+    app: Starlette
+
+
+async def serve(launch: Launch) -> None:
+    """Serve until a signal says stop.
+
+    Raises:
+        StateFolderError: another daemon has the state folder, or it cannot be written.
+        CannotListen: the address cannot be had.
+    """
+    with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
+        async with _put_together(launch, listener.getsockname()[1]) as parts:
+            await _serve(launch, parts, listener)
+
+
+async def _serve(launch: Launch, parts: Parts, listener: socket.socket) -> None:
+    stop = asyncio.Event()
+    url = f"{url_of(listener)}/mcp"
+
+    def opened() -> None:
+        gc.collect()
+        gc.freeze()  # what is imported stays: without this every full collection walks it, for 30 ms
+        parts.health.open = True
+        launch.ready(url)
+
+    server = HttpServer(_http_settings(parts), opened)
+    with signals.handled(stop, parts.reloader.request), state_folder.announced(launch.state_dir, url):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.serve(sockets=[listener]))
+            await stop.wait()
+            parts.health.open = False
+            server.should_exit = True
+            await parts.front.drain(GRACE_S)
+
+
+def _http_settings(parts: Parts) -> uvicorn.Config:
+    return uvicorn.Config(
+        parts.app,
+        http=guarded_protocol(lambda: parts.front.limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(GRACE_S + CLOSE_S),
+    )
+
+
+@asynccontextmanager
+async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
+    """Build from the bottom up; what was opened is closed in the opposite order."""
+    async with AsyncExitStack() as stack:
+        guard = Guard()
+        await guard.start()
+        stack.push_async_callback(guard.close)
+
+        metrics = Metrics()
+        audit = await stack.enter_async_context(
+            auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics])
+        )
+        connectors = Connectors(SystemProcesses(guard=guard), launch.state_dir)
+        fleet = Fleet(connectors, clock=time.time, on_change=lambda server_id, change: None)
+        stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
+
+        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()})
+        stack.push_async_callback(catalog.close)
+        gateway = PointsmanGateway(catalog, fleet, audit)
+        front = Front(
+            gateway,
+            launch.config.limits,
+            HostRules.of(launch.config.listen, port),
+            server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
+            instructions=INSTRUCTIONS,
+        )
+
+        async def apply(config: GatewayConfig) -> None:
+            """Rights first: a revoked token must not wait for servers to start or end."""
+            catalog.reconfigure(config)
+            front.configure(config.limits, HostRules.of(config.listen, port))
+            await fleet.apply(config)
+
+        reloader = Reloader(launch.config_path, launch.load, apply)
+        metrics.watch(
+            Gauges(
+                statuses=fleet.statuses,
+                restarts=lambda: {server_id: server.restarts for server_id, server in fleet.servers.items()},
+                sessions=lambda: front.sessions_open,
+            )
+        )
+        health = Health(catalog, fleet, audit, reloader)
+        await fleet.apply(launch.config)
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+            with suppress(TimeoutError):  # the others are there; these come when they come
+                async with asyncio.timeout(SETTLE_S):
+                    await fleet.settled()
+            beside = [asyncio.create_task(front.run()), asyncio.create_task(reloader.run())]
+            yield
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+        yield Parts(front, health, reloader, build_app(front, gateway, health, metrics, lifespan))

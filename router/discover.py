@@ -1,0 +1,52 @@
+"""`tool_discovery`: from a model's words to the few tools that fit."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pointsman.catalog.errors import GatewayError
+from pointsman.catalog.model import Json
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.router.audit.log import AuditLog, Record
+from pointsman.router.meta_tools import read_discovery
+from pointsman.router.results import failure, structured
+from pointsman.router.seams import FrontRequest
+
+
+async def discover(catalog: ToolCatalogService, audit: AuditLog, request: FrontRequest, given: Json) -> Json:
+    """One row in the audit, however it ends."""
+    try:
+        record = audit.begin(request, "discovery", queries=_queries_named(given))
+    except GatewayError as error:
+        return failure(error)
+    try:
+        return await _search(catalog, record, request, given)
+    except GatewayError as error:
+        record.finish("error", error.code)
+        return failure(error)
+    except asyncio.CancelledError:
+        record.finish("cancelled")
+        raise
+    except BaseException:
+        record.finish("error", "internal")
+        raise
+
+
+async def _search(catalog: ToolCatalogService, record: Record, request: FrontRequest, given: Json) -> Json:
+    asked = read_discovery(given)
+    found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results)
+    content: Json = {"results": [result.as_json() for result in found.results]}
+    if found.notice:
+        content["notice"] = found.notice
+    answer = structured(content)
+    size = len(answer["content"][0]["text"].encode())
+    record.finish("ok", results=len(found.results), bytes=size, provider=found.provider, fallback=found.fallback)
+    return answer
+
+
+def _queries_named(given: Json) -> list[str] | None:
+    """What was asked for, as far as it can be read: a request that is refused has a row, too."""
+    queries = given.get("query")
+    if isinstance(queries, str):
+        return [queries]
+    return [query for query in queries if isinstance(query, str)] if isinstance(queries, list) else None

@@ -1,0 +1,51 @@
+"""`/health`: whether calls can be made, and for callers with a token what each of their servers is doing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pointsman import __version__
+from pointsman.catalog.model import Caller, Json, ServerStatus
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.router.audit.log import AuditLog
+from pointsman.router.downstream.fleet import Fleet
+from pointsman.router.reload import Reloader
+
+
+class Health:
+    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog, reloader: Reloader) -> None:
+        self._catalog = catalog
+        self._fleet = fleet
+        self._audit = audit
+        self._reloader = reloader
+        self.open = False  # set while requests are taken
+
+    @property
+    def ready(self) -> bool:
+        return self.open and not self._audit.failing
+
+    def report(self, caller: Caller | None) -> Json:
+        """Strangers learn only whether we are ready; a caller sees the servers that it may use."""
+        if caller is None:
+            return {"ready": self.ready}
+        report: Json = {"ready": self.ready, "version": __version__}
+        if self._audit.failing:
+            report["audit"] = "The journal cannot be written, so calls are refused. The gateway's log has the reason."
+        if self._reloader.refusal:
+            report["configuration"] = (
+                f"The last edit was refused ({len(self._reloader.refusal)} problems) and the one before it holds. "
+                "`pointsman config validate` shows what is wrong."
+            )
+        report["servers"] = {
+            server_id: _shown(status)
+            for server_id, status in self._fleet.statuses().items()
+            if self._catalog.rights.may_use_server(caller, server_id)
+        }
+        return report
+
+
+def _shown(status: ServerStatus) -> Json:
+    shown: Json = {"state": status.state, "since": datetime.fromtimestamp(status.since, UTC).isoformat("T", "seconds")}
+    if status.reason:
+        shown["reason"] = status.reason
+    return shown
