@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
-from pointsman.providers.documents import Prepared, prepare
+from pointsman.providers.documents import WEIGHTS, Field, Prepared, prepare
 from pointsman.providers.text import STOP_WORDS, stem, words
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
@@ -123,9 +123,10 @@ def _query_words(text: str) -> dict[str, str]:
 
 def _explanation(tool: Prepared, said: dict[str, str]) -> str | None:
     """Which words were found where: `weather in name; city in parameter`."""
-    places: dict[str, list[str]] = {}
+    places: dict[Field, list[str]] = {field: [] for field in WEIGHTS}
     for token, word in said.items():
         field = tool.field_of(token)
         if field is not None:
-            places.setdefault(field, []).append(word)
-    return "; ".join(f"{', '.join(found[:MAX_EXPLAINED_WORDS])} in {field}" for field, found in places.items()) or None
+            places[field].append(word)
+    found = (f"{', '.join(at[:MAX_EXPLAINED_WORDS])} in {field}" for field, at in places.items() if at)
+    return "; ".join(found) or None

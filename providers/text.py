@@ -17,8 +17,10 @@ _APOSTROPHE = re.compile(r"(?<=\w)['\u2019](?=\w)")
 _PIECE = re.compile(
     r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+" + f"|(?P<cjk>[{_CJK}]+)|[^\\W0-9A-Za-z_{_CJK}]+"
 )
-# Names that their owners write as one word with a capital inside: GitHub is searched as github.
-_COMPOUND = re.compile(r"(?<![A-Za-z0-9])[A-Z][a-z]*[A-Z][A-Za-z]*(?![A-Za-z0-9])")
+# Names that their owners write with a capital inside: GitHub, eBay and OAuth are searched as one word.
+_COMPOUND = re.compile(
+    r"(?<![A-Za-z0-9])(?:[A-Z][a-z]+[A-Z][A-Za-z]*|[a-z][A-Z][a-z]+|[A-Z]{2}[a-z]{2,})(?![A-Za-z0-9])"
+)
 
 # Articles, pronouns, prepositions, conjunctions and auxiliaries.
 _GRAMMAR = """

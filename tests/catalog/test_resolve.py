@@ -1,0 +1,191 @@
+"""Which tool a key means, and what is said where it means none."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import Any
+
+import pytest
+
+from pointsman.catalog.errors import GatewayError, InvalidArguments, ServerUnavailable, UnknownTool
+from pointsman.catalog.listing import Patience
+from pointsman.catalog.model import Caller, ServerState
+from pointsman.catalog.service import ToolCatalogService
+from tests.catalog.sources import Clock, SmallServer, catalog_of, config_of, tool
+
+ME = Caller("laptop", None)
+NEVER = Patience(first_s=3600, longest_s=3600)
+CONFIG = config_of(
+    {
+        "clock": {"tool_permissions": {"erase": False}},
+        "foreign": {"projects": ["other"]},
+        "off": {"enabled": False, "tool_permissions": {"erase": False}},
+    },
+    projects={"other": {}},
+)
+
+
+def servers() -> dict[str, SmallServer]:
+    return {name: SmallServer(name, tool("read"), tool("erase"), tool("a:b")) for name in ("clock", "foreign", "off")}
+
+
+async def refusal(catalog: ToolCatalogService, key: str, caller: Caller = ME) -> GatewayError:
+    with pytest.raises(GatewayError) as error:
+        await catalog.resolve(caller, key)
+    return error.value
+
+
+async def test_a_key_leads_to_its_tool() -> None:
+    known = await catalog_of(*servers().values(), config=CONFIG).resolve(ME, "clock:read")
+    assert (known.server_id, known.tool_name) == ("clock", "read")
+    assert known.tool == tool("read")
+
+
+async def test_a_tool_name_may_hold_a_colon() -> None:
+    assert (await catalog_of(*servers().values(), config=CONFIG).resolve(ME, "clock:a:b")).tool_name == "a:b"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "clock:nothing",  # not in the list
+        "clock:erase",  # tool_permissions
+        "foreign:read",  # another project's server
+        "nowhere:read",  # no such server
+        *("clock:Read", "Clock:read", "clock:read ", " clock:read", "clock: read", "clock:read\0", "clock\uff1aread"),
+        *("clock:clock:read", "clock/read", "clock", ":", "clock:", ":read", "", "read", "clock::read"),
+    ],
+)
+@pytest.mark.parametrize("list_known", [True, False])
+async def test_what_may_not_be_used_looks_like_what_does_not_exist(key: str, list_known: bool) -> None:
+    catalog = catalog_of(*servers().values(), config=CONFIG)
+    if list_known:
+        await catalog.available(ME)
+    error = await refusal(catalog, key)
+    assert error.code == "unknown_tool"
+    assert str(error) == str(UnknownTool(key))
+
+
+@pytest.mark.parametrize("state", ["starting", "failed", "stopped"])
+@pytest.mark.parametrize("key", ["clock:read", "clock:nothing"])
+async def test_a_server_that_is_not_running_is_named_for_any_tool(state: ServerState, key: str) -> None:
+    behind = servers()
+    catalog = catalog_of(*behind.values(), config=CONFIG)
+    await catalog.available(ME)
+    behind["clock"].be(state, "the reason")
+    error = await refusal(catalog, key)
+    assert isinstance(error, ServerUnavailable)
+    assert "`clock`" in str(error)
+    assert "the reason" in str(error)
+
+
+@pytest.mark.parametrize("key", ["clock:erase", "foreign:read", "nowhere:read"])
+async def test_where_rights_say_no_a_server_that_is_down_is_not_given_away(key: str) -> None:
+    behind = servers()
+    for server in behind.values():
+        server.be("failed", "the reason")
+    error = await refusal(catalog_of(*behind.values(), config=CONFIG), key)
+    assert str(error) == str(UnknownTool(key))
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_server_that_is_switched_off_is_unavailable(there: bool) -> None:
+    behind = [servers()["off"]] if there else []
+    catalog = catalog_of(*behind, config=CONFIG)
+    assert (await refusal(catalog, "off:read")).code == "server_unavailable"
+    assert (await refusal(catalog, "off:erase")).code == "unknown_tool"
+
+
+async def test_a_known_list_is_answered_without_waiting() -> None:
+    catalog = catalog_of(*servers().values(), config=CONFIG)
+    assert catalog.resolve_known(ME, "clock:read") is None
+    known = await catalog.resolve(ME, "clock:read")
+    assert catalog.resolve_known(ME, "clock:read") is known
+    with pytest.raises(UnknownTool):
+        catalog.resolve_known(ME, "clock:nothing")
+
+
+async def test_forbidden_and_missing_tools_cost_the_same_question() -> None:
+    behind = servers()
+    catalog = catalog_of(*behind.values(), config=CONFIG)
+    assert catalog.resolve_known(ME, "clock:erase") is None
+    await refusal(catalog, "clock:erase")
+    assert behind["clock"].asked == 1
+
+
+async def test_after_a_restart_with_other_tools_the_old_names_are_refused() -> None:
+    behind = servers()
+    catalog = catalog_of(*behind.values(), config=CONFIG)
+    await catalog.resolve(ME, "clock:read")
+    behind["clock"].change(tool("write"))
+    assert (await refusal(catalog, "clock:read")).code == "unknown_tool"
+    assert (await catalog.resolve(ME, "clock:write")).tool_name == "write"
+
+
+async def test_a_new_tool_is_found_although_the_list_is_only_good_for_calls() -> None:
+    server = SmallServer("clock", tool("read"))
+    server.ttl_ms = 0
+    catalog = catalog_of(server, config=CONFIG)
+    await catalog.resolve(ME, "clock:read")
+    assert catalog.resolve_known(ME, "clock:read") is not None
+    server.tools = [tool("read"), tool("write")]  # and no word about it
+    assert (await catalog.resolve(ME, "clock:write")).tool_name == "write"
+    assert server.asked == 2
+
+
+async def test_a_server_that_gives_no_list_is_unavailable_at_once_the_second_time() -> None:
+    server = SmallServer("clock", tool("read"), list_timeout_s=0.01)
+    server.may_answer.clear()
+    catalog = catalog_of(server, config=CONFIG, patience=NEVER)
+    assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
+    with pytest.raises(ServerUnavailable):
+        catalog.resolve_known(ME, "clock:read")
+    assert (await refusal(catalog, "clock:erase")).code == "unknown_tool"
+    assert server.asked == 1
+
+
+async def test_a_right_that_is_taken_away_while_the_list_is_fetched_is_gone() -> None:
+    server = SmallServer("clock", tool("read"))
+    server.may_answer.clear()
+    catalog = catalog_of(server, config=CONFIG)
+    asking = asyncio.create_task(refusal(catalog, "clock:read"))
+    await server.inside.wait()
+    catalog.reconfigure(config_of({"clock": {"tool_permissions": {"read": False}}}))
+    server.may_answer.set()
+    assert (await asking).code == "unknown_tool"
+
+
+@pytest.mark.parametrize("change", ["revoked", "expired", "other project"])
+async def test_a_caller_that_is_no_longer_one_finds_nothing(change: str) -> None:
+    clock = Clock()
+    catalog = catalog_of(*servers().values(), config=CONFIG, wall_clock=clock)
+    await catalog.resolve(ME, "clock:read")
+    token = CONFIG.tokens["laptop"]
+    tokens: dict[str, Any] = {
+        "revoked": {},
+        "expired": {"laptop": token.model_copy(update={"expires": datetime.date(1970, 1, 1)})},
+        "other project": {"laptop": token.model_copy(update={"projects": ("other",)})},
+    }[change]
+    catalog.reconfigure(CONFIG.model_copy(update={"tokens": tokens}))
+    clock.now = 200_000.0
+    assert (await refusal(catalog, "clock:read")).code == "unknown_tool"
+
+
+async def test_a_key_of_megabytes_is_not_repeated() -> None:
+    error = await refusal(catalog_of(*servers().values(), config=CONFIG), "clock:" + "x" * 1_000_000)
+    assert len(str(error)) < 500
+
+
+async def test_arguments_are_checked_unless_the_server_is_bundled() -> None:
+    ours, theirs = (
+        SmallServer("archive", tool("t", n={"type": "integer"})),
+        SmallServer("s", tool("t", n={"type": "integer"})),
+    )
+    config = config_of({"s": None, "archive": {"command": None, "bundled": "archive"}})
+    catalog = catalog_of(ours, theirs, config=config)
+    catalog.check_arguments(await catalog.resolve(ME, "archive:t"), {"n": "five"})
+    known = await catalog.resolve(ME, "s:t")
+    catalog.check_arguments(known, {"n": 5})
+    with pytest.raises(InvalidArguments):
+        catalog.check_arguments(known, {"n": "five"})

@@ -1,0 +1,85 @@
+"""Rights against an oracle that reads the YAML's data literally and tries everything."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pointsman.catalog.errors import Denied, Unauthorized
+from pointsman.catalog.rights import RightsIndex
+from pointsman.config.model import GatewayConfig
+
+IDS = st.sampled_from(["a", "b", "c"])
+LISTED = st.lists(st.sampled_from(["a", "b", "c", "*", "", "nowhere"]), max_size=3)
+TOOLS = ["read", "write", "erase"]
+NAMED = [None, "", "UNASSIGNED_PROJECT_ID", "__unassigned__", "a", "b", "c", "nowhere", "*", "A"]
+
+servers = st.fixed_dictionaries(
+    {"command": st.just("true")},
+    optional={
+        "projects": st.lists(IDS, max_size=2),
+        "enabled": st.booleans(),
+        "tool_permissions": st.dictionaries(st.sampled_from(TOOLS), st.booleans(), max_size=2),
+    },
+)
+tokens = st.fixed_dictionaries(
+    {}, optional={"projects": LISTED, "servers": LISTED, "expires": st.sampled_from(["2020-01-01", "2030-01-01"])}
+)
+configs = st.fixed_dictionaries(
+    {
+        "servers": st.dictionaries(IDS, servers, max_size=3),
+        "projects": st.dictionaries(IDS, st.just({}), max_size=3),
+        "tokens": st.dictionaries(IDS, tokens, min_size=1, max_size=3),
+    }
+)
+NOW = 1_780_000_000.0  # in 2026
+
+
+@settings(max_examples=300, deadline=None)
+@given(configs)
+def test_rights_are_what_a_literal_reading_of_the_file_says(data: dict[str, Any]) -> None:
+    for name, token in data["tokens"].items():
+        token["sha256"] = sha256(name.encode()).hexdigest()
+    rights = RightsIndex(GatewayConfig.model_validate(data))
+    for name in [*data["tokens"], "stranger"]:
+        for named in NAMED:
+            assert ours(rights, name, named) == oracle(data, name, named), (name, named)
+
+
+def ours(rights: RightsIndex, secret: str, named: str | None) -> object:
+    try:
+        caller = rights.identify(secret, named, NOW)
+    except (Unauthorized, Denied) as refusal:
+        return refusal.code
+    usable = rights.usable_servers(caller)
+    return {
+        (server_id, tool) for server_id in usable for tool in TOOLS if rights.may_use(caller, server_id, tool)
+    }, set(usable)
+
+
+def oracle(data: dict[str, Any], secret: str, named: str | None) -> object:
+    token = data["tokens"].get(secret)
+    if token is None or token.get("expires") == "2020-01-01":
+        return "unauthorized"
+    unassigned = named in (None, "", "UNASSIGNED_PROJECT_ID", "__unassigned__")
+    wanted = "" if unassigned else named
+    known = {"", *data["projects"]}
+    opened = known if "*" in token.get("projects", []) else known & set(token.get("projects", []))
+    if wanted not in opened:
+        return "denied"
+    usable = set()
+    for server_id, server in data["servers"].items():
+        homes = set(server.get("projects", [])) or {""}
+        reachable = set(data["servers"]) if "*" in token.get("servers", []) else set(token.get("servers", []))
+        if wanted in homes and server_id in reachable and server.get("enabled", True):
+            usable.add(server_id)
+    forbidden = {
+        (server_id, tool)
+        for server_id, server in data["servers"].items()
+        for tool, allowed in server.get("tool_permissions", {}).items()
+        if not allowed
+    }
+    return {(server_id, tool) for server_id in usable for tool in TOOLS} - forbidden, usable

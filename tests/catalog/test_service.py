@@ -1,0 +1,267 @@
+"""Collecting and searching: what a caller gets, what is left out, and what it is told about that."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import date
+from typing import Any
+
+import pytest
+
+from pointsman.catalog.errors import ServerUnavailable
+from pointsman.catalog.listing import Patience
+from pointsman.catalog.model import Caller
+from pointsman.catalog.results import Available
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.providers.base import SearchHit, SearchRequest, SearchUnavailable
+from pointsman.providers.bm25 import BM25SearchProvider
+from tests.catalog.sources import SECRET, Clock, SmallServer, catalog_of, config_of, tool
+
+ME = Caller("laptop", None)
+NEVER = Patience(first_s=3600, longest_s=3600)
+
+
+def keys(available: Available) -> list[str]:
+    return [known.document.tool_key for known in available.tools]
+
+
+async def test_the_tools_of_all_servers_come_together() -> None:
+    catalog = catalog_of(SmallServer("one", tool("a"), tool("b")), SmallServer("two", tool("a")))
+    available = await catalog.available(catalog.identify(SECRET, None))
+    assert keys(available) == ["one:a", "one:b", "two:a"]
+    assert available.notices == ()
+
+
+async def test_all_servers_are_asked_at_once() -> None:
+    servers = [SmallServer(name, tool("a")) for name in ("one", "two", "three")]
+    for server in servers:
+        server.may_answer.clear()
+    asking = asyncio.create_task(catalog_of(*servers).available(ME))
+    async with asyncio.timeout(5):
+        for server in servers:
+            await server.inside.wait()  # all are inside before any may answer
+        for server in servers:
+            server.may_answer.set()
+        assert keys(await asking) == ["one:a", "two:a", "three:a"]
+
+
+async def test_what_is_known_is_not_asked_again_until_it_is_too_old() -> None:
+    server, clock = SmallServer("one", tool("a")), Clock()
+    catalog = catalog_of(server, clock=clock)
+    for _ in range(3):
+        await catalog.available(ME)
+    assert server.asked == 1
+    clock.now += 5.1
+    await catalog.available(ME)
+    assert server.asked == 2
+
+
+async def test_a_silent_server_costs_only_its_own_tools_and_is_not_waited_for_again() -> None:
+    good, silent = SmallServer("good", tool("a")), SmallServer("silent", tool("b"), list_timeout_s=0.01)
+    silent.may_answer.clear()
+    catalog = catalog_of(good, silent, patience=NEVER)
+    for _ in range(3):
+        available = await catalog.available(ME)
+        assert keys(available) == ["good:a"]
+        assert available.notices == ("Did not list its tools in time, so without them: `silent`.",)
+    assert silent.asked == 1
+
+
+async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None:
+    servers = {name: SmallServer(name, tool("a")) for name in ("good", "new", "newer", "dead", "gone", "odd")}
+    servers["new"].be("starting", "connecting")
+    servers["newer"].be("starting")
+    servers["dead"].be("failed", "exited with code 1 in /very/private/place")
+    servers["gone"].be("stopped")
+    servers["odd"].fails = lambda: ServerUnavailable("odd", "at /another/private/place")
+    available = await catalog_of(*servers.values(), patience=NEVER).available(ME)
+    assert keys(available) == ["good:a"]
+    assert available.notices == (
+        "Still starting, so without its tools for now: `new`, `newer`.",
+        "Not working at the moment, so without its tools: `dead`, `gone`, `odd`.",
+    )
+
+
+async def test_a_server_without_a_source_yet_is_still_starting() -> None:
+    available = await catalog_of(config=config_of({"soon": None})).available(ME)
+    assert available.notices == ("Still starting, so without its tools for now: `soon`.",)
+
+
+async def test_a_notice_names_only_servers_that_the_caller_may_use() -> None:
+    hidden, off = SmallServer("hidden", tool("a")), SmallServer("off", tool("a"))
+    hidden.be("failed")
+    off.be("stopped")
+    config = config_of({"hidden": {"projects": ["p"]}, "off": {"enabled": False}}, projects={"p": {}})
+    catalog = catalog_of(hidden, off, config=config)
+    assert await catalog.available(ME) == Available((), ())
+
+
+async def test_forbidden_tools_are_not_there() -> None:
+    server = SmallServer("one", tool("read"), tool("erase"))
+    catalog = catalog_of(server, config=config_of({"one": {"tool_permissions": {"erase": False}}}))
+    assert keys(await catalog.available(ME)) == ["one:read"]
+
+
+async def test_rights_that_change_while_a_list_is_fetched_hold_at_once() -> None:
+    server = SmallServer("one", tool("read"), tool("erase"))
+    server.may_answer.clear()
+    catalog = catalog_of(server)
+    asking = asyncio.create_task(catalog.available(ME))
+    await server.inside.wait()
+    catalog.reconfigure(config_of({"one": {"tool_permissions": {"erase": False}}}))
+    server.may_answer.set()
+    assert keys(await asking) == ["one:read"]
+
+
+@pytest.mark.parametrize("after", [{"tokens": {}}, {"servers": {}}])
+async def test_a_caller_that_loses_its_rights_in_the_middle_gets_nothing(after: dict[str, Any]) -> None:
+    server = SmallServer("one", tool("a"))
+    server.may_answer.clear()
+    catalog = catalog_of(server)
+    asking = asyncio.create_task(catalog.available(ME))
+    await server.inside.wait()
+    catalog.reconfigure(config_of({"one": None}).model_copy(update=after))
+    server.may_answer.set()
+    async with asyncio.timeout(5):
+        assert await asking == Available((), ())
+
+
+async def test_an_expired_token_ends_in_open_sessions() -> None:
+    now = 1_800_000_000.0
+    config = config_of({"one": None})
+    token = config.tokens["laptop"].model_copy(update={"expires": date(2027, 1, 1)})
+    config = config.model_copy(update={"tokens": {"laptop": token}})
+    catalog = catalog_of(SmallServer("one", tool("a")), config=config, wall_clock=lambda: now)
+    assert (await catalog.available(ME)).tools == ()
+
+
+async def test_a_server_that_was_replaced_is_asked_anew() -> None:
+    sources = {"one": SmallServer("one", tool("old"))}
+    catalog = ToolCatalogService(config_of({"one": None}), sources, {"bm25": BM25SearchProvider()})
+    assert keys(await catalog.available(ME)) == ["one:old"]
+    sources["one"] = SmallServer("one", tool("new"))  # the same id, and the same generation
+    assert keys(await catalog.available(ME)) == ["one:new"]
+
+
+async def test_closing_ends_what_goes_on_in_the_background() -> None:
+    server = SmallServer("one", tool("a"))
+    server.may_answer.clear()
+    catalog = catalog_of(server)
+    asking = asyncio.create_task(catalog.available(ME))
+    await server.inside.wait()
+    async with asyncio.timeout(5):
+        await catalog.close()
+        assert (await asking).tools == ()
+
+
+# Searching
+
+
+class Scripted:
+    """A provider that answers what a test says."""
+
+    name = "cloud"
+
+    def __init__(self, *hits: SearchHit, fails: bool = False) -> None:
+        self._hits = list(hits)
+        self._fails = fails
+        self.seen: SearchRequest | None = None
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        self.seen = request
+        if self._fails:
+            raise SearchUnavailable("no answer in 5 s")
+        return self._hits
+
+
+def weather() -> SmallServer:
+    return SmallServer("weather", tool("forecast", "The weather of the next days", city={"type": "string"}))
+
+
+CLOUDY = config_of({"weather": None}, unassigned={"optimization": "cloud"})
+
+
+async def test_a_search_finds_tools_with_what_is_needed_to_call_them() -> None:
+    catalog = catalog_of(weather(), SmallServer("mail", tool("send", "Sends a mail")))
+    outcome = await catalog.search(ME, ["weather tomorrow"], None, 5)
+    assert (outcome.provider, outcome.fallback, outcome.notice) == ("bm25", False, None)
+    [found] = outcome.results
+    shown = found.as_json()
+    assert shown["toolKey"] == "weather:forecast"
+    assert shown["inputSchema"]["properties"] == {"city": {"type": "string"}}
+    assert 0 < shown["relevance"] <= 1
+    assert "outputSchema" not in shown
+
+
+async def test_what_a_server_got_wrong_is_not_shown() -> None:
+    odd = {"name": "odd", "description": 5, "annotations": [], "outputSchema": {"type": "object"}}
+    outcome = await catalog_of(SmallServer("one", odd)).search(ME, ["odd"], None, 5)
+    shown = outcome.results[0].as_json()
+    assert "description" not in shown
+    assert "annotations" not in shown
+    assert shown["outputSchema"] == {"type": "object"}
+
+
+async def test_a_project_without_discovery_gets_the_reason() -> None:
+    server = weather()
+    catalog = catalog_of(server, config=config_of({"weather": None}, unassigned={"optimization": None}))
+    outcome = await catalog.search(ME, ["weather"], None, 5)
+    assert outcome.results == ()
+    assert outcome.provider is None
+    assert outcome.notice is not None
+    assert "`optimization: null`" in outcome.notice
+    assert server.asked == 0
+
+
+async def test_the_cloud_answers_where_the_project_says_so() -> None:
+    cloud = Scripted(SearchHit("weather:forecast", 0.9, "it fits"))
+    outcome = await catalog_of(weather(), config=CLOUDY, cloud=cloud).search(ME, ["weather"], "a trip", 7)
+    assert (outcome.provider, outcome.fallback) == ("cloud", False)
+    assert outcome.results[0].explanation == "it fits"
+    assert cloud.seen is not None
+    assert (cloud.seen.queries, cloud.seen.context, cloud.seen.max_results) == (("weather",), "a trip", 7)
+
+
+@pytest.mark.parametrize("cloud", [None, Scripted(fails=True)])
+async def test_where_the_cloud_does_not_answer_the_local_provider_does(cloud: Scripted | None) -> None:
+    outcome = await catalog_of(weather(), config=CLOUDY, cloud=cloud).search(ME, ["weather"], None, 5)
+    assert (outcome.provider, outcome.fallback) == ("bm25", True)
+    assert [found.tool.document.tool_key for found in outcome.results] == ["weather:forecast"]
+
+
+async def test_a_provider_cannot_bring_in_tools_or_figures_of_its_own() -> None:
+    server = SmallServer("one", tool("a"), tool("b"), tool("erase"))
+    config = config_of({"one": {"tool_permissions": {"erase": False}}}, unassigned={"optimization": "cloud"})
+    hits = [("one:erase", 1.0), ("two:x", 1.0), ("one:a", 99.0), ("one:a", 0.5), ("one:b", float("nan"))]
+    cloud = Scripted(*(SearchHit(key, relevance) for key, relevance in hits))
+    outcome = await catalog_of(server, config=config, cloud=cloud).search(ME, ["x"], None, 5)
+    assert [(found.tool.document.tool_key, found.relevance) for found in outcome.results] == [
+        ("one:a", 1.0),
+        ("one:b", 0.0),
+    ]
+    assert cloud.seen is not None
+    assert [document.tool_key for document in cloud.seen.tools] == ["one:a", "one:b"]
+
+
+async def test_a_provider_cannot_answer_more_than_was_asked_for() -> None:
+    server = SmallServer("one", *(tool(name) for name in "abcdef"))
+    cloud = Scripted(*(SearchHit(f"one:{name}", 0.5) for name in "abcdef"))
+    config = config_of({"one": None}, unassigned={"optimization": "cloud"})
+    outcome = await catalog_of(server, config=config, cloud=cloud).search(ME, ["x"], None, 2)
+    assert len(outcome.results) == 2
+
+
+async def test_nothing_found_is_said() -> None:
+    outcome = await catalog_of(weather()).search(ME, ["zzz"], None, 5)
+    assert outcome.results == ()
+    assert outcome.notice is not None
+    assert "No tool seems to fit" in outcome.notice
+
+
+async def test_no_tools_at_all_is_said_with_the_servers_that_are_missing() -> None:
+    late = weather()
+    late.be("starting")
+    outcome = await catalog_of(late).search(ME, ["weather"], None, 5)
+    assert outcome.notice is not None
+    assert "`weather`" in outcome.notice
+    assert "no tools that you can use" in outcome.notice

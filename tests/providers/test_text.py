@@ -1,0 +1,73 @@
+"""What becomes a token."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, stem, tokens, words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("getUserName", ["get", "user", "name"]),
+        ("get_user_name", ["get", "user", "name"]),
+        ("get-user-name", ["get", "user", "name"]),
+        ("get.user/name", ["get", "user", "name"]),
+        ("HTTPServer", ["http", "server"]),
+        ("parseHTML5Page", ["parse", "html", "5", "page"]),
+        ("utf8", ["utf", "8"]),
+        ("URLs and PDFs", ["urls", "and", "pdfs"]),
+        ("SCREAMING_CASE", ["screaming", "case"]),
+        ("GitHub", ["git", "hub", "github"]),
+        ("OAuth or eBay", ["o", "auth", "or", "e", "bay", "oauth", "ebay"]),
+        ("don't what\u2019s", ["dont", "whats"]),
+        ("Café ÀÉÎ naïve", ["cafe", "aei", "naive"]),
+        ("\uff26\uff35\uff2c\uff2c width", ["full", "width"]),
+        ("Привет МИР", ["привет", "мир"]),
+        ("天气预报", ["天气", "气预", "预报"]),
+        ("水", ["水"]),
+        ("東京の天気", ["東京", "京の", "の天", "天気"]),
+        ("get天气now", ["get", "天气", "now"]),
+        ("", []),
+        (" \n\t!?", []),
+        ("🙂 ok", ["ok"]),
+    ],
+)
+def test_text_is_split_into_words(text: str, expected: list[str]) -> None:
+    assert list(words(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("searching searches", "search"), ("queries", "query"), ("URLs", "url"), ("deleted Deleting", "delete")],
+)
+def test_forms_of_a_word_are_one_token(one: str, other: str) -> None:
+    assert set(tokens(one)) == set(tokens(other))
+
+
+def test_courtesy_and_grammar_are_left_out() -> None:
+    assert tokens("Hello, could you please help me to find the weather?") == ["find", "weather"]
+
+
+def test_identifiers_are_not_stop_words() -> None:
+    assert not STOP_WORDS & {"id", "get", "list", "find", "search", "time", "file", "new", "it's"}
+
+
+@given(st.text(max_size=200))
+def test_any_text_gives_bounded_words(text: str) -> None:
+    for word in words(text):
+        assert 0 < len(word) <= MAX_TOKEN_CHARS
+        assert stem(word)
+
+
+def test_stems_are_the_same_from_every_thread() -> None:
+    terms = [f"{letter}{ending}" for letter in "abcdefgh" for ending in ("ationally", "ingness", "ousness")] * 20
+    expected = [stem(term) for term in terms]
+    stem.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(stem, terms)) == expected
