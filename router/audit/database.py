@@ -38,7 +38,7 @@ class NewerSchema(Exception):
         )
 
 
-def open_database(path: Path) -> sqlite3.Connection:
+def open_database(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
     """Open it for writing, and make it where it does not exist or is broken.
 
     Raises:
@@ -47,12 +47,12 @@ def open_database(path: Path) -> sqlite3.Connection:
         NewerSchema: it is not ours to touch.
     """
     try:
-        return _open(path)
+        return _open(path, busy_s)
     except sqlite3.DatabaseError as error:
         if not is_broken(error):
             raise
         set_aside(path, error)
-        return _open(path)
+        return _open(path, busy_s)
 
 
 def open_to_read(path: Path) -> sqlite3.Connection | None:
@@ -82,14 +82,14 @@ def set_aside(path: Path, reason: Exception) -> None:
     logger.error("the state database is broken (%s) and was set aside as %s; a new one is opened", reason, aside)
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, busy_s: float) -> sqlite3.Connection:
     # SQLite would create it as the umask says; the companions take over the mode of the file itself.
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(fd, 0o600)
     finally:
         os.close(fd)
-    connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
     try:
         _prepare(connection, path)
     except BaseException:

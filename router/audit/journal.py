@@ -12,6 +12,7 @@ from pointsman.router.audit.segments import RunLock, Segment, last_seq
 
 SEGMENT_BYTES = 1_048_576
 Write = Callable[[int, bytes], int]
+Truncate = Callable[[int, int], None]
 
 
 class Journal:
@@ -22,11 +23,18 @@ class Journal:
     """
 
     def __init__(
-        self, folder: Path, *, seen_seq: int = 0, segment_bytes: int = SEGMENT_BYTES, write: Write = os.write
+        self,
+        folder: Path,
+        *,
+        seen_seq: int = 0,
+        segment_bytes: int = SEGMENT_BYTES,
+        write: Write = os.write,
+        truncate: Truncate = os.ftruncate,
     ) -> None:
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._write = write
+        self._truncate = truncate
         self._lock: RunLock | None = None
         self._segment: Segment | None = None
         self._fd = -1
@@ -117,7 +125,7 @@ class Journal:
 
     def _take_back(self) -> None:
         try:
-            os.ftruncate(self._fd, self._end)
+            self._truncate(self._fd, self._end)
         except OSError:
             self._torn = True
 

@@ -14,12 +14,12 @@ import msgspec
 
 from pointsman.catalog.errors import AuditUnavailable
 from pointsman.catalog.model import WallClock
-from pointsman.router.audit.cleaning import CUT, clean_arguments, clean_queries, short, short_or_none
+from pointsman.router.audit.cleaning import clean_arguments, clean_queries, short, short_or_none
 from pointsman.router.audit.journal import Journal
+from pointsman.router.audit.lines import encode_line
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
 from pointsman.router.seams import FrontRequest
 
-MAX_LINE_BYTES = 8192
 MAX_NAME_CHARS = 128  # ids, client names, methods, codes
 MAX_TOOL_KEY_CHARS = 256
 MAX_LATE = 10_000  # outcomes kept in memory while the journal cannot be written
@@ -27,7 +27,6 @@ STRANGERS_BURST = 100
 STRANGERS_PER_S = 10.0
 
 logger = logging.getLogger(__name__)
-_encode = msgspec.json.Encoder().encode
 
 
 class Observer(Protocol):
@@ -129,7 +128,7 @@ class AuditLog:
             arguments=clean_arguments(arguments) if arguments is not None and self._arguments() else msgspec.UNSET,
         )
         try:
-            self._journal.append(_line(intent), intents=1)
+            self._journal.append(encode_line(intent), intents=1)
         except OSError as error:
             raise self._failed(error) from None
         if self._failing:
@@ -208,7 +207,7 @@ class AuditLog:
         ms = round((self._monotonic() - began) * 1000, 3)
         code, provider = short_or_none(code, MAX_NAME_CHARS), short_or_none(provider, MAX_NAME_CHARS)
         outcome = Outcome(intent.seq, ending, code, ms, results, size, provider, fallback)
-        line = _line(outcome)
+        line = encode_line(outcome)
         try:
             if self._late:
                 self._write_late()
@@ -224,7 +223,7 @@ class AuditLog:
             self._write_late()
             seq = self._journal.next_seq()
             numbered = (msgspec.structs.replace(entry, seq=seq) for entry in (intent, outcome))
-            self._journal.append(b"".join(map(_line, numbered)), intents=1)
+            self._journal.append(b"".join(map(encode_line, numbered)), intents=1)
         except OSError as error:
             self._failed(error)
 
@@ -270,32 +269,3 @@ class _Allowance:
             return False
         self._left -= 1
         return True
-
-
-def _line(entry: Intent | Outcome) -> bytes:
-    try:
-        line = _encode(entry) + b"\n"
-    except UnicodeEncodeError:
-        line = _encode(_without_surrogates(msgspec.to_builtins(entry))) + b"\n"
-    if len(line) <= MAX_LINE_BYTES or isinstance(entry, Outcome):
-        return line
-    return _shorter_line(entry)
-
-
-def _shorter_line(entry: Intent) -> bytes:
-    """Text may grow sixfold when it is escaped: the arguments go first, then the queries are cut more and more."""
-    if entry.arguments is not msgspec.UNSET:
-        return _line(msgspec.structs.replace(entry, arguments=CUT))
-    queries = entry.queries or []
-    longest = max(map(len, queries), default=0)
-    if longest <= 1:
-        return _encode(msgspec.structs.replace(entry, queries=None)) + b"\n"  # names alone stay below the limit
-    return _line(msgspec.structs.replace(entry, queries=clean_queries(queries, longest // 2)))
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
-    return [_without_surrogates(item) for item in value] if isinstance(value, list) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 import time
@@ -87,7 +88,7 @@ class _Mover:
         self._complaint = ""
 
     async def run(self, leaving: asyncio.Event, every_s: float) -> None:
-        while not leaving.is_set():
+        while True:
             self._log.housekeep()
             try:
                 await asyncio.to_thread(self._move, self._journal.position)
@@ -95,10 +96,10 @@ class _Mover:
                 self._complain(error)
             else:
                 self._complaint = ""
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(leaving.wait(), every_s)
-            except TimeoutError:
-                continue
+            if leaving.is_set():
+                return
 
     def _move(self, position: tuple[str, int] | None) -> None:
         moved = self._store.move(self._folder, position)

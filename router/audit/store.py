@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from pointsman.router.audit.database import is_broken, open_database, set_aside
+from pointsman.router.audit.database import BUSY_S, is_broken, open_database, set_aside
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.audit.segments import Runs, Segment, forget_run, list_segments, read_entries
 
@@ -41,8 +41,9 @@ _encode = msgspec.json.Encoder().encode
 class Store:
     """The writing side of the state database. Opened at first use; used by one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
         self._path = path
+        self._busy_s = busy_s
         self._connection: sqlite3.Connection | None = None
 
     def move(self, folder: Path, position: tuple[str, int] | None) -> int:
@@ -82,7 +83,7 @@ class Store:
                 break
             deleted += self._delete_oldest("seq", too_many)
         if deleted:
-            self._open().execute("PRAGMA incremental_vacuum").fetchall()
+            self._open().executescript("PRAGMA incremental_vacuum")  # a step a page, which `execute` does not walk
             self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return deleted
 
@@ -142,7 +143,7 @@ class Store:
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = open_database(self._path)
+            self._connection = open_database(self._path, self._busy_s)
         return self._connection
 
 

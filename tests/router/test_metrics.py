@@ -1,0 +1,160 @@
+"""What `/metrics` counts, and what it never takes for a label."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pointsman.catalog.errors import AuditUnavailable
+from pointsman.catalog.model import ServerStatus
+from pointsman.router.audit.rows import Ending, Intent, Outcome
+from pointsman.router.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
+from tests.router.audit.samples import open_log, request
+
+
+def samples(metrics: Metrics, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    """All samples of that name, by their labels."""
+    return {
+        tuple(sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(metrics.render().decode())
+        for sample in family.samples
+        if sample.name == f"pointsman_{name}"
+    }
+
+
+def called(metrics: Metrics, tool_key: str, ending: Ending = "ok", code: str | None = None, ms: float = 1.0) -> None:
+    server_id = tool_key.partition(":")[0]
+    intent = Intent(1, 0, "r", "execute", tool_key=tool_key, server_id=server_id)
+    metrics.finished(intent, Outcome(1, ending, code, ms))
+
+
+def tools(metrics: Metrics) -> set[str]:
+    return {dict(labels)["tool"] for labels in samples(metrics, "calls_total")}
+
+
+def named(metrics: Metrics, *names: str) -> set[tuple[str, ...]]:
+    """The values of these labels that are in use, `other` left out."""
+    values = {tuple(dict(labels)[name] for name in names) for labels in samples(metrics, "calls_total")}
+    return {value for value in values if "other" not in value}
+
+
+def test_calls_are_counted_by_server_tool_outcome_and_code() -> None:
+    metrics = Metrics()
+    called(metrics, "time:now")
+    called(metrics, "time:now")
+    called(metrics, "time:now", "timeout", "timeout")
+    assert samples(metrics, "calls_total") == {
+        (("code", ""), ("outcome", "ok"), ("server", "time"), ("tool", "now")): 2,
+        (("code", "timeout"), ("outcome", "timeout"), ("server", "time"), ("tool", "now")): 1,
+    }
+
+
+def test_durations_fall_into_their_buckets() -> None:
+    metrics = Metrics()
+    for ms in (0.5, 1.0, 40.0, 70_000.0):
+        called(metrics, "time:now", ms=ms)
+    buckets = {dict(labels)["le"]: value for labels, value in samples(metrics, "call_duration_seconds_bucket").items()}
+    assert (buckets["0.001"], buckets["0.025"], buckets["0.05"], buckets["60.0"], buckets["+Inf"]) == (2, 2, 3, 3, 4)
+    (total,) = samples(metrics, "call_duration_seconds_sum").values()
+    assert total == pytest.approx(70.0415)
+
+
+def test_discoveries_are_counted_by_provider_and_fallback() -> None:
+    metrics = Metrics()
+    intent = Intent(1, 0, "r", "discovery", queries=["q"])
+    metrics.finished(intent, Outcome(1, "ok", None, 3.0, provider="bm25", fallback=True))
+    labels = (("code", ""), ("fallback", "true"), ("outcome", "ok"), ("provider", "bm25"))
+    assert samples(metrics, "discoveries_total") == {labels: 1}
+    assert samples(metrics, "discovery_duration_seconds_count") == {(("provider", "bm25"),): 1}
+
+
+def test_the_audit_log_feeds_it(tmp_path: Path) -> None:
+    metrics = Metrics()
+    log = open_log(tmp_path, observers=[metrics])
+    log.begin(request(), "execute", tool_key="time:now", server_id="time").finish("error", "rate_limited")
+    log.refused("unknown_tool", kind="execute", method="tools/call", token_id="laptop", tool_key="a:b")
+    log.refused("unauthorized", kind="discovery", method="tools/call", token_id=None)
+    assert sum(samples(metrics, "calls_total").values()) == 1
+    assert samples(metrics, "rate_limited_total") == {(("server", "time"),): 1}
+    assert samples(metrics, "refused_total") == {
+        (("code", "unknown_tool"), ("kind", "execute")): 1,
+        (("code", "unauthorized"), ("kind", "discovery")): 1,
+    }
+
+
+def test_journal_failures_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("in the way")
+    metrics = Metrics()
+    log = open_log(tmp_path, observers=[metrics])
+    with pytest.raises(AuditUnavailable):
+        log.begin(request(), "execute")
+    assert samples(metrics, "audit_journal_failures_total") == {(): 1}
+
+
+def test_states_restarts_and_sessions_are_looked_up_when_asked() -> None:
+    metrics = Metrics()
+    state = {"time": ServerStatus("starting", "", 0.0)}
+    metrics.watch(Gauges(statuses=lambda: state, restarts=lambda: {"time": 3}, sessions=lambda: 7))
+    state["time"] = ServerStatus("failed", "it died", 1.0)
+    assert samples(metrics, "server_state") == {
+        (("server", "time"), ("state", name)): float(name == "failed")
+        for name in ("starting", "running", "failed", "stopped")
+    }
+    assert samples(metrics, "server_restarts_total") == {(("server", "time"),): 3}
+    assert samples(metrics, "sessions") == {(): 7}
+
+
+@pytest.mark.parametrize("code", ["unknown_tool", "server_unavailable", "rate_limited"])
+def test_a_tool_that_nobody_checked_is_never_a_label(code: str) -> None:
+    metrics = Metrics()
+    called(metrics, 'time:anything"\n at all', "error", code)
+    assert tools(metrics) == {"other"}
+    called(metrics, "time:now")
+    called(metrics, "time:now", "error", code)  # known by now
+    assert tools(metrics) == {"other", "now"}
+
+
+def test_a_server_that_nobody_knows_is_never_a_label() -> None:
+    metrics = Metrics()
+    called(metrics, "invented:tool", "error", "unknown_tool")
+    assert {dict(labels)["server"] for labels in samples(metrics, "calls_total")} == {"other"}
+
+
+def test_labels_are_bounded() -> None:
+    metrics = Metrics()
+    for number in range(MAX_TOOLS_OF_A_SERVER + 50):
+        called(metrics, f"big:tool{number}")
+    assert len(tools(metrics)) == MAX_TOOLS_OF_A_SERVER + 1
+    for number in range(2 * MAX_TOOLS):
+        called(metrics, f"server{number % 300}:tool{number}", "error", f"-{number}")
+    assert len(named(metrics, "server", "tool")) == MAX_TOOLS
+    for number in range(2 * MAX_SERVERS):
+        called(metrics, f"another{number}:tool")
+    assert len(named(metrics, "server")) == MAX_SERVERS
+    assert len(named(metrics, "code")) == MAX_CODES + 1  # none is one, too
+    assert sum(samples(metrics, "calls_total").values()) == MAX_TOOLS_OF_A_SERVER + 50 + 2 * MAX_TOOLS + 2 * MAX_SERVERS
+
+
+async def test_a_scrape_says_the_same_as_a_render() -> None:
+    metrics = Metrics()
+    called(metrics, "time:now")
+
+    def ours(text: bytes) -> list[bytes]:
+        return [line for line in text.splitlines() if line.startswith(b"pointsman_")]
+
+    assert ours(await metrics.scrape()) == ours(metrics.render())
+
+
+def test_counting_does_not_load_the_library() -> None:
+    script = (
+        "import sys\n"
+        "from pointsman.router.audit.rows import Intent, Outcome\n"
+        "from pointsman.router.metrics import Metrics\n"
+        "Metrics().finished(Intent(1, 0, 'r', 'execute'), Outcome(1, 'ok'))\n"
+        "sys.exit('prometheus_client' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
