@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,9 @@ def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], env
         entries = _entries(old, section)
         if name in entries:
             raise NameTaken(section, name)
+        alone = Document(json.dumps({section: {name: value}}), str(path), environ)  # as it is read, references filled
         new = insert(text, old.root, section, name, value)
-        return _checked(old, new, section, {**entries, name: value})
+        return _checked(old, new, section, {**entries, **_entries(alone, section)})
 
     rewrite(path, change)
 

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.config.errors import ConfigError
@@ -221,6 +221,7 @@ def test_many_aliases_of_one_thing_cost_one_thing() -> None:
 IDS = st.text("aZ0_- .", min_size=1, max_size=70)
 
 
+@settings(deadline=None)
 @given(IDS)
 def test_an_id_is_what_the_design_says(name: str) -> None:
     allowed = set(name) <= set("aZ0_-") and "__" not in name and len(name) <= 64
@@ -244,6 +245,7 @@ TREES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(KEYS), TREES, max_size=5))
 def test_whatever_stands_in_a_file_the_answer_is_in_our_words(tree: dict[str, Any]) -> None:
     try:
@@ -256,6 +258,7 @@ def test_whatever_stands_in_a_file_the_answer_is_in_our_words(tree: dict[str, An
             assert "\n" not in str(problem)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=60) | st.text("{}[]:,-&*!|>'\"%@#?\\ \n\tabuxU01", max_size=40))
 def test_no_text_breaks_the_reader(text: str) -> None:
     with suppress(ConfigError):

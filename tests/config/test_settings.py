@@ -1,0 +1,53 @@
+"""The environment, and what beats what."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import SecretStr
+
+from pointsman.config.errors import ConfigError
+from pointsman.config.model import GatewayConfig, Listen, State
+from pointsman.config.settings import overlaid, read_settings
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONFIG", "CONFIG_DIR", "STATE_DIR", "HOST", "PORT", "DATABASE", "TOKEN", "REQUEST_KEY", "LOG_LEVEL"):
+        monkeypatch.delenv(f"POINTSMAN_{name}", raising=False)
+
+
+def test_the_command_line_beats_the_environment_which_beats_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = GatewayConfig(listen=Listen(host="file", port=1, allowed_hosts=("kept",)))
+    assert overlaid(file, read_settings()) == file
+    monkeypatch.setenv("POINTSMAN_HOST", "environment")
+    monkeypatch.setenv("POINTSMAN_PORT", "2")
+    assert overlaid(file, read_settings()).listen == Listen(host="environment", port=2, allowed_hosts=("kept",))
+    assert overlaid(file, read_settings(), host="line", port=0).listen.host == "line"
+    assert overlaid(file, read_settings(), host="line", port=0).listen.port == 0
+
+
+def test_the_environments_request_key_seals_and_the_files_keys_still_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    new, old = SecretStr("n" * 32), SecretStr("o" * 32)
+    monkeypatch.setenv("POINTSMAN_REQUEST_KEY", new.get_secret_value())
+    monkeypatch.setenv("POINTSMAN_DATABASE", "postgresql://db.example/x")
+    state = overlaid(GatewayConfig(state=State(request_keys=(old, new))), read_settings()).state
+    assert state.request_keys == (new, old)
+    assert state.database == "postgresql://db.example/x"
+
+
+def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTSMAN_PORT", "")
+    assert read_settings().port is None
+
+
+def test_bad_values_are_told_all_at_once_and_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTSMAN_PORT", "http")
+    monkeypatch.setenv("POINTSMAN_LOG_LEVEL", "Wraning")
+    monkeypatch.setenv("POINTSMAN_REQUEST_KEY", "hunter2")
+    with pytest.raises(ConfigError) as caught:
+        read_settings()
+    assert str(caught.value).splitlines() == [
+        "environment: POINTSMAN_PORT: must be a whole number",
+        "environment: POINTSMAN_REQUEST_KEY: has 7 bytes and needs at least 32; `openssl rand -hex 32` makes one",
+        "environment: POINTSMAN_LOG_LEVEL: must be `debug`, `info`, `warning` or `error` (did you mean `warning`?)",
+    ]

@@ -1,0 +1,108 @@
+"""`pointsman config` as a person and a program see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pointsman.config.loading import parse
+from pointsman.router.cli.main import main
+
+HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+GOOD = (
+    f"servers: {{time: {{command: uvx, env: {{KEY: s3cret}}}}}}\ntokens: {{a: {{sha256: {HASH}, servers: [time]}}}}\n"
+)
+BROKEN = "servers: {time: {comand: uvx}}\nlisten: {port: x}\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*args: str, **environ: str) -> Result:
+    own = dict.fromkeys(("POINTSMAN_CONFIG", "POINTSMAN_PORT", "XDG_CONFIG_HOME", "POINTSMAN_CONFIG_DIR"))
+    return CliRunner().invoke(main, args, env={**own, "HOME": str(Path.cwd()), **environ})
+
+
+def test_a_good_file_is_one_line_on_stdout(folder: Path) -> None:
+    (folder / "good.yaml").write_text(GOOD)
+    result = run("config", "validate", "good.yaml")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "good.yaml: ok, 1 server, 0 projects, 1 token\n"
+
+
+def test_problems_are_lines_on_stderr_and_exit_code_2(folder: Path) -> None:
+    (folder / "bad.yaml").write_text(BROKEN)
+    for args in (("validate", "bad.yaml"), ("validate", "--config", "bad.yaml"), ("show", "--config", "bad.yaml")):
+        result = run("config", *args)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.splitlines() == [
+            "bad.yaml:1:18: servers.time.comand: unknown key (did you mean `command`?)",
+            "bad.yaml:2:16: listen.port: must be a whole number",
+        ]
+
+
+def test_problems_as_json(folder: Path) -> None:
+    (folder / "bad.yaml").write_text(BROKEN)
+    result = run("config", "validate", "bad.yaml", "--json")
+    assert result.exit_code == 2
+    answer = json.loads(result.stdout)
+    assert answer["ok"] is False
+    assert answer["problems"][0] == {
+        "file": "bad.yaml",
+        "line": 1,
+        "column": 18,
+        "key": "servers.time.comand",
+        "reason": "unknown key",
+        "hint": "command",
+    }
+    (folder / "good.yaml").write_text(GOOD)
+    assert json.loads(run("config", "validate", "good.yaml", "--json").stdout) == {"ok": True, "problems": []}
+
+
+def test_without_a_configuration_the_next_step_is_named(folder: Path) -> None:
+    for args in (("config", "validate"), ("config", "show"), ("token", "list")):
+        result = run(*args)
+        assert result.exit_code == 2
+        assert "`pointsman serve` writes a first one" in result.stderr
+
+
+def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
+    result = run("config", "validate", POINTSMAN_CONFIG="elsewhere.yaml")
+    assert result.exit_code == 2
+    assert result.stderr == "elsewhere.yaml: cannot be read: No such file or directory\n"
+
+
+def test_show_prints_what_holds_without_secrets(folder: Path) -> None:
+    (folder / "pointsman.yaml").write_text(GOOD)
+    result = run("config", "show", POINTSMAN_PORT="4000")
+    assert "s3cret" not in result.output
+    shown = parse(result.stdout, "shown.yaml", {})
+    assert shown.listen.port == 4000
+    assert shown.servers["time"].command == "uvx"
+    assert shown.tokens["a"].sha256 == HASH
+    as_json = json.loads(run("config", "show", "--json", POINTSMAN_PORT="4000").stdout)
+    assert as_json["servers"]["time"]["env"] == {"KEY": "********"}
+    assert as_json["listen"]["port"] == 4000
+
+
+def test_a_bad_variable_is_an_error_of_the_same_kind(folder: Path) -> None:
+    (folder / "pointsman.yaml").write_text(GOOD)
+    result = run("config", "show", POINTSMAN_PORT="4000x")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "environment: POINTSMAN_PORT: must be a whole number\n"
+
+
+def test_the_real_command_ends_with_the_same_code(folder: Path) -> None:
+    (folder / "bad.yaml").write_text(BROKEN)
+    command = [sys.executable, "-P", "-m", "pointsman", "config", "validate", "bad.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("bad.yaml:1:18: ")
