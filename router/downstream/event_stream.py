@@ -50,7 +50,7 @@ class EventStreamParser:
         events: list[ServerEvent] = []
         for piece in data.splitlines(keepends=True):  # of bytes: splits at CR, LF and CRLF only
             if len(self._line) + len(piece) + len(self._data) > self._limit:
-                raise BudgetBroken(f"sent an event of more than {self._limit} bytes")
+                raise BudgetBroken(f"it sent an event of more than {self._limit} bytes")
             last = piece[-1]
             if last != _LF and last != _CR:
                 self._line += piece

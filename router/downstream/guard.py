@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 import secrets
+import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+
+from pointsman.router.downstream.exit_watch import when_exited
 
 PROGRAM = Path(__file__).with_name("guard_program.py")
 _CLOSE_S = 3.0
@@ -22,9 +24,9 @@ class Guard:
 
     def __init__(self) -> None:
         self.mark = ("MCP_GATEWAY_RUN", secrets.token_hex(8))  # every child carries it in its environment
-        self._groups: set[int] = set()
+        self.groups: set[int] = set()  # that live
         self._pipe: int | None = None  # written directly: what lies in a buffer of ours would die with us
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._gone = asyncio.Event()
         self._closing = False
         self._restart: asyncio.Task[None] | None = None
@@ -32,20 +34,18 @@ class Guard:
 
     @property
     def pid(self) -> int | None:
-        return self._transport.get_pid() if self._transport is not None else None
+        return self._process.pid if self._process is not None else None
 
     async def start(self) -> None:
         """Raises OSError."""
         name, value = self.mark
-        self._gone.clear()
         reading, writing = os.pipe()
         try:
-            transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: _Exit(self._died),
-                *(sys.executable, "-I", "-S", str(PROGRAM), f"{name}={value}"),
+            process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own program; returns as soon as it runs
+                (sys.executable, "-I", "-S", str(PROGRAM), f"{name}={value}"),
                 stdin=reading,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 start_new_session=True,  # the terminal's Ctrl-C is not for it
                 env={},
                 cwd="/",
@@ -55,22 +55,21 @@ class Guard:
             raise
         finally:
             os.close(reading)
-        if self._gone.is_set():
-            os.close(writing)
-            raise OSError("it ended at once")
         os.set_blocking(writing, False)
-        self._transport, self._pipe = transport, writing
-        for group in self._groups:
+        self._process, self._pipe = process, writing
+        self._gone.clear()
+        when_exited(process, self._died)
+        for group in self.groups:
             self._tell(b"+%d\n" % group)
 
     def watch(self, group: int) -> None:
-        self._groups.add(group)
+        self.groups.add(group)
         self._tell(b"+%d\n" % group)
 
     def forget(self, group: int) -> None:
         """The group is over. Its number may belong to somebody else from now on, so the guard must not touch it."""
-        if group in self._groups:
-            self._groups.discard(group)
+        if group in self.groups:
+            self.groups.discard(group)
             self._tell(b"-%d\n" % group)
 
     async def close(self) -> None:
@@ -79,15 +78,13 @@ class Guard:
         if self._restart is not None:
             self._restart.cancel()
         self._drop_pipe()
-        if self._transport is None:
+        if self._process is None or self._gone.is_set():
             return
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._gone.wait()
         except TimeoutError:
-            self._transport.kill()
-        self._transport.close()
-        self._transport = None
+            self._process.kill()
 
     def _tell(self, line: bytes) -> None:
         if self._pipe is None:
@@ -95,8 +92,8 @@ class Guard:
         try:
             os.write(self._pipe, line)
         except BlockingIOError:  # it has not read for thousands of lines: another one will
-            if self._transport is not None:
-                self._transport.kill()
+            if self._process is not None:
+                self._process.kill()
         except BrokenPipeError:
             pass  # it died, which `_died` is about to hear
 
@@ -106,9 +103,9 @@ class Guard:
             self._pipe = None
 
     def _died(self) -> None:
+        if self._process is not None:
+            self._process.poll()
         self._gone.set()
-        if self._pipe is None:
-            return  # on purpose, or `start` is about to notice
         self._drop_pipe()
         if not self._closing:
             self._restart = asyncio.get_running_loop().create_task(self._start_again())
@@ -124,11 +121,3 @@ class Guard:
                 logger.warning("the guard process cannot be started: %s", error)
             else:
                 return
-
-
-class _Exit(asyncio.SubprocessProtocol):
-    def __init__(self, heard: Callable[[], None]) -> None:
-        self._heard = heard
-
-    def process_exited(self) -> None:
-        self._heard()

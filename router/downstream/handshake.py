@@ -84,10 +84,10 @@ async def _discover(wire: Wire) -> Introduction:
     result = await _ask(wire, "server/discover", params)
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
-        raise ConnectionLost("answered server/discover without supportedVersions")
+        raise ConnectionLost("it answered server/discover without supportedVersions")
     version = next((known for known in reversed(MODERN_PROTOCOL_VERSIONS) if known in offered), None)
     if version is None:
-        raise ConnectionLost(f"speaks none of the modern protocol versions {', '.join(MODERN_PROTOCOL_VERSIONS)}")
+        raise ConnectionLost(f"it speaks none of the modern protocol versions {', '.join(MODERN_PROTOCOL_VERSIONS)}")
     meta = _object(result.get("_meta"))
     info = _object(meta.get(NAMESPACE + "serverInfo"))
     return Introduction("modern", version, _object(result.get("capabilities")), info)
@@ -102,7 +102,7 @@ async def _initialize(wire: Wire) -> Introduction:
     result = await _ask(wire, "initialize", params)
     version = result.get("protocolVersion")
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        raise ConnectionLost(f"answered initialize with protocol version {harmless(repr(version), 40)}")
+        raise ConnectionLost(f"it answered initialize with protocol version {harmless(repr(version), 40)}")
     await wire.notify("notifications/initialized", {})
     return Introduction("legacy", version, _object(result.get("capabilities")), _object(result.get("serverInfo")))
 
@@ -111,7 +111,7 @@ async def _ask(wire: Wire, method: str, params: Json) -> Json:
     try:
         return await wire.request(method, params)
     except DownstreamRefusal as refusal:
-        raise ConnectionLost(f"refused {method}: {harmless(refusal.message, 200)} ({refusal.code})") from None
+        raise ConnectionLost(f"it refused {method}: {harmless(refusal.message, 200)} ({refusal.code})") from None
     except BudgetBroken as broken:
         raise ConnectionLost(str(broken)) from None
 

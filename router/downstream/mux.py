@@ -20,8 +20,11 @@ from pointsman.router.downstream.salvage import HEAD_BYTES, TAIL_BYTES, salvaged
 from pointsman.router.downstream.stray import Stray
 from pointsman.router.seams import INTERNAL_ERROR
 
-Send = Callable[[bytes], None]
-"""Hands one encoded message to the transport. Never waits. Raises ConnectionLost."""
+Send = Callable[[bytes, int | None], None]
+"""Hands one encoded message to the transport, and the number of the call that fails if it cannot be delivered.
+Never waits. Raises ConnectionLost."""
+
+_STANDING = "subscriptions/listen"  # open as long as the connection, and never answered with much
 
 
 class Multiplexer:
@@ -60,7 +63,7 @@ class Multiplexer:
         known = self.introduction
         params = call.params if known is None else with_envelope(call, known.era, known.version, number)
         future: asyncio.Future[Json] = self._loop.create_future()
-        self._send(wire.encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params}))
+        self._send(wire.encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params}), number)
         self._pending[number] = (call, future)
         try:
             return await future
@@ -84,7 +87,7 @@ class Multiplexer:
         message: Json = {"jsonrpc": "2.0", "method": method}
         if params:
             message["params"] = params
-        self._send(wire.encode(message))
+        self._send(wire.encode(message), None)
 
     # --- the end
 
@@ -126,10 +129,11 @@ class Multiplexer:
     def too_large(self, number: int | None) -> None:
         """A message over the limit was thrown away. Without its id the only call under way is taken to be its own;
         with several under way none is guessed, and the one that it answered ends at its time limit."""
-        if number is None and len(self._pending) == 1:
-            number = next(iter(self._pending))
+        candidates = [key for key, (call, _) in self._pending.items() if call.method != _STANDING]
+        if number is None and len(candidates) == 1:
+            number = candidates[0]
         if number is not None:
-            self._fail(number, BudgetBroken(f"its answer is larger than {self._limits.result_bytes} bytes"))
+            self.fail(number, BudgetBroken(f"its answer is larger than {self._limits.result_bytes} bytes"))
 
     def _dispatch(self, message: Any, size: int) -> None:
         if self._over.done():
@@ -156,7 +160,7 @@ class Multiplexer:
         self._noise(len(data))
         number = salvaged_id(data[:HEAD_BYTES], data[-TAIL_BYTES:])
         if number is not None:
-            self._fail(number, ConnectionLost("its answer is not valid JSON"))
+            self.fail(number, ConnectionLost("its answer is not valid JSON"))
 
     def _answered(self, message: Json, size: int) -> None:
         number = message.get("id")
@@ -174,7 +178,8 @@ class Multiplexer:
         else:
             future.set_exception(_refusal(message.get("error")))
 
-    def _fail(self, number: int, error: Exception) -> None:
+    def fail(self, number: int, error: Exception) -> None:
+        """Fail one call and tell the server to cancel it. Nothing happens if it is over already."""
         entry = self._pending.pop(number, None)
         if entry is None or entry[1].done():
             return
@@ -210,7 +215,7 @@ class Multiplexer:
         try:
             questions.count(entry[0], size, self._limits)
         except BudgetBroken as broken:
-            self._fail(number, broken)
+            self.fail(number, broken)
             return False
         return True
 
@@ -251,7 +256,7 @@ class Multiplexer:
     def _reply(self, message: Json) -> None:
         with suppress(ConnectionLost):  # then nobody waits for it
             if not self._over.done():
-                self._send(wire.encode(message))
+                self._send(wire.encode(message), None)
 
     def _question_done(self, task: asyncio.Task[None]) -> None:
         _, message = self._open_questions.pop(task)
@@ -277,7 +282,7 @@ class Multiplexer:
 
 def _refusal(error: object) -> Exception:
     if type(error) is not dict:
-        return ConnectionLost("answered with neither a result nor an error")
+        return ConnectionLost("it answered with neither a result nor an error")
     code, message = error.get("code"), error.get("message")
     return DownstreamRefusal(
         code if type(code) is int else INTERNAL_ERROR, message if type(message) is str else "", error.get("data")

@@ -6,13 +6,15 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Mapping
+import subprocess
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 from pointsman.router.downstream.connection import ConnectionLost
+from pointsman.router.downstream.exit_watch import when_exited
 from pointsman.router.downstream.guard import Guard
 from pointsman.router.downstream.stderr_log import StderrLog
 
@@ -100,17 +102,33 @@ class SystemProcesses:
         if self._guard is not None:
             name, value = self._guard.mark
             env[name] = value
-        child = SystemChild(events, self._guard, self._grace)
         try:
-            await asyncio.get_running_loop().subprocess_exec(
-                lambda: child, *command.argv, env=env, cwd=command.cwd, start_new_session=True
-            )
+            process = _start(command, env)
         except (OSError, ValueError) as error:
             raise ConnectionLost(_why_not_started(command, error)) from None
+        child = SystemChild(process, events, self._guard, self._grace)
+        opening = asyncio.ensure_future(child.open())
+        try:
+            await asyncio.shield(opening)  # half-joined pipes could not be closed cleanly
         except BaseException:
             child.kill()
+            await asyncio.wait([opening])
             raise
         return child
+
+
+def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Not by the event loop: uvloop's children inherit handles, and asyncio reports a child only some turns later."""
+    return subprocess.Popen(  # noqa: S603 - a list of arguments from the operator's own configuration
+        command.argv,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd=command.cwd,
+        start_new_session=True,
+    )
 
 
 def child_environment(ours: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
@@ -122,71 +140,69 @@ def child_environment(ours: Mapping[str, str], configured: Mapping[str, str]) ->
 
 def _why_not_started(command: Command, error: OSError | ValueError) -> str:
     if command.cwd is not None and not command.cwd.is_dir():
-        return f"cannot start `{command.name}`: its `cwd` is not a folder"
+        return f"`{command.name}` cannot be started: its `cwd` is not a folder"
     if isinstance(error, FileNotFoundError):
-        return f"cannot start `{command.name}`: there is no such program. Install it, or correct `command`"
+        return f"`{command.name}` cannot be started: there is no such program. Install it, or correct `command`"
     if isinstance(error, PermissionError):
-        return f"cannot start `{command.name}`: it is not executable"
+        return f"`{command.name}` cannot be started: it is not executable"
     if isinstance(error, ValueError):
-        return f"cannot start `{command.name}`: an argument or variable holds a character that no program can be given"
-    return f"cannot start `{command.name}`: {os.strerror(error.errno) if error.errno else 'the system refused'}"
+        return f"`{command.name}` cannot be started: its arguments or environment hold a NUL character"
+    return f"`{command.name}` cannot be started: {os.strerror(error.errno) if error.errno else 'the system refused'}"
 
 
-class SystemChild(asyncio.SubprocessProtocol):
+class SystemChild:
     """One child process, leader of its own session and group."""
 
-    def __init__(self, events: ChildEvents, guard: Guard | None, grace: StopGrace) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], events: ChildEvents, guard: Guard | None, grace: StopGrace
+    ) -> None:
+        self._process = process
         self._events = events
         self._guard = guard
         self._grace = grace
         self._stderr = StderrLog()
-        self._open: set[str | int] = {"exit", 1, 2}  # what is still to come before it is over
+        self._awaited = {"exit", "stdout", "stderr"}  # before it is over
         self._last_words: asyncio.TimerHandle | None = None
         self._exited = asyncio.Event()
-        self._doomed = False
         self._told = False
         self._stopping: asyncio.Task[None] | None = None
-        self._pid = 0
-        self._transport: asyncio.SubprocessTransport | None = None
+        self._pipes: list[asyncio.BaseTransport] = []
+        if guard is not None:
+            guard.watch(process.pid)
+        when_exited(process, self._on_exit)
 
-    # --- what the loop tells us
+    async def open(self) -> None:
+        """Join its pipes to the loop."""
+        loop = asyncio.get_running_loop()
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._process.stdin)
+        self._pipes.append(self._stdin)
+        said, ended = self._events.said, self._on_end_of
+        self._stdout, _ = await loop.connect_read_pipe(lambda: _Pipe("stdout", said, ended), self._process.stdout)
+        self._pipes.append(self._stdout)
+        heard = self._stderr.feed
+        stderr, _ = await loop.connect_read_pipe(lambda: _Pipe("stderr", heard, ended), self._process.stderr)
+        self._pipes.append(stderr)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Casts, because uvloop's transports fit these classes by shape only.
-        self._transport = cast(asyncio.SubprocessTransport, transport)
-        self._pid = self._transport.get_pid()
-        if self._guard is not None:
-            self._guard.watch(self._pid)
-        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
-        self._stdout = cast(asyncio.ReadTransport, self._transport.get_pipe_transport(1))
-        if self._doomed:
-            self.kill()
+    # --- what happens to it
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 1:
-            self._events.said(data)
-        else:
-            self._stderr.feed(data)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        if fd == 0:
-            return
-        self._open.discard(fd)
-        if fd == 1 or "exit" not in self._open:
+    def _on_end_of(self, name: str) -> None:
+        self._awaited.discard(name)
+        if name == "stdout" or self._exited.is_set():
             self._ending()
 
-    def process_exited(self) -> None:
-        self._signal(signal.SIGKILL)  # what is left of its group would hold the pipes, and be nobody's
-        self._exited.set()
+    def _on_exit(self) -> None:
+        # In this order: until it is collected, the number of its group cannot be given to anybody else.
+        self._signal(signal.SIGKILL)  # what is left of the group would hold the pipes, and be nobody's
         if self._guard is not None:
-            self._guard.forget(self._pid)
-        self._open.discard("exit")
-        self._ending()
+            self._guard.forget(self.pid)
+        self._process.poll()
+        self._exited.set()
+        self._on_end_of("exit")
 
     # --- the end
 
     def _ending(self) -> None:
-        if not self._open:
+        if not self._awaited:
             self._finish()
         elif self._last_words is None:
             self._last_words = asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._finish)
@@ -197,20 +213,20 @@ class SystemChild(asyncio.SubprocessProtocol):
         self._told = True
         if self._last_words is not None:
             self._last_words.cancel()
-        if "exit" in self._open:
+        if self._exited.is_set():
+            self._close_pipes()  # somebody who left the group may still hold the other ends
+        else:
             self._start_stop()  # it closed its output and lives on, of no use to anybody
-        elif self._transport is not None:
-            self._transport.close()  # somebody who left the group may still hold the other end
         self._events.gone(self._reason())
 
     def _reason(self) -> str:
-        code = self._transport.get_returncode() if self._transport is not None else None
+        code = self._process.returncode
         if code is None:
-            what = "closed its output"
+            what = "it closed its output"
         elif code < 0:
-            what = f"was ended by {_signal_name(-code)}"
+            what = f"it was ended by {_signal_name(-code)}"
         else:
-            what = f"exited with code {code}"
+            what = f"it exited with code {code}"
         last = _PATH_LIKE.sub(r"…/\1", self._stderr.last_line()).rstrip(" .")
         return f"{what}: {last}" if last else what
 
@@ -218,7 +234,7 @@ class SystemChild(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int:
-        return self._pid
+        return self._process.pid
 
     @property
     def stderr(self) -> StderrLog:
@@ -229,7 +245,8 @@ class SystemChild(asyncio.SubprocessProtocol):
         return self._stdin.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
-        self._stdin.write(data)
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
 
     def pause(self) -> None:
         if not self._stdout.is_closing():
@@ -243,7 +260,6 @@ class SystemChild(asyncio.SubprocessProtocol):
         await asyncio.shield(self._start_stop())
 
     def kill(self) -> None:
-        self._doomed = True
         self._signal(signal.SIGKILL)
 
     def _start_stop(self) -> asyncio.Task[None]:
@@ -263,6 +279,7 @@ class SystemChild(asyncio.SubprocessProtocol):
             if not await self._exits_within(self._grace.term_s):
                 self._signal(signal.SIGKILL)
                 await self._exits_within(self._grace.kill_s)
+        self._close_pipes()
 
     async def _exits_within(self, seconds: float) -> bool:
         try:
@@ -274,9 +291,26 @@ class SystemChild(asyncio.SubprocessProtocol):
 
     def _signal(self, number: signal.Signals) -> None:
         """To the whole group. Its number is ours as long as we have not heard of the leader's exit."""
-        if self._pid and not self._exited.is_set():
+        if not self._exited.is_set():
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._pid, number)
+                os.killpg(self.pid, number)
+
+    def _close_pipes(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+
+
+class _Pipe(asyncio.Protocol):
+    def __init__(self, name: str, take: Callable[[bytes], None], ended: Callable[[str], None]) -> None:
+        self._name = name
+        self._take = take
+        self._ended = ended
+
+    def data_received(self, data: bytes) -> None:
+        self._take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended(self._name)
 
 
 def _signal_name(number: int) -> str:

@@ -38,9 +38,9 @@ def count(call: Call, size: int, limits: Limits) -> None:
     call.messages += 1
     call.heard_bytes += size
     if call.messages > limits.messages:
-        raise BudgetBroken(f"sent more than {limits.messages} messages in one call")
+        raise BudgetBroken(f"it sent more than {limits.messages} messages in one call")
     if call.heard_bytes > limits.result_bytes:
-        raise BudgetBroken(f"sent messages of more than {limits.result_bytes} bytes in one call")
+        raise BudgetBroken(f"it sent messages of more than {limits.result_bytes} bytes in one call")
 
 
 def tell(call: Call, method: str, params: Json) -> None:

@@ -88,13 +88,13 @@ class StdioConnection:
         if self._child is not None:
             await self._child.stop()
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: bytes, number: int | None) -> None:
         child = self._child
         if child is None:
             raise ConnectionLost("it is not running")
         child.write(data + b"\n")
         if child.unsent > self._unsent_limit:
-            reason = f"does not read its input: more than {self._unsent_limit} bytes wait for it"
+            reason = f"it does not read its input: more than {self._unsent_limit} bytes wait for it"
             self.mux.lost(reason)
             child.kill()
             raise ConnectionLost(reason)
