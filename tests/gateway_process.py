@@ -52,19 +52,19 @@ class GatewayProcess:
         """Replace the config in one step, as an editor does; the test's token stays in it."""
         write_config(self.config_file, config, self.token)
 
-    def signal(self, which: signal.Signals) -> None:
-        """Unlike asyncio's own, this never collects the exit code of a process that has just ended: it would be lost."""
+    def send_signal(self, which: signal.Signals) -> None:
+        """Unlike asyncio's own, this never loses the exit code of a process that has just ended."""
         if self.process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, which)
 
     async def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end and wait until it has; a gateway that does not end in time is killed and fails the test."""
-        self.signal(how)
+        self.send_signal(how)
         try:
             return await asyncio.wait_for(self.process.wait(), STOP_S)
         except TimeoutError:
-            self.signal(signal.SIGKILL)
+            self.send_signal(signal.SIGKILL)
             await self.process.wait()
             raise AssertionError(f"the gateway did not end after {how.name}:\n{self.stderr}") from None
 
@@ -103,7 +103,7 @@ async def gateway_process(
         yield gateway
         await gateway.stop()
     finally:
-        gateway.signal(signal.SIGKILL)
+        gateway.send_signal(signal.SIGKILL)
         await process.wait()
         await asyncio.wait_for(reader, STOP_S)
 
