@@ -28,8 +28,6 @@ MAX_TOOLS = 1000
 MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
-# With these the name of the tool was never compared with the server's list, so it may be anything.
-_UNCHECKED = frozenset({"unknown_tool", "server_unavailable", "rate_limited"})
 _STATES: tuple[ServerState, ...] = get_args(ServerState)
 
 Labels = tuple[str, ...]
@@ -100,7 +98,7 @@ class Metrics:
     def _new_series(self, key: tuple[str | None, str | None, str, str | None]) -> tuple[_Counter, _Histogram]:
         server_id, tool_key, ending, code = key
         server = self._names.server(server_id, checked=code != "unknown_tool")
-        tool = self._names.tool(server, tool_key, checked=code not in _UNCHECKED)
+        tool = self._names.tool(server, tool_key, checked=_was_asked(ending, code))
         labels = (server, tool, ending, self._names.code(code))
         histogram = self._call_seconds.setdefault((server, tool), _Histogram())
         series = _counter(self._calls, labels), histogram
@@ -225,6 +223,16 @@ def _bounded(known: set[str], name: str | None, limit: int) -> str:
         return OTHER
     known.add(name)
     return name
+
+
+def _was_asked(ending: str, code: str | None) -> bool:
+    """Whether the call got as far as its server, so that the name of the tool was found in the server's list.
+
+    Until then it is whatever a caller likes to send.
+    """
+    if ending in ("ok", "input_required", "timeout"):
+        return True
+    return ending == "error" and code is not None and (code == "tool_error" or code.lstrip("-").isdigit())
 
 
 def _counter(counters: dict[Labels, _Counter], labels: Labels) -> _Counter:

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from pointsman.config.errors import ConfigError
-from pointsman.config.places import NoHome, state_folder
+from pointsman.config.places import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.router.audit.database import NewerSchema
 from pointsman.router.audit.display import Table, json_line
@@ -23,6 +22,7 @@ from pointsman.router.audit.filters import Filter
 from pointsman.router.audit.following import follow
 from pointsman.router.audit.reading import read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
+from pointsman.router.cli.options import ConfigRefusal, Refusal, clear_errors, note
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -84,9 +84,9 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (sqlite3.Error, NewerSchema) as error:
-            raise click.ClickException(f"The state database cannot be read: {error}") from None
+            raise Refusal(f"The state database cannot be read: {error}") from None
         except PermissionError as error:
-            raise click.ClickException(
+            raise Refusal(
                 f"{error.filename} may not be read by this user. Run this as the user that runs the gateway."
             ) from None
 
@@ -107,7 +107,7 @@ def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: An
     folder = _folder(state_dir)
     count = _print(read_rows(folder, Filter(**wanted), newest=limit), as_json, Table())
     if not count and not as_json:
-        click.echo(f"No audit rows in {folder} fit.", err=True)
+        note(f"No audit rows in {folder} fit.")
 
 
 @audit.command()
@@ -131,12 +131,10 @@ def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **w
 
 
 def _folder(option: Path | None) -> Path:
-    try:
+    with clear_errors():
         folder = state_folder(option, read_settings(), os.environ)
-    except (ConfigError, NoHome) as error:
-        raise click.UsageError(str(error)) from None
     if not folder.is_dir():
-        raise click.UsageError(
+        raise ConfigRefusal(
             f"There is no state folder {folder}. Start the gateway once, or name its folder with --state-dir."
         )
     return folder

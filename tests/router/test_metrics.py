@@ -108,14 +108,31 @@ def test_states_restarts_and_sessions_are_looked_up_when_asked() -> None:
     assert samples(metrics, "sessions") == {(): 7}
 
 
-@pytest.mark.parametrize("code", ["unknown_tool", "server_unavailable", "rate_limited"])
-def test_a_tool_that_nobody_checked_is_never_a_label(code: str) -> None:
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("error", "unknown_tool"),
+        ("error", "server_unavailable"),
+        ("error", "rate_limited"),
+        ("error", "invalid_arguments"),
+        ("error", "internal"),
+        ("cancelled", None),
+    ],
+)
+def test_a_tool_that_nobody_checked_is_never_a_label(ending: Ending, code: str | None) -> None:
     metrics = Metrics()
-    called(metrics, 'time:anything"\n at all', "error", code)
+    called(metrics, 'time:anything"\n at all', ending, code)
     assert tools(metrics) == {"other"}
     called(metrics, "time:now")
-    called(metrics, "time:now", "error", code)  # known by now
+    called(metrics, "time:now", ending, code)  # known by now
     assert tools(metrics) == {"other", "now"}
+
+
+@pytest.mark.parametrize(("ending", "code"), [("timeout", "timeout"), ("error", "tool_error"), ("error", "-32602")])
+def test_a_tool_that_its_server_was_asked_for_is_a_label_though_it_failed(ending: Ending, code: str) -> None:
+    metrics = Metrics()
+    called(metrics, "time:now", ending, code)
+    assert tools(metrics) == {"now"}
 
 
 def test_a_server_that_nobody_knows_is_never_a_label() -> None:
@@ -137,6 +154,22 @@ def test_labels_are_bounded() -> None:
     assert len(named(metrics, "server")) == MAX_SERVERS
     assert len(named(metrics, "code")) == MAX_CODES + 1  # none is one, too
     assert sum(samples(metrics, "calls_total").values()) == MAX_TOOLS_OF_A_SERVER + 50 + 2 * MAX_TOOLS + 2 * MAX_SERVERS
+
+
+def test_servers_that_the_reader_may_not_see_are_lumped_together() -> None:
+    metrics = Metrics()
+    metrics.watch(
+        Gauges(statuses=lambda: {"a": ServerStatus("running", "", 0.0), "b": ServerStatus("failed", "", 0.0)})
+    )
+    for tool_key in ("a:x", "b:y", "c:z"):
+        called(metrics, tool_key, ms=5)
+    text = metrics.render(lambda server_id: server_id == "a").decode()
+    assert 'pointsman_calls_total{code="",outcome="ok",server="a",tool="x"} 1.0' in text
+    assert 'pointsman_calls_total{code="",outcome="ok",server="other",tool="other"} 2.0' in text
+    assert 'pointsman_call_duration_seconds_count{server="other",tool="other"} 2.0' in text
+    assert '"b"' not in text
+    assert '"y"' not in text
+    assert sum(samples(metrics, "calls_total").values()) == 3  # lumping counts nothing twice
 
 
 async def test_a_scrape_says_the_same_as_a_render() -> None:

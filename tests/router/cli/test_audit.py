@@ -138,7 +138,7 @@ def test_a_database_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) ->
     (tmp_path / FILE).write_bytes(b"no database" * 100)
     result = run(tmp_path, "list")
     assert result.exit_code == 1
-    assert result.stderr.startswith("Error: The state database cannot be read")
+    assert result.stderr.startswith("The state database cannot be read")
 
 
 def test_a_newer_database_is_told_in_a_sentence(tmp_path: Path) -> None:
