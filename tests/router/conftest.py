@@ -1,0 +1,95 @@
+"""A whole gateway over a small workshop, for tests that speak HTTP to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.gateway_process import GatewayProcess, gateway_process
+
+WORKSHOP = Path(__file__).parents[1] / "servers" / "workshop.py"
+ACCEPT = "application/json, text/event-stream"
+
+
+def workshop(trace: Path, **settings: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": ["-S", str(WORKSHOP), str(trace)], **settings}
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A gateway with a workshop behind it, and what the workshop was told."""
+
+    gateway: GatewayProcess
+    http: httpx2.AsyncClient
+    trace: Path
+
+    def ran(self) -> list[dict[str, Any]]:
+        """Every call and cancellation that reached the workshop."""
+        return [json.loads(line) for line in self.trace.read_text().splitlines()] if self.trace.exists() else []
+
+    async def post(
+        self, body: bytes | str | dict[str, Any], headers: dict[str, str] | None = None, path: str = "/mcp"
+    ) -> httpx2.Response:
+        content = json.dumps(body) if isinstance(body, dict) else body
+        defaults = {"Accept": ACCEPT, "Content-Type": "application/json", **self.gateway.headers}
+        merged = {name: value for name, value in (defaults | (headers or {})).items() if value}
+        return await self.http.post(self.gateway.base_url + path, content=content, headers=merged)
+
+    async def call(
+        self, name: str, arguments: Any, headers: dict[str, str] | None = None, meta: dict[str, Any] | None = None
+    ) -> httpx2.Response:
+        """A modern `tools/call`, which needs no session."""
+        envelope = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "test-client", "version": "1"},
+        }
+        params = {"name": name, "arguments": arguments, "_meta": envelope | (meta or {})}
+        routing = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return await self.post(message, routing | (headers or {}))
+
+    async def execute(self, tool_key: str, arguments: Any = None) -> dict[str, Any]:
+        response = await self.call("tool_execute", {"toolKey": tool_key, "arguments": arguments or {}})
+        assert response.status_code == 200, response.text
+        result: dict[str, Any] = response.json()["result"]
+        return result
+
+    async def rows(self, *options: str) -> list[dict[str, Any]]:
+        """The audit, as the command prints it."""
+        return await audit_rows(self.gateway.state_dir, *options)
+
+
+async def audit_rows(state_dir: Path, *options: str) -> list[dict[str, Any]]:
+
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "pointsman", "audit", "list", "--json", "--state-dir", str(state_dir), *options),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0
+    return [json.loads(line) for line in printed.splitlines()]
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
+    """One gateway for one test; `call_s` is small, so that what never comes is soon missed."""
+    trace = tmp_path / "trace"
+    config = {
+        "projects": {"attic": {}},
+        "servers": {
+            "shop": workshop(trace, name="Workshop", tool_permissions={"erase": False}, timeouts={"call_s": 1}),
+            "attic": workshop(trace, projects=["attic"]),
+            "gone": {"command": "no-such-program-anywhere"},
+        },
+    }
+    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        yield Shop(gateway, http, trace)
