@@ -16,7 +16,7 @@ from pointsman.router.downstream.standing import Background
 # Below the 5 s after which uvicorn and Node drop an idle connection, so that a call is not sent into one that closes.
 KEEP_ALIVE_S = 4.0
 TCP_CONNECT_S = 10.0
-DOUBTS_S = (0.25, 0.5)  # after a refused connection: when to look again before the server counts as gone
+DOUBTS_S = (0.25, 0.5)  # after a failure: when to look whether the server is there, before it counts as gone
 HANDSHAKE_NUMBER = 1  # the id of the first request; not 0, which some servers take for none
 _JSON = "application/json"
 
@@ -71,41 +71,43 @@ class HttpClient:
         try:
             return await self._session.request(method, self._url, data=body, headers=headers, allow_redirects=False)
         except (aiohttp.ClientError, OSError) as error:
-            reason = in_words(error)
-            if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-                self._doubt(reason)
-            raise ConnectionLost(reason) from None
+            raise ConnectionLost(in_words(error)) from None
 
     # ------------------------------------------------------------------ is it still there?
 
     async def gone(self) -> str:
-        """Wait until the server takes no more connections; returns the reason. One refusal alone proves nothing."""
+        """Wait until the server takes no more connections; returns the reason. One failure alone proves nothing."""
         return await asyncio.shield(self._gone)
 
     def give_up(self, reason: str) -> None:
         if not self._gone.done():
             self._gone.set_result(reason)
 
-    def _doubt(self, reason: str) -> None:
-        if self._doubting is None and not self._gone.done():
-            self._doubting = self._background.start(self._look_again(reason))
+    def doubt(self) -> None:
+        """An exchange failed: look whether the server still takes connections."""
+        if self._doubting is None and not self._gone.done() and not self._session.closed:
+            self._doubting = self._background.start(self._look_again())
 
-    async def _look_again(self, reason: str) -> None:
+    async def _look_again(self) -> None:
+        reason: str | None = None
         for pause_s in self._doubts_s:
             await asyncio.sleep(pause_s)
-            if await self._accepts_connections():
+            reason = await self._why_unreachable()
+            if reason is None:
                 self._doubting = None
                 return
-        self.give_up(reason)
+        self.give_up(reason or "it could not be reached")
 
-    async def _accepts_connections(self) -> bool:
+    async def _why_unreachable(self) -> str | None:
         try:
             async with asyncio.timeout(TCP_CONNECT_S):
                 _, writer = await asyncio.open_connection(self._url.host, self._url.port)
+        except ConnectionRefusedError:
+            return "it refused the connection"
         except OSError:  # TimeoutError is one
-            return False
+            return "it could not be reached"
         writer.close()
-        return True
+        return None
 
     async def close(self) -> None:
         await self._background.close()

@@ -27,6 +27,7 @@ from pointsman.router.downstream.http_answer import (
 from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, Headers, HttpClient
 from pointsman.router.downstream.http_talk import Talk
 from pointsman.router.downstream.standing import Background, Pauses
+from pointsman.router.downstream.subscriptions import subscribe_again
 from pointsman.router.wire import encode
 
 _CLOSE_S = 1.0  # how long a server may take to hear that its session is over
@@ -71,6 +72,7 @@ class LegacyHttp:
         self._limits = limits
         self._noticed = noticed
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
+        self._watched: set[str] = set()  # resources that this session is subscribed to
         self._login: asyncio.Task[Session] | None = None
         self._background = Background()
         self._talk = Talk(limits, noticed, self._background, self._reply)
@@ -82,6 +84,14 @@ class LegacyHttp:
         return self._session.introduction
 
     async def request(self, call: Call) -> Json:
+        result = await self._request(call)
+        if call.method == "resources/subscribe":
+            self._watched.add(str(call.params.get("uri")))
+        elif call.method == "resources/unsubscribe":
+            self._watched.discard(str(call.params.get("uri")))
+        return result
+
+    async def _request(self, call: Call) -> Json:
         session = self._session if self._login is None else await self._renewed(self._session)
         try:
             return await self._carry(call, session)
@@ -127,6 +137,9 @@ class LegacyHttp:
                 if session.has_id and response.status == HTTPStatus.BAD_REQUEST and _names_session(refusal):
                     raise _SessionLost from None
                 raise
+        except ConnectionLost:
+            self._client.doubt()
+            raise
         except (asyncio.CancelledError, BudgetBroken):
             self._background.start(self._cancel_at_server(number, session))
             raise
@@ -190,6 +203,7 @@ class LegacyHttp:
         self._session = done.result()
         self._listening.cancel()
         self._listening = self._background.start(self._listen())
+        self._background.start(subscribe_again(self, self._watched))
         for name in _LISTS:  # a server that forgot us was probably restarted, and may offer other things now
             if name in self._session.introduction.capabilities:
                 self._noticed(f"notifications/{name}/list_changed", {})
@@ -206,8 +220,10 @@ class LegacyHttp:
                 with suppress(ConnectionLost):
                     await self._renewed(session)
                 return  # the new session has its own
-            except (ConnectionLost, BudgetBroken):
-                pass  # what is wrong with the server shows in its calls; here it is only tried again
+            except ConnectionLost:
+                self._client.doubt()
+            except BudgetBroken:
+                pass  # an event without end; the stream is opened again, after a pause
             await self._pauses.wait()
 
     async def _listen_once(self, session: Session) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from http import HTTPStatus
+
+import aiohttp
 
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
 from pointsman.router.downstream.envelope import with_envelope
-from pointsman.router.downstream.http_answer import read_error, read_result, read_stream
+from pointsman.router.downstream.http_answer import read_result, read_stream
 from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, Headers, HttpClient
 from pointsman.router.downstream.http_talk import Talk
-from pointsman.router.downstream.standing import Background, Pauses
+from pointsman.router.downstream.standing import Background
+from pointsman.router.downstream.subscriptions import LISTEN
 from pointsman.router.sdk import (
     NAME_BEARING_METHODS,
     encode_header_value,
@@ -20,11 +22,9 @@ from pointsman.router.sdk import (
     mcp_param_headers,
     x_mcp_header_map,
 )
-from pointsman.router.seams import METHOD_NOT_FOUND
 from pointsman.router.wire import encode
 
 _KEPT_HEADERS = 1024  # names come from callers by way of the catalog, so there are few; a bound all the same
-_LISTS = ("tools", "prompts", "resources")
 
 
 def modern_headers(client: HttpClient, version: str, method: str, name: str | None = None) -> Headers:
@@ -37,27 +37,15 @@ def modern_headers(client: HttpClient, version: str, method: str, name: str | No
 class ModernHttp:
     """Fits `Connection`. To cancel is to close the response, which leaving `request` early does."""
 
-    def __init__(
-        self,
-        client: HttpClient,
-        introduction: Introduction,
-        limits: Limits,
-        noticed: Noticed,
-        pauses: Pauses | None = None,
-    ) -> None:
+    def __init__(self, client: HttpClient, introduction: Introduction, limits: Limits, noticed: Noticed) -> None:
         self.introduction = introduction
         self._client = client
         self._limits = limits
-        self._noticed = noticed
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
         self._headers: dict[tuple[str, str | None], Headers] = {}
         self._params_in_headers: dict[str, dict[tuple[str, ...], str]] = {}  # tool name -> argument path -> header
         self._background = Background()
         self._talk = Talk(limits, noticed, self._background, reply=None)
-        declared = introduction.capabilities
-        wanted = [name for name in _LISTS if isinstance(declared.get(name), dict) and declared[name].get("listChanged")]
-        if wanted:
-            self._background.start(self._listen({f"{name}ListChanged": True for name in wanted}, pauses or Pauses()))
 
     async def request(self, call: Call) -> Json:
         number = next(self._numbers)
@@ -66,10 +54,20 @@ class ModernHttp:
         take = self._talk.begin(number, call)
         try:
             response = await self._client.post(self._headers_for(call), body)
+            if call.method == LISTEN and response.content_type == "text/event-stream":
+                return await self._listen(response)
             result = await read_result(response, number, self._limits.result_bytes, take)
+        except ConnectionLost:
+            self._client.doubt()
+            raise
         finally:
             self._talk.end(number)
         return self._learn(result) if call.method == "tools/list" else result
+
+    async def _listen(self, response: aiohttp.ClientResponse) -> Json:
+        """A call without end: what it brings has no budget, but a pace."""
+        await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
+        return {}
 
     async def ended(self) -> str:
         return await self._client.gone()
@@ -117,35 +115,3 @@ class ModernHttp:
             if mirrored := x_mcp_header_map(schema):
                 self._params_in_headers[name] = mirrored
         return page if len(usable) == len(tools) else {**page, "tools": usable}
-
-    # ------------------------------------------------------------------ what changes at the server
-
-    async def _listen(self, wanted: Json, pauses: Pauses) -> None:
-        """Keep one `subscriptions/listen` open. After each gap the lists may have changed unseen, so that is said."""
-        missed = False
-        while True:
-            try:
-                if not await self._listen_once(wanted, pauses, missed):
-                    return
-            except (ConnectionLost, BudgetBroken):
-                pass  # what is wrong with the server shows in its calls; here it is only tried again
-            missed = True
-            await pauses.wait()
-
-    async def _listen_once(self, wanted: Json, pauses: Pauses, missed: bool) -> bool:
-        """Returns at the stream's end; False where the server has no such stream."""
-        call = Call("subscriptions/listen", {"notifications": wanted})
-        number = next(self._numbers)
-        params = with_envelope(call, "modern", self.introduction.version, number)
-        body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
-        response = await self._client.post(self._headers_for(call), body)
-        if response.status != HTTPStatus.OK or not response.content_type.startswith("text/event-stream"):
-            refusals = [message.get("error") for message in await read_error(response)]
-            response.close()
-            return not any(isinstance(error, dict) and error.get("code") == METHOD_NOT_FOUND for error in refusals)
-        pauses.reset()
-        if missed:
-            for name in wanted:
-                self._noticed(f"notifications/{name.removesuffix('ListChanged')}/list_changed", {})
-        await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
-        return True

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
-from pointsman.catalog.errors import CallTimeout, ServerUnavailable
+from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
 from pointsman.catalog.model import Json, ServerState, ServerStatus, WallClock
 from pointsman.config.model import Timeouts
-from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Introduction
+from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Introduction, Noticed
 from pointsman.router.downstream.deadline import Deadline
 from pointsman.router.downstream.input_rounds import carry
-from pointsman.router.seams import BackChannel, Change, FrontRequest
+from pointsman.router.downstream.subscriptions import ACKNOWLEDGED, Subscriptions, subscribe_again
+from pointsman.router.seams import INVALID_PARAMS, BackChannel, Change, FrontRequest
 
 OnChange = Callable[[str, Change], None]
 """Called with the server's id when its resources or prompts changed."""
 
+_SUBSCRIBE = "resources/subscribe"
+_WATCHING = frozenset({_SUBSCRIBE, "resources/unsubscribe"})
+_MOST_WATCHED = 10_000
 _TOOLS_CHANGED = "notifications/tools/list_changed"
 _TOLD = frozenset(
     {
@@ -29,10 +33,14 @@ _TOLD = frozenset(
 class Line:
     """A connection in use. Knows what is under way on it, so that it can be closed when that is done."""
 
-    __slots__ = ("_idle", "_under_way", "connection")
+    __slots__ = ("_idle", "_listening", "_under_way", "connection", "subscriptions")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, noticed: Noticed, watched: set[str]) -> None:
         self.connection = connection
+        modern = connection.introduction.era == "modern"
+        self.subscriptions = Subscriptions(connection, noticed, watched) if modern else None
+        listening = self.subscriptions.run() if self.subscriptions else subscribe_again(connection, watched)
+        self._listening = asyncio.get_running_loop().create_task(listening)
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -49,6 +57,7 @@ class Line:
 
     async def retire(self, limit_s: float) -> None:
         """Close the connection as soon as nothing is under way on it, at the latest after `limit_s`."""
+        self._listening.cancel()
         try:
             async with asyncio.timeout(limit_s):
                 await self._idle.wait()
@@ -78,6 +87,7 @@ class DownstreamServer:
         self._clock = clock
         self._on_change = on_change
         self._line: Line | None = None
+        self._watched: set[str] = set()  # URIs of resources whose changes are wanted
         self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
         self.generation = next(generations)
         self.status = ServerStatus("starting", "it has not been started yet", clock())
@@ -115,6 +125,11 @@ class DownstreamServer:
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         line = self._usable_line()
+        if method in _WATCHING:
+            return await self._watch(line, method, params, request, back)
+        return await self._carry(line, method, params, request, back)
+
+    async def _carry(self, line: Line, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         limit_s = self.timeouts.call_s
         try:
             with line:
@@ -124,6 +139,22 @@ class DownstreamServer:
             raise CallTimeout(self.id, limit_s) from None
         except (ConnectionLost, BudgetBroken) as error:
             raise ServerUnavailable(self.id, str(error)) from None
+
+    async def _watch(self, line: Line, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+        """(Un)subscribe to a resource. It is remembered here, because it must outlive the connection."""
+        uri = params.get("uri")
+        if not isinstance(uri, str) or len(self._watched) >= _MOST_WATCHED:
+            raise DownstreamRefusal(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
+        result: Json = {}
+        if line.subscriptions is None:
+            result = await self._carry(line, method, params, request, back)
+        if method == _SUBSCRIBE:
+            self._watched.add(uri)
+        else:
+            self._watched.discard(uri)
+        if line.subscriptions is not None:
+            line.subscriptions.changed()
+        return result
 
     def _usable_line(self) -> Line:
         if self._line is None:
@@ -138,7 +169,7 @@ class DownstreamServer:
         if self._introduction is not None:
             self.restarts += 1
         self._introduction = connection.introduction
-        self._line = Line(connection)
+        self._line = Line(connection, self.notice, self._watched)
         self.generation = next(self._generations)
         self._set_status("running", "")
         return self._line
@@ -164,6 +195,8 @@ class DownstreamServer:
         """A notification that belongs to no call."""
         if method == _TOOLS_CHANGED:
             self.generation = next(self._generations)
+        elif method == ACKNOWLEDGED and self._line is not None and self._line.subscriptions is not None:
+            self._line.subscriptions.acknowledged()
         elif method in _TOLD:
             self._on_change(self.id, Change(method, params))
 

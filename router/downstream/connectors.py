@@ -1,0 +1,76 @@
+"""From an entry in `servers` to the recipe for its connections."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from pointsman.config.model import Limits, Server
+from pointsman.router.downstream.connection import Connect, Connection, Noticed
+from pointsman.router.downstream.http_connect import connect_http
+from pointsman.router.downstream.process import Command, ProcessStarter
+from pointsman.router.downstream.sse import connect_sse
+from pointsman.router.downstream.stdio import connect_stdio
+
+PROBE_S = 5.0  # how long a server may think about `server/discover` before `initialize` is tried as well
+
+
+@dataclass(frozen=True, slots=True)
+class Connectors:
+    """Makes recipes; fits `fleet.MakeConnect`. The starter knows the guard, so no child outlives us."""
+
+    starter: ProcessStarter
+    state_folder: Path  # where a bundled archive keeps its index when its entry names no `db`
+    probe_s: float = PROBE_S
+
+    def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
+        if server.url is None:
+            return self._stdio(self.command_of(server_id, server), server, limits)
+        if server.transport == "sse":
+            return _sse(server.url, server, limits)
+        return self._http(server.url, server, limits)
+
+    def command_of(self, server_id: str, server: Server) -> Command:
+        env = _revealed(server.env)
+        if server.bundled is None:
+            assert server.command is not None  # the model sees to it
+            return Command((server.command, *server.args), env, server.cwd)
+        database = server.db or self.state_folder / f"{server.bundled}-{server_id}.db"
+        env["SEARCH_DB_PATH"] = str(database)
+        env["POINTSMAN_ARCHIVE_ROOTS"] = json.dumps({name: str(path) for name, path in server.roots.items()})
+        # -P: a folder called `pointsman` where the daemon was started must not be taken for ours.
+        return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
+
+    def _stdio(self, command: Command, server: Server, limits: Limits) -> Connect:
+        async def connect(noticed: Noticed) -> Connection:
+            return await connect_stdio(
+                command, starter=self.starter, era=server.era, limits=limits, noticed=noticed, probe_s=self.probe_s
+            )
+
+        return connect
+
+    def _http(self, url: str, server: Server, limits: Limits) -> Connect:
+        headers = _revealed(server.headers)
+
+        async def connect(noticed: Noticed) -> Connection:
+            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed)
+
+        return connect
+
+
+def _sse(url: str, server: Server, limits: Limits) -> Connect:
+    headers = _revealed(server.headers)
+
+    async def connect(noticed: Noticed) -> Connection:
+        return await connect_sse(url, headers, era=server.era, limits=limits, noticed=noticed)
+
+    return connect
+
+
+def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+    return {name: value.get_secret_value() for name, value in secrets.items()}
