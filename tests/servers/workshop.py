@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ TOOLS = [
         "annotations": {"destructiveHint": True},
     },
     {"name": "erase", "description": "Erase everything in the workshop", "inputSchema": {"type": "object"}},
+    {"name": "colour", "description": "Say which colour this workshop uses", "inputSchema": {"type": "object"}},
+    {"name": "wait", "description": "Wait until a file is there", "inputSchema": {"type": "object"}},
     {"name": "hang", "description": "Never answer", "inputSchema": {"type": "object"}},
     {"name": "break", "description": "Fail in an orderly way", "inputSchema": {"type": "object"}},
     {"name": "refuse", "description": "Answer with a protocol error", "inputSchema": {"type": "object"}},
@@ -34,9 +38,19 @@ def serve(trace: Path) -> None:
         if message.get("method") == "tools/call" or message.get("method") == "notifications/cancelled":
             with trace.open("a") as file:
                 file.write(line)
-        if "id" in message and "method" in message and (reply := answer(message)) is not None:
-            sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **reply}) + "\n")
-            sys.stdout.flush()
+        if "id" not in message or "method" not in message:
+            continue
+        if message.get("params", {}).get("name") == "wait":
+            threading.Thread(target=reply, args=(message,), daemon=True).start()
+        else:
+            reply(message)
+
+
+def reply(message: dict[str, Any]) -> None:
+    said = answer(message)
+    if said is not None:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **said}) + "\n")
+        sys.stdout.flush()
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any] | None:
@@ -56,6 +70,11 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     if name == "hang":
         return None
+    if name == "colour":
+        return {"result": {"content": [{"type": "text", "text": os.environ.get("COLOUR", "none")}]}}
+    if name == "wait":
+        while not os.path.exists(arguments["object"]):
+            time.sleep(0.01)
     if name == "crash":
         os._exit(3)
     if name == "refuse":
