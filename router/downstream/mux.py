@@ -247,11 +247,7 @@ class Multiplexer:
         task.add_done_callback(self._question_done)
 
     async def _answer(self, call: Call | None, message: Json, why_nobody: str) -> None:
-        try:
-            reply = await questions.answer(call, message, why_nobody)
-        except asyncio.CancelledError:
-            reply = questions.cancelled_answer(message)
-        self._reply(reply)
+        self._reply(await questions.answer(call, message, why_nobody))
 
     def _reply(self, message: Json) -> None:
         with suppress(ConnectionLost):  # then nobody waits for it
@@ -260,7 +256,10 @@ class Multiplexer:
 
     def _question_done(self, task: asyncio.Task[None]) -> None:
         _, message = self._open_questions.pop(task)
-        error = None if task.cancelled() else task.exception()
+        if task.cancelled():  # here and not in the task, which may have been cancelled before it began
+            self._reply(questions.cancelled_answer(message))
+            return
+        error = task.exception()
         if error is None:
             return
         self._loop.call_exception_handler(

@@ -18,6 +18,7 @@ from pointsman.router.downstream.http_client import TCP_CONNECT_S, in_words
 from pointsman.router.downstream.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.mux import Multiplexer
 from pointsman.router.downstream.standing import Background
+from pointsman.router.downstream.stray import FLOODED
 
 _BATCH = 64  # events taken in one go, before others get their turn on the loop
 # Some servers answer the POST only when the call is done. The call has its own deadline; this one only tidies up.
@@ -135,6 +136,8 @@ class SseConnection:
                     self._mux.received(event.data)
             if number % _BATCH == 0:
                 await asyncio.sleep(self._mux.stray.breather())
+        if self._mux.stray.hopeless:
+            raise ConnectionLost(FLOODED)
         if pause_s := self._mux.stray.breather():
             await asyncio.sleep(pause_s)
 

@@ -15,6 +15,7 @@ from pointsman.router.downstream.mux import Multiplexer
 from pointsman.router.downstream.process import Child, Command, ProcessStarter
 from pointsman.router.downstream.salvage import salvaged_id
 from pointsman.router.downstream.stderr_log import StderrLog
+from pointsman.router.downstream.stray import FLOODED
 
 PROBE_S = 5.0
 _BATCH = 64  # messages taken in one go, before others get their turn on the loop
@@ -95,9 +96,14 @@ class StdioConnection:
         child.write(data + b"\n")
         if child.unsent > self._unsent_limit:
             reason = f"it does not read its input: more than {self._unsent_limit} bytes wait for it"
-            self.mux.lost(reason)
-            child.kill()
+            self._give_up(reason)
             raise ConnectionLost(reason)
+
+    def _give_up(self, reason: str) -> None:
+        self._backlog.clear()
+        self.mux.lost(reason)
+        if self._child is not None:
+            self._child.kill()
 
     # --- ChildEvents
 
@@ -134,6 +140,8 @@ class StdioConnection:
                 self._start_decoding(line)
                 return
             self.mux.received(line)
+        if self.mux.stray.hopeless:
+            self._give_up(FLOODED)
         pause_s = self.mux.stray.breather()
         if self._backlog or pause_s:
             self._pause()
