@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -103,6 +104,10 @@ class KnownList:
             return None
         assert self._snapshot is not None
         return self._snapshot.tools.get(tool_name)
+
+    def last_tool(self, tool_name: str) -> KnownTool | None:
+        """A tool of this connection's last list, however old, for a server that is too busy to list its tools."""
+        return self.known_tool(tool_name, math.inf)
 
     def fetch(self) -> asyncio.Task[Snapshot | Silent]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting too."""

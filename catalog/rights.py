@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
 from hashlib import sha256
 
 from pointsman.catalog.errors import Denied, Unauthorized
@@ -14,8 +15,6 @@ from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strat
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 LEEWAY_S = 60.0  # clocks of two machines differ; a token is not refused for that
 CREATE_TOKEN = "pointsman token create NAME --project P --server S"  # noqa: S105 - a command, no secret
-
-_NEVER = float("inf")
 
 
 class RightsIndex:
@@ -29,7 +28,10 @@ class RightsIndex:
         self._by_digest: dict[str, str] = {}
         for token_id, token in config.tokens.items():
             self._by_digest.setdefault(token.sha256, token_id)
-        self._ends = {token_id: _end_of(token) + LEEWAY_S for token_id, token in config.tokens.items()}
+        self._ends = {
+            token_id: token.expires.timestamp() + LEEWAY_S if token.expires is not None else math.inf
+            for token_id, token in config.tokens.items()
+        }
         self._grants: dict[Caller, _Grants] = {}
 
     def identify(self, secret: str | None, project_named: str | None, now: float) -> Caller:
@@ -85,8 +87,15 @@ class RightsIndex:
 
     def may_use(self, caller: Caller, server_id: str, tool_name: str) -> bool:
         """Token, project and `tool_permissions` say yes. Whether there is such a tool is another question."""
+        return self.permits(caller, server_id)(tool_name)
+
+    def permits(self, caller: Caller, server_id: str) -> Callable[[str], bool]:
+        """`may_use` for many tools of one server."""
         server = self._grants_of(caller).servers.get(server_id)
-        return server is not None and server.tool_permissions.get(tool_name, True)
+        if server is None:
+            return _nothing
+        permissions = server.tool_permissions
+        return lambda tool_name: permissions.get(tool_name, True)
 
     def strategy(self, caller: Caller) -> Strategy | None:
         """How this caller's project searches; None: its discovery is switched off."""
@@ -135,24 +144,12 @@ def identify(config: GatewayConfig, secret: str | None, project_named: str | Non
     return RightsIndex(config).identify(secret, project_named, now)
 
 
+def _nothing(tool_name: str) -> bool:
+    return False
+
+
 def _belongs(server: Server, project_id: str | None) -> bool:
     return not server.projects if project_id is None else project_id in server.projects
-
-
-def _end_of(token: Token) -> float:
-    """The first moment at which the token no longer holds: a date ends with its day, in UTC."""
-    expires = token.expires
-    if expires is None:
-        return _NEVER
-    if isinstance(expires, datetime):
-        return (expires if expires.tzinfo else expires.replace(tzinfo=UTC)).timestamp()
-    return _end_of_day(expires)
-
-
-def _end_of_day(day: date) -> float:
-    if day == date.max:
-        return _NEVER
-    return datetime.combine(day + timedelta(days=1), time(), tzinfo=UTC).timestamp()
 
 
 def _why_denied(project_id: str | None) -> str:

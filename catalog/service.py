@@ -81,7 +81,8 @@ class ToolCatalogService:
                 continue
             if answer.cut:
                 gaps[server_id] = "cut"
-            tools.extend(tool for name, tool in answer.tools.items() if self.rights.may_use(caller, server_id, name))
+            permitted = self.rights.permits(caller, server_id)
+            tools.extend(tool for name, tool in answer.tools.items() if permitted(name))
         told = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
         return Available(tuple(tools), notices.sentences(told))
 
@@ -114,8 +115,9 @@ class ToolCatalogService:
             return known
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known has seen to it
-        [answer] = await self._answers([self._list_of(self._sources[key.server_id])])
-        return self._settle(caller, key, answer)
+        listed = self._list_of(self._sources[key.server_id])
+        [answer] = await self._answers([listed])
+        return self._settle(caller, key, _callable(listed, key, answer))
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
         """`resolve` without waiting; None: the server has to be asked for its list first.
@@ -133,7 +135,7 @@ class ToolCatalogService:
         listed = self._list_of(source)
         known = listed.known_tool(key.tool_name, max_age_s) or listed.known(max_age_s)
         # What is not known is fetched, forbidden or not, so that the time it takes tells nothing.
-        return None if known is None else self._settle(caller, key, known)
+        return None if known is None else self._settle(caller, key, _callable(listed, key, known))
 
     def check_arguments(self, tool: KnownTool, arguments: object) -> None:
         """Raises InvalidArguments. Bundled servers are exempt: they answer with their own words."""
@@ -206,6 +208,13 @@ def _result(fetch: asyncio.Task[Snapshot | Silent]) -> Snapshot | Silent:
     if fetch.cancelled():  # its server was taken out of the configuration while we waited
         return Silent("failed", "it was taken out of the configuration")
     return fetch.result()
+
+
+def _callable(listed: KnownList, key: ToolKey, answer: KnownTool | Snapshot | Silent) -> KnownTool | Snapshot | Silent:
+    """A server that is busy with a long call may not list its tools in time; its tools can be called all the same."""
+    if isinstance(answer, Silent) and answer.kind == "timeout":
+        return listed.last_tool(key.tool_name) or answer
+    return answer
 
 
 def _why_not_running(source: ToolSource | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,9 +18,13 @@ if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with th
 ALL_WEIGHT = 0.2  # of the sum over all queries, beside the best of them
 CONTEXT_WEIGHT = 0.3
 KEPT_INDEXES = 16
-THREAD_FROM = 2_000  # tools; building a larger index would hold up the event loop
+ASIDE_FROM = 1_000  # tools
+ASIDE_FROM_NEW = 50
 MAX_QUERY_CHARS = 4_000
 MAX_EXPLAINED_WORDS = 6
+
+
+_Tools = tuple[ToolDocument, ...]
 
 
 class BM25SearchProvider:
@@ -34,26 +37,39 @@ class BM25SearchProvider:
     name = "bm25"
 
     def __init__(self) -> None:
-        self._indexes: OrderedDict[tuple[ToolDocument, ...], _Index] = OrderedDict()
+        self._indexes: OrderedDict[_Tools, _Index] = OrderedDict()
         self._prepared: WeakKeyDictionary[ToolDocument, Prepared] = WeakKeyDictionary()
-        self._preparing = threading.Lock()
+        self._building: dict[_Tools, asyncio.Task[_Index]] = {}
 
     async def search(self, request: SearchRequest) -> list[SearchHit]:
-        tools = tuple(request.tools)
-        index = self._indexes.get(tools)
-        if index is None:
-            build = self._build
-            index = build(tools) if len(tools) < THREAD_FROM else await asyncio.to_thread(build, tools)
-            self._indexes[tools] = index
-            while len(self._indexes) > KEPT_INDEXES:
-                self._indexes.popitem(last=False)
-        else:
-            self._indexes.move_to_end(tools)
+        index = await self._index_of(tuple(request.tools))
         return index.search(request)
 
-    def _build(self, tools: tuple[ToolDocument, ...]) -> _Index:
-        with self._preparing:
-            return _Index(tools, [self._prepare(tool) for tool in tools])
+    async def _index_of(self, tools: _Tools) -> _Index:
+        index = self._indexes.get(tools)
+        if index is not None:
+            self._indexes.move_to_end(tools)
+            return index
+        index = await self._build_aside(tools) if self._costly(tools) else self._build(tools)
+        self._indexes[tools] = index
+        while len(self._indexes) > KEPT_INDEXES:
+            self._indexes.popitem(last=False)
+        return index
+
+    def _costly(self, tools: _Tools) -> bool:
+        """Whether building would hold up the event loop. A new tool costs far more than a known one."""
+        return len(tools) > ASIDE_FROM or sum(tool not in self._prepared for tool in tools) > ASIDE_FROM_NEW
+
+    async def _build_aside(self, tools: _Tools) -> _Index:
+        """In a thread, once for all who ask at the same time."""
+        building = self._building.get(tools)
+        if building is None:
+            building = self._building[tools] = asyncio.create_task(asyncio.to_thread(self._build, tools))
+            building.add_done_callback(lambda _: self._building.pop(tools))
+        return await asyncio.shield(building)
+
+    def _build(self, tools: _Tools) -> _Index:
+        return _Index(tools, [self._prepare(tool) for tool in tools])
 
     def _prepare(self, tool: ToolDocument) -> Prepared:
         prepared = self._prepared.get(tool)
@@ -70,7 +86,7 @@ class _Index:
 
         self._tools = tools
         self._prepared = prepared
-        self._postings: Postings = Postings([document.weighted() for document in prepared])
+        self._postings: Postings = Postings([document.frequencies for document in prepared])
 
     def search(self, request: SearchRequest) -> list[SearchHit]:
         import numpy as np
@@ -108,7 +124,7 @@ class _Index:
         if not scores.any():
             return scores
         top = int(scores.argmax())
-        share: float = self._postings.coverage(list(query), top) / scores[top]
+        share: float = self._postings.coverage(query, top) / scores[top]
         return scores * share
 
 

@@ -12,7 +12,7 @@ from pointsman.providers.text import tokens
 
 Field = Literal["name", "server", "description", "parameter", "parameter description"]
 
-# How often a field's tokens are repeated in the document that is ranked.
+# How often a field's tokens count in the document that is ranked, weightiest first.
 WEIGHTS: Mapping[Field, int] = {"name": 6, "server": 4, "description": 2, "parameter": 1, "parameter description": 1}
 
 # Bounds for what a server may send; real tools stay far below.
@@ -24,29 +24,33 @@ MAX_DEPTH = 3
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The tokens of one tool, by field."""
+    """The tokens of one tool, by field and altogether."""
 
-    fields: dict[Field, list[str]]
-
-    def weighted(self) -> list[str]:
-        return [token for field, weight in WEIGHTS.items() for token in self.fields[field] * weight]
+    fields: dict[Field, frozenset[str]]
+    frequencies: dict[str, int]  # weighted: as if each field stood there as often as it weighs
 
     def field_of(self, token: str) -> Field | None:
         """The weightiest field that has it."""
-        return next((field for field in WEIGHTS if token in self.fields[field]), None)
+        return next((field for field, found in self.fields.items() if token in found), None)
 
 
 def prepare(document: ToolDocument) -> Prepared:
     parameters = list(islice(_parameters(document.input_schema, MAX_DEPTH), MAX_PARAMETERS))
-    return Prepared(
-        {
-            "name": tokens(document.tool_name),
-            "server": tokens(document.server_name),
-            "description": tokens(document.description[:MAX_DESCRIPTION_CHARS]),
-            "parameter": tokens(" ".join(name for name, _ in parameters)),
-            "parameter description": tokens(" ".join(text for _, text in parameters)),
-        }
-    )
+    texts: dict[Field, str] = {
+        "name": document.tool_name,
+        "server": document.server_name,
+        "description": document.description[:MAX_DESCRIPTION_CHARS],
+        "parameter": " ".join(name for name, _ in parameters),
+        "parameter description": " ".join(text for _, text in parameters),
+    }
+    fields: dict[Field, frozenset[str]] = {}
+    frequencies: dict[str, int] = {}
+    for field, weight in WEIGHTS.items():
+        found = tokens(texts[field])
+        fields[field] = frozenset(found)
+        for token in found:
+            frequencies[token] = frequencies.get(token, 0) + weight
+    return Prepared(fields, frequencies)
 
 
 def _parameters(schema: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -145,6 +145,21 @@ async def test_a_server_that_gives_no_list_is_unavailable_at_once_the_second_tim
     assert server.asked == 1
 
 
+async def test_a_server_too_busy_to_list_its_tools_can_still_be_called() -> None:
+    clock = Clock()
+    server = SmallServer("clock", tool("read"), tool("erase"), list_timeout_s=0.01)
+    catalog = catalog_of(server, config=CONFIG, patience=NEVER, clock=clock)
+    known = await catalog.resolve(ME, "clock:read")
+    server.may_answer.clear()
+    clock.now += 60
+    assert await catalog.resolve(ME, "clock:read") is known
+    assert catalog.resolve_known(ME, "clock:read") is known
+    assert (await refusal(catalog, "clock:other")).code == "server_unavailable"
+    assert (await refusal(catalog, "clock:erase")).code == "unknown_tool"
+    server.be("running")  # on a new connection the old list says nothing
+    assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
+
+
 async def test_a_right_that_is_taken_away_while_the_list_is_fetched_is_gone() -> None:
     server = SmallServer("clock", tool("read"))
     server.may_answer.clear()
@@ -164,7 +179,7 @@ async def test_a_caller_that_is_no_longer_one_finds_nothing(change: str) -> None
     token = CONFIG.tokens["laptop"]
     tokens: dict[str, Any] = {
         "revoked": {},
-        "expired": {"laptop": token.model_copy(update={"expires": datetime.date(1970, 1, 1)})},
+        "expired": {"laptop": token.model_copy(update={"expires": datetime(1970, 1, 1, tzinfo=UTC)})},
         "other project": {"laptop": token.model_copy(update={"projects": ("other",)})},
     }[change]
     catalog.reconfigure(CONFIG.model_copy(update={"tokens": tokens}))

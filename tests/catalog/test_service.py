@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import date
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -129,7 +129,7 @@ async def test_a_caller_that_loses_its_rights_in_the_middle_gets_nothing(after: 
 async def test_an_expired_token_ends_in_open_sessions() -> None:
     now = 1_800_000_000.0
     config = config_of({"one": None})
-    token = config.tokens["laptop"].model_copy(update={"expires": date(2027, 1, 1)})
+    token = config.tokens["laptop"].model_copy(update={"expires": datetime(2027, 1, 1, tzinfo=UTC)})
     config = config.model_copy(update={"tokens": {"laptop": token}})
     catalog = catalog_of(SmallServer("one", tool("a")), config=config, wall_clock=lambda: now)
     assert (await catalog.available(ME)).tools == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -155,6 +156,18 @@ async def test_a_changed_set_of_tools_is_searched_as_it_is_now() -> None:
 async def test_a_large_catalog_is_searched_too() -> None:
     tools = [*CATALOG, *(document(f"s:thing_{n}", "does something") for n in range(2_500))]
     assert (await search("weather forecast for the coming days", tools=tools))[0].tool_key == "weather:getForecast"
+
+
+async def test_one_who_leaves_does_not_cost_the_others_their_answer() -> None:
+    provider = BM25SearchProvider()
+    tools = [*CATALOG, *(document(f"s:thing_{n}", "does something") for n in range(500))]
+    request = SearchRequest(("send an email",), None, tools, 5)
+    leaving, staying = (asyncio.create_task(provider.search(request)) for _ in range(2))
+    await asyncio.sleep(0)  # both are inside now
+    leaving.cancel()
+    async with asyncio.timeout(10):
+        assert (await staying)[0].tool_key == "mail:send_email"
+    assert leaving.cancelled()
 
 
 async def test_indexes_do_not_pile_up() -> None:
