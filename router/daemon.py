@@ -114,15 +114,14 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         await guard.start()
         stack.push_async_callback(guard.close)
 
+        connectors = Connectors(SystemProcesses(guard), launch.state_dir)
+        fleet = Fleet(connectors, clock=time.time, on_change=lambda server_id, change: None)
+        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()})
         metrics = Metrics()
         audit = await stack.enter_async_context(
             auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics])
         )
-        connectors = Connectors(SystemProcesses(guard=guard), launch.state_dir)
-        fleet = Fleet(connectors, clock=time.time, on_change=lambda server_id, change: None)
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
-
-        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()})
         stack.push_async_callback(catalog.close)
         gateway = PointsmanGateway(catalog, fleet, audit)
         front = Front(

@@ -1,0 +1,67 @@
+"""`tool_discovery` of a whole gateway: what it shows, what it leaves out, and that nobody is waited for."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+
+from tests.gateway_process import gateway_process
+from tests.router.conftest import Shop, workshop
+
+NEVER_ANSWERS = {"command": sys.executable, "args": ["-S", "-c", "import sys; sys.stdin.read()"]}
+
+
+async def test_a_result_has_all_that_a_model_needs_to_call_the_tool(shop: Shop) -> None:
+    answer = (await shop.call("tool_discovery", {"query": ["paint something"], "maxResults": 1})).json()["result"]
+    [best] = answer["structuredContent"]["results"]
+    assert best["toolKey"] == "shop:paint"
+    assert (best["toolName"], best["serverName"]) == ("paint", "Workshop")
+    assert best["inputSchema"]["required"] == ["object"]
+    assert best["annotations"] == {"destructiveHint": True}
+    assert 0.2 < best["relevance"] <= 1
+    assert "`gone`" in answer["structuredContent"]["notice"]
+    assert answer["content"][0]["text"] == compact(answer["structuredContent"])
+
+
+async def test_what_may_not_be_used_is_not_found(shop: Shop) -> None:
+    answer = (await shop.call("tool_discovery", {"query": ["erase everything"], "maxResults": 100})).json()["result"]
+    keys = {hit["toolKey"] for hit in answer["structuredContent"]["results"]}
+    assert "shop:erase" not in keys
+    assert not any(key.startswith("attic:") for key in keys)
+    assert "attic" not in answer["structuredContent"]["notice"]
+
+
+async def test_nonsense_gets_low_relevance_or_nothing_and_says_so(shop: Shop) -> None:
+    answer = (await shop.call("tool_discovery", {"query": ["zyxwv qqqq flurb"]})).json()["result"]
+    assert all(hit["relevance"] < 0.2 for hit in answer["structuredContent"]["results"])
+    assert answer["structuredContent"]["notice"]
+
+
+async def test_a_server_that_hangs_at_start_delays_nobody(tmp_path: Path) -> None:
+    servers = {"shop": workshop(tmp_path / "trace"), "asleep": NEVER_ANSWERS}
+    async with gateway_process(tmp_path, {"servers": servers}) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        shop = Shop(gateway, http, tmp_path / "trace")
+        began = time.monotonic()
+        answer = (await shop.call("tool_discovery", {"query": ["paint something"]})).json()["result"]
+        waited_s = time.monotonic() - began
+        assert answer["structuredContent"]["results"][0]["toolKey"] == "shop:paint"
+        assert "`asleep`" in answer["structuredContent"]["notice"]
+        assert waited_s < 4  # the connect limit is 30 s, the list limit 5: neither was waited for
+
+
+async def test_a_project_can_switch_discovery_off(tmp_path: Path) -> None:
+    config = {"servers": {"shop": workshop(tmp_path / "trace")}, "unassigned": {"optimization": None}}
+    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        shop = Shop(gateway, http, tmp_path / "trace")
+        answer = (await shop.call("tool_discovery", {"query": ["paint"]})).json()["result"]
+        assert answer["structuredContent"]["results"] == []
+        assert "optimization" in answer["structuredContent"]["notice"]
+        assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
+
+
+def compact(content: object) -> str:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
