@@ -7,12 +7,13 @@ from collections import deque
 
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
+from pointsman.router.downstream.child import Child
 from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.lines import Line, LineAssembler
 from pointsman.router.downstream.mux import Multiplexer
-from pointsman.router.downstream.process import Child, Command, ProcessStarter
+from pointsman.router.downstream.process import Command, ProcessStarter
 from pointsman.router.downstream.salvage import salvaged_id
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stray import FLOODED

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from typing import Any
@@ -229,6 +228,8 @@ class Server:
 
 def grandchild(detached: bool) -> int:
     """A process that holds our pipes, and ends for nothing but SIGKILL."""
+    import subprocess  # here, because most starts do not need it
+
     code = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(end='', flush=True); time.sleep(600)"
     )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import Limits
+from pointsman.router.downstream.child import StopGrace
 from pointsman.router.downstream.connection import Call
 from pointsman.router.downstream.handshake import WantedEra
-from pointsman.router.downstream.process import Command, ProcessStarter, StopGrace, SystemProcesses
+from pointsman.router.downstream.process import Command, ProcessStarter, SystemProcesses
 from pointsman.router.downstream.stdio import StdioConnection, connect_stdio
 from pointsman.router.seams import Client, Era, FrontRequest
 
