@@ -76,6 +76,8 @@ class ToolCatalogService:
         still_usable = frozenset(self.usable_servers(caller))
         tools: list[KnownTool] = []
         for server_id, answer in zip(lists, answers, strict=True):
+            if server_id not in still_usable:
+                continue
             if isinstance(answer, Silent):
                 gaps[server_id] = answer.kind
                 continue

@@ -113,7 +113,18 @@ async def test_rights_that_change_while_a_list_is_fetched_hold_at_once() -> None
     assert keys(await asking) == ["one:read"]
 
 
-@pytest.mark.parametrize("after", [{"tokens": {}}, {"servers": {}}])
+EXPIRED = config_of({}).tokens["laptop"].model_copy(update={"expires": datetime(2020, 1, 1, tzinfo=UTC)})
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        {"tokens": {}},
+        {"tokens": {"laptop": EXPIRED}},
+        {"servers": {}},
+        {"servers": config_of({"one": {"enabled": False}}).servers},
+    ],
+)
 async def test_a_caller_that_loses_its_rights_in_the_middle_gets_nothing(after: dict[str, Any]) -> None:
     server = SmallServer("one", tool("a"))
     server.may_answer.clear()
