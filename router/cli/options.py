@@ -41,8 +41,10 @@ def clear_errors() -> Iterator[None]:
     """Turn what is wrong with the configuration into lines on stderr and exit code 2."""
     try:
         yield
-    except (ConfigError, NoHome) as error:
+    except ConfigError as error:
         raise ConfigRefusal(str(error)) from error
+    except NoHome as error:
+        raise Refusal(str(error)) from error
 
 
 def chosen_config(option: Path | None, settings: Settings) -> Path:
