@@ -23,6 +23,11 @@ _LAST_WORDS_S = 0.25  # between a child's exit and the end of its pipes, or the 
 class ChildEvents(Protocol):
     """Who owns a child hears this of it."""
 
+    @property
+    def stderr(self) -> StderrLog:
+        """Where to put what it writes there; may hold what earlier children wrote."""
+        ...
+
     def said(self, data: bytes) -> None: ...
 
     def gone(self, reason: str) -> None:
@@ -33,8 +38,6 @@ class ChildEvents(Protocol):
 class Child(Protocol):
     @property
     def pid(self) -> int: ...
-    @property
-    def stderr(self) -> StderrLog: ...
     @property
     def unsent(self) -> int:
         """Bytes written that the child has not taken."""
@@ -74,7 +77,7 @@ class SystemChild:
         self._events = events
         self._guard = guard
         self._grace = grace
-        self._stderr = StderrLog()
+        self._silent_at = events.stderr.total
         self._awaited = {"exit", "stdout", "stderr"}  # before it is over
         self._last_words: asyncio.TimerHandle | None = None
         self._exited = asyncio.Event()
@@ -93,7 +96,7 @@ class SystemChild:
         said, ended = self._events.said, self._on_end_of
         self._stdout, _ = await loop.connect_read_pipe(lambda: _Pipe("stdout", said, ended), self._process.stdout)
         self._pipes.append(self._stdout)
-        heard = self._stderr.feed
+        heard = self._events.stderr.feed
         stderr, _ = await loop.connect_read_pipe(lambda: _Pipe("stderr", heard, ended), self._process.stderr)
         self._pipes.append(stderr)
 
@@ -141,7 +144,10 @@ class SystemChild:
             what = f"it was ended by {_signal_name(-code)}"
         else:
             what = f"it exited with code {code}"
-        last = _PATH_LIKE.sub(r"…/\1", self._stderr.last_line()).rstrip(" .")
+        log = self._events.stderr
+        if log.total == self._silent_at:
+            return what
+        last = _PATH_LIKE.sub(r"…/\1", log.last_line()).rstrip(" .")
         return f"{what}: {last}" if last else what
 
     # --- what its owner wants
@@ -149,10 +155,6 @@ class SystemChild:
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    @property
-    def stderr(self) -> StderrLog:
-        return self._stderr
 
     @property
     def unsent(self) -> int:

@@ -30,13 +30,16 @@ async def connect_stdio(
     limits: Limits,
     noticed: Noticed,
     probe_s: float = PROBE_S,
+    stderr: StderrLog | None = None,
 ) -> StdioConnection:
     """Start the child and shake hands. The total time is the caller's to limit.
+
+    `stderr` is the server's log, which outlives its children.
 
     Raises:
         ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
     """
-    connection = StdioConnection(limits, noticed)
+    connection = StdioConnection(limits, noticed, stderr or StderrLog())
     child = await starter(command, connection)
     try:
         connection.attach(child)
@@ -50,7 +53,8 @@ async def connect_stdio(
 class StdioConnection:
     """As `Connection` has it; hears of its child as `ChildEvents`."""
 
-    def __init__(self, limits: Limits, noticed: Noticed) -> None:
+    def __init__(self, limits: Limits, noticed: Noticed, stderr: StderrLog) -> None:
+        self.stderr = stderr
         self.mux = Multiplexer(self._send, limits, noticed)
         self._unsent_limit = limits.result_bytes
         self._lines = LineAssembler(limits.result_bytes, self._too_long)
@@ -73,10 +77,6 @@ class StdioConnection:
     def introduction(self) -> Introduction:
         assert self._introduction is not None
         return self._introduction
-
-    @property
-    def stderr(self) -> StderrLog | None:
-        return self._child.stderr if self._child is not None else None
 
     async def request(self, call: Call) -> Json:
         return await self.mux.carry(call)

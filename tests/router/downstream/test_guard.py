@@ -22,8 +22,10 @@ import asyncio, sys
 from pathlib import Path
 from pointsman.router.downstream.guard import Guard
 from pointsman.router.downstream.process import Command, SystemProcesses
+from pointsman.router.downstream.stderr_log import StderrLog
 
 class Owner:
+    stderr = StderrLog()
     def said(self, data): ...
     def gone(self, reason): ...
 

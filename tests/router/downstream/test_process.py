@@ -27,6 +27,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 class Owner:
     def __init__(self) -> None:
         self.output = b""
+        self.stderr = StderrLog()
         self.gone_for: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def said(self, data: bytes) -> None:
@@ -206,11 +207,20 @@ async def test_a_flood_of_stderr_is_read_and_forgotten() -> None:
         result = await connection.request(tool_call("flood_stderr", {"bytes": 20 << 20}))
         assert text(result) == "done"
         log = connection.stderr
-        assert log is not None
         async with asyncio.timeout(5):
             while log.total < 20 << 20:
                 await asyncio.sleep(0.01)
         assert sum(map(len, log.tail(10_000))) <= RING_BYTES
+
+
+async def test_a_servers_log_outlives_its_children_and_each_death_has_its_own_words() -> None:
+    log = StderrLog()
+    for line, reason in (("first", "it exited with code 1: first"), ("", "it exited with code 1")):
+        owner = Owner()
+        owner.stderr = log
+        await SystemProcesses(None)(Command(("sh", "-c", f"printf '{line}' >&2; exit 1")), owner)
+        assert await owner.gone_for == reason
+    assert log.tail(10) == ["first"]
 
 
 def test_the_ring_keeps_the_last_bytes_whatever_the_size_of_the_writes() -> None:
