@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.errors import ConfigError
 from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
-from pointsman.config.places import NoHome, find_config, state_folder, user_config
+from pointsman.config.places import find_config, state_folder, user_config
 from pointsman.config.sample import write_sample
 from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.router.cli.options import Refusal, clear_errors, config_option, note
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
 from pointsman.router.listening import CannotListen
@@ -24,16 +24,16 @@ from pointsman.router.welcome import welcome
 
 
 @click.command()
-@click.option("--config", "config_option", type=click.Path(path_type=Path), help="The configuration file.")
+@config_option
 @click.option("--host", help="The address to listen on, in place of `listen.host`.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port, in place of `listen.port`; 0 takes a free one.")
 @click.option("--state-dir", type=click.Path(path_type=Path), help="The folder for audit, database and lock.")
-def serve(config_option: Path | None, host: str | None, port: int | None, state_dir: Path | None) -> None:
+def serve(config_file: Path | None, host: str | None, port: int | None, state_dir: Path | None) -> None:
     """Start the gateway. Without any configuration it makes one, and shows the first token."""
-    try:
+    with clear_errors():
         settings = read_settings()
         _log_to_stderr(settings)
-        path, secret = _find_or_make_config(config_option, settings)
+        path, secret = _find_or_make_config(config_file, settings)
         folder = state_folder(state_dir, settings, os.environ)
 
         def read() -> GatewayConfig:
@@ -41,23 +41,21 @@ def serve(config_option: Path | None, host: str | None, port: int | None, state_
 
         def ready(url: str) -> None:
             if secret is not None:
-                click.echo(welcome(secret, url, path, folder), err=True)
-            click.echo(f"pointsman ready on {url}", err=True)
+                note(welcome(secret, url, path, folder))
+            note(f"pointsman ready on {url}")
 
-        _run(Launch(read(), path, read, folder, ready))
-    except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(2)
-    except (NoHome, StateFolderError, CannotListen) as error:
-        click.echo(str(error), err=True)
-        sys.exit(1)
+        launch = Launch(read(), path, read, folder, ready)
+    _run(launch)
 
 
 def _run(launch: Launch) -> None:
     import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run_daemon(launch))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run_daemon(launch))
+    except (StateFolderError, CannotListen) as error:
+        raise Refusal(str(error)) from error
 
 
 def _find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path, str | None]:
@@ -71,7 +69,7 @@ def _find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path,
     except FileExistsError:  # another start was faster by a moment; its token is shown there
         return path, None
     except OSError as error:
-        raise NoHome(
+        raise Refusal(
             f"No configuration was found, and a first one cannot be written to {path}: {error.strerror}. "
             "Name a file with --config, or a folder that can be written with POINTSMAN_CONFIG_DIR."
         ) from error

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pointsman.catalog.model import Json
+from pointsman.catalog.rights import NO_PROJECT
 from pointsman.router.front.checks import Head
 from pointsman.router.front.refusal import Refusal, denied
 
 _BEARER: Final = b"bearer"
-_UNASSIGNED: Final = frozenset({"", "UNASSIGNED_PROJECT_ID", "__unassigned__"})  # all of them name no project
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _bearer(authorization: bytes) -> str:
 
 
 def _project(text: str) -> str | None:
-    return None if text in _UNASSIGNED else text
+    return None if text in NO_PROJECT else text
 
 
 def _string(value: object, key: str) -> str:
