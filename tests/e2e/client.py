@@ -71,6 +71,7 @@ class Assistant:
 async def assistant(
     gateway: GatewayProcess, mode: Mode = "auto", *, token: str | None = None, project: str | None = None
 ) -> AsyncIterator[Assistant]:
+    """Connect, and wait until every server of this caller runs."""
     headers = {"Authorization": f"Bearer {token or gateway.token}"}
     if project is not None:
         headers["X-Pointsman-Project"] = project
@@ -79,4 +80,14 @@ async def assistant(
         httpx2.AsyncClient(headers=headers, timeout=SESSION_S) as http,
         Client(streamable_http_client(gateway.url, http_client=http), mode=mode) as client,
     ):
+        await until_all_run(http, gateway)
         yield Assistant(client)
+
+
+async def until_all_run(http: httpx2.AsyncClient, gateway: GatewayProcess) -> None:
+    """Real servers may take longer to start than the gateway waits for them."""
+    while True:
+        servers: dict[str, dict[str, str]] = (await http.get(f"{gateway.base_url}/health")).json()["servers"]
+        if all(server["state"] == "running" for server in servers.values()):
+            return
+        await asyncio.sleep(0.1)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -43,6 +44,14 @@ def time_server() -> dict[str, Any]:
 
 def git_server(repository: Path) -> dict[str, Any]:
     return {"command": str(PYPI / "mcp-server-git"), "args": ["--repository", str(repository)]}
+
+
+def a_repository(folder: Path, message: str = "First") -> Path:
+    """A git repository with one commit."""
+    who = ("-c", "user.name=Test", "-c", "user.email=test@localhost")
+    subprocess.run(("git", "init", "--quiet", str(folder)), check=True)
+    subprocess.run(("git", *who, "commit", "--quiet", "--allow-empty", "-m", message), cwd=folder, check=True)
+    return folder
 
 
 def everything_server() -> dict[str, Any]:

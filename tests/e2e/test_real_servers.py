@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from mcp.types import ImageContent
 
 from tests.e2e.client import BOTH_ERAS, Mode, assistant
 from tests.e2e.foreign_servers import (
+    a_repository,
     everything_over,
     everything_server,
     filesystem_server,
@@ -31,7 +31,7 @@ class TestFromPypi:
         servers = {"clock": time_server() | {"name": "World clock"}, "git": git_server(repository)}
         async with gateway_process(tmp_path, {"servers": servers}) as gateway, assistant(gateway, mode) as model:
             assert await model.tool_names() == ["tool_discovery", "tool_execute"]
-            discovery = await model.discover("what time is it in Tokyo")
+            discovery = await model.discover("what is the current time in Tokyo")
             best = discovery["results"][0]
             assert (best["toolKey"], best["serverName"]) == ("clock:get_current_time", "World clock")
             assert best["inputSchema"]["required"] == ["timezone"]
@@ -106,10 +106,3 @@ class TestFromNpm:
             assert "points set for the branch line" in text
             outside = await model.execute("files:read_text_file", path=str(tmp_path / "secret.txt"))
         assert outside.is_error
-
-
-def a_repository(folder: Path, message: str) -> Path:
-    who = ("-c", "user.name=Test", "-c", "user.email=test@localhost")
-    subprocess.run(("git", "init", "--quiet", str(folder)), check=True)
-    subprocess.run(("git", *who, "commit", "--quiet", "--allow-empty", "-m", message), cwd=folder, check=True)
-    return folder

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from tests.e2e.client import assistant
-from tests.e2e.foreign_servers import git_server, needs_pypi, time_server
+from tests.e2e.foreign_servers import a_repository, git_server, needs_pypi, time_server
 from tests.gateway_process import gateway_process
 
 pytestmark = needs_pypi
@@ -37,7 +37,7 @@ async def test_a_caller_sees_the_servers_of_its_project_and_of_its_token_only(tm
         "projects": {"research": {}, "other": {}},
         "servers": {
             "clock": time_server() | {"projects": ["research"]},
-            "git": git_server(tmp_path) | {"projects": ["research"]},
+            "git": git_server(a_repository(tmp_path / "repository")) | {"projects": ["research"]},
             "spare": time_server(),
         },
         "tokens": {
