@@ -60,6 +60,9 @@ class SystemProcesses:
         opening = asyncio.ensure_future(child.open())
         try:
             await asyncio.shield(opening)  # half-joined pipes could not be closed cleanly
+        except OSError as error:  # out of handles, say
+            child.kill()
+            raise ConnectionLost(_why_not_started(command, error)) from None
         except BaseException:
             child.kill()
             await asyncio.wait([opening])

@@ -3,16 +3,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import time
 
 import pytest
 
 from pointsman.catalog.errors import DownstreamRefusal
+from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost
-from pointsman.router.downstream.process import SystemProcesses
+from pointsman.router.downstream.handshake import WantedEra
+from pointsman.router.downstream.process import Command, SystemProcesses
 from pointsman.router.downstream.stdio import connect_stdio
-from tests.router.downstream.talking import Heard, Person, command, stdio, text, tool_call
+from tests.router.downstream.talking import SERVER, Heard, Person, command, stdio, text, tool_call
 from tests.router.downstream.test_process import until_gone
 
 MIB = 1 << 20
@@ -281,3 +284,27 @@ async def test_a_connection_leaves_nothing_behind() -> None:
 
 def open_handles() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})])
+async def test_a_server_on_the_sdk_is_understood_in_both_eras(era: WantedEra) -> None:
+    async def introduce(method: str, params: Json) -> Json:
+        return {"action": "accept", "content": {"name": "Ann"}}
+
+    person = Person(introduce)
+    connection = await connect_stdio(
+        Command((sys.executable, str(SERVER.with_name("sdk_server.py")))),
+        starter=SystemProcesses(None),
+        era=era,
+        limits=Limits(),
+        noticed=lambda method, params: None,
+    )
+    assert connection.introduction.era == era
+    added = await connection.request(tool_call("add", {"a": 1, "b": 2}, person=person))
+    assert added["structuredContent"] == {"result": 3}
+    await connection.request(tool_call("count", person=person, progress_token="mine"))
+    assert [params["progressToken"] for _, params in person.told] == ["mine"] * 3
+    if era == "legacy":  # a modern connection carries no questions
+        assert text(await connection.request(tool_call("greet", person=person))) == "Hello Ann"
+    await connection.close()
