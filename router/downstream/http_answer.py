@@ -7,18 +7,17 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-import aiohttp
-
 from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.catalog.model import Json
 from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
 from pointsman.router.downstream.event_stream import EventStreamParser
-from pointsman.router.downstream.http_client import in_words
+from pointsman.router.downstream.http_client import FAILURES, HttpResponse, in_words
 from pointsman.router.downstream.large import OFF_LOOP_BYTES, decode_off_loop
 from pointsman.router.downstream.stderr_log import harmless
 from pointsman.router.seams import INTERNAL_ERROR
 from pointsman.router.wire import BadJson, decode
 
+JSON, EVENT_STREAM = "application/json", "text/event-stream"
 _LINGER_S = 1.0  # how long a stream may stay open behind its answer before its connection is given up
 _ERROR_BYTES = 64 * 1024  # of an error page that is looked at
 
@@ -35,7 +34,7 @@ class StreamCut(ConnectionLost):
         self.retry_ms = retry_ms
 
 
-async def read_result(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+async def read_result(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
     """The result of request `number`. Where it fails or is cancelled, the response is closed at once.
 
     Raises:
@@ -43,7 +42,7 @@ async def read_result(response: aiohttp.ClientResponse, number: int, limit_bytes
     """
     try:
         message = await _find_answer(response, number, limit_bytes, take)
-    except (aiohttp.ClientError, OSError) as error:
+    except FAILURES as error:
         response.close()
         raise ConnectionLost(in_words(error)) from None
     except BaseException:
@@ -56,7 +55,7 @@ async def read_result(response: aiohttp.ClientResponse, number: int, limit_bytes
     raise error_in(message) or ConnectionLost("it answered with neither a result nor an error")
 
 
-async def read_body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+async def read_body(response: HttpResponse, limit_bytes: int) -> bytes:
     """The whole body, unpacked. Raises BudgetBroken; may raise what aiohttp raises."""
     content = response.content
     first = await content.readany()
@@ -74,7 +73,7 @@ async def read_body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes
 
 
 async def read_stream(
-    response: aiohttp.ClientResponse, limit_bytes: int, take: TakeMessage, breather: Callable[[], float]
+    response: HttpResponse, limit_bytes: int, take: TakeMessage, breather: Callable[[], float]
 ) -> None:
     """A standing stream, to its end: every message in it is taken, with a `breather` (in seconds) where it floods.
 
@@ -89,24 +88,23 @@ async def read_stream(
                     take(message)
             if pause_s := breather():
                 await asyncio.sleep(pause_s)
-    except (aiohttp.ClientError, OSError) as error:
+    except FAILURES as error:
         raise ConnectionLost(in_words(error)) from None
     finally:
         response.close()
 
 
-async def _find_answer(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+async def _find_answer(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
     if response.status != HTTPStatus.OK:
         return await _error_answer(response)
-    kind = response.headers.get("Content-Type", "")
-    if kind.startswith("application/json"):
+    if response.kind == JSON:
         return await _answer_in_json(response, number, limit_bytes, take)
-    if kind.startswith("text/event-stream"):
+    if response.kind == EVENT_STREAM:
         return await _answer_in_stream(response, number, limit_bytes, take)
-    raise ConnectionLost(f"it answered with `{harmless(kind, 60)}` where JSON or an event stream was due")
+    raise ConnectionLost(f"it answered with `{harmless(response.kind, 60)}` where JSON or an event stream was due")
 
 
-async def _answer_in_json(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+async def _answer_in_json(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
     for message in await _messages(await read_body(response, limit_bytes)):
         if "method" in message:
             take(message)
@@ -115,7 +113,7 @@ async def _answer_in_json(response: aiohttp.ClientResponse, number: int, limit_b
     raise ConnectionLost("it answered with JSON that is not the result of this call")
 
 
-async def _answer_in_stream(response: aiohttp.ClientResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+async def _answer_in_stream(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
     parser = EventStreamParser(limit_bytes)
     size = 0
     last_id: str | None = None
@@ -133,7 +131,7 @@ async def _answer_in_stream(response: aiohttp.ClientResponse, number: int, limit
                         take(message)
                     elif message.get("id") == number:
                         return message
-    except (aiohttp.ClientError, OSError):
+    except FAILURES:
         if not last_id:
             raise
     if last_id:
@@ -161,7 +159,7 @@ def error_in(message: Json) -> DownstreamRefusal | None:
     )
 
 
-async def _error_answer(response: aiohttp.ClientResponse) -> Json:
+async def _error_answer(response: HttpResponse) -> Json:
     """A JSON-RPC error under an HTTP error status is an answer; anything else is a failure of the exchange."""
     status = response.status
     if 300 <= status < 400:
@@ -174,21 +172,18 @@ async def _error_answer(response: aiohttp.ClientResponse) -> Json:
     raise ConnectionLost(f"it answered with HTTP {status}")
 
 
-async def read_error(response: aiohttp.ClientResponse) -> Iterable[Json]:
+async def read_error(response: HttpResponse) -> Iterable[Json]:
     """The JSON-RPC messages in the body of a refused request; none where it holds something else."""
-    if not response.headers.get("Content-Type", "").startswith("application/json"):
+    if response.kind != JSON:
         return ()
     try:
         return await _messages(await read_body(response, _ERROR_BYTES))
-    except (aiohttp.ClientError, OSError, BudgetBroken, ConnectionLost):
+    except (*FAILURES, BudgetBroken, ConnectionLost):
         return ()  # the status alone says enough
 
 
-def _let_go(response: aiohttp.ClientResponse) -> None:
+def _let_go(response: HttpResponse) -> None:
     """Keep the connection if the body has ended or is about to; the end of a stream follows its answer closely."""
-    content = response.content
-    if content.is_eof():
-        response.release()
-        return
-    timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
-    content.on_eof(timer.cancel)
+    if not response.content.is_eof():
+        timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
+        response.content.on_eof(timer.cancel)

@@ -12,8 +12,8 @@ from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.http_answer import read_result
 from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient
 from pointsman.router.downstream.http_legacy import LegacyHttp, Session
-from pointsman.router.downstream.http_modern import ModernHttp, modern_headers
-from pointsman.router.sdk import LATEST_MODERN_VERSION
+from pointsman.router.downstream.http_modern import ModernHttp, modern_head
+from pointsman.router.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.router.wire import encode
 
 
@@ -44,34 +44,31 @@ class _HttpWire:
     def __init__(self, client: HttpClient, limits: Limits) -> None:
         self._client = client
         self._limits = limits
-        self._headers = client.headers()
-        self._has_id = False
+        self._version = LATEST_HANDSHAKE_VERSION
+        self._session_id: str | None = None
 
     def session(self, introduction: Introduction) -> Session:
-        return Session(introduction, self._headers, self._has_id)
+        return Session.of(self._client, introduction, self._session_id)
 
     async def request(self, method: str, params: Json) -> Json:
         modern = method == "server/discover"
-        headers = modern_headers(self._client, LATEST_MODERN_VERSION, method) if modern else self._client.headers()
+        head = modern_head(self._client, LATEST_MODERN_VERSION, method) if modern else self._client.head("POST")
         body = encode({"jsonrpc": "2.0", "id": HANDSHAKE_NUMBER, "method": method, "params": params})
-        response = await self._client.post(headers, body)
+        response = await self._client.send(head, body)
         result = await read_result(response, HANDSHAKE_NUMBER, self._limits.result_bytes, _ignore)
         if not modern:
-            self._enter(str(result.get("protocolVersion")), response.headers.get("Mcp-Session-Id"))
+            self._version = str(result.get("protocolVersion"))
+            self._session_id = response.headers.get("Mcp-Session-Id")
         return result
-
-    def _enter(self, version: str, session_id: str | None) -> None:
-        self._headers = self._client.headers(MCP_Protocol_Version=version)
-        if session_id is not None:
-            self._headers["Mcp-Session-Id"] = session_id
-            self._has_id = True
 
     async def notify(self, method: str, params: Json) -> None:
         message: Json = {"jsonrpc": "2.0", "method": method}
         if params:
             message["params"] = params
-        response = await self._client.post(self._headers, encode(message))
-        response.release()
+        named = {} if self._session_id is None else {"Mcp_Session_Id": self._session_id}
+        head = self._client.head("POST", MCP_Protocol_Version=self._version, **named)
+        response = await self._client.send(head, encode(message))
+        response.close()
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise ConnectionLost(f"it answered {method} with HTTP {response.status}")
 

@@ -9,14 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
-import aiohttp
-
 from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
 from pointsman.router.downstream.envelope import with_envelope
 from pointsman.router.downstream.http_answer import (
+    EVENT_STREAM,
     StreamCut,
     TakeMessage,
     error_in,
@@ -24,7 +23,7 @@ from pointsman.router.downstream.http_answer import (
     read_result,
     read_stream,
 )
-from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, Headers, HttpClient
+from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
 from pointsman.router.downstream.http_talk import Talk
 from pointsman.router.downstream.standing import Background, Pauses
 from pointsman.router.downstream.subscriptions import subscribe_again
@@ -42,8 +41,19 @@ class Session:
     """What the server gave us when we introduced ourselves. Replaced as a whole, never changed."""
 
     introduction: Introduction
-    headers: Headers  # with the session's id, where the server keeps sessions
-    has_id: bool
+    has_id: bool  # the server keeps sessions, and its id is in the heads
+    post: bytes
+    get: bytes
+    delete: bytes
+
+    @classmethod
+    def of(cls, client: HttpClient, introduction: Introduction, session_id: str | None) -> Session:
+        named = {} if session_id is None else {"Mcp_Session_Id": session_id}
+        post, get, delete = (
+            client.head(method, MCP_Protocol_Version=introduction.version, **named)
+            for method in ("POST", "GET", "DELETE")
+        )
+        return cls(introduction, session_id is not None, post, get, delete)
 
 
 OpenSession = Callable[[], Awaitable[Session]]
@@ -114,7 +124,7 @@ class LegacyHttp:
         if self._session.has_id:
             with suppress(ConnectionLost, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
-                    await self._client.delete(self._session.headers)
+                    (await self._client.send(self._session.delete)).close()
         await self._client.close()
 
     # ------------------------------------------------------------------ one call
@@ -125,7 +135,7 @@ class LegacyHttp:
         body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
         take = self._talk.begin(number, call)
         try:
-            response = await self._client.post(session.headers, body)
+            response = await self._client.send(session.post, body)
             if session.has_id and response.status == HTTPStatus.NOT_FOUND:
                 response.close()
                 raise _SessionLost
@@ -150,10 +160,9 @@ class LegacyHttp:
         """The server ended the stream on purpose (to free the connection) and keeps the answer for us."""
         for _ in range(_RESUMES):
             await asyncio.sleep(min((cut.retry_ms or 0) / 1000, _RESUME_PAUSE_S))
-            headers = session.headers.copy()
-            headers["Last-Event-ID"] = cut.last_event_id
+            head = with_headers(session.get, {"Last-Event-ID": cut.last_event_id})
             try:
-                return await read_result(await self._client.get(headers), number, self._limits.result_bytes, take)
+                return await read_result(await self._client.send(head), number, self._limits.result_bytes, take)
             except StreamCut as again:
                 if again.last_event_id == cut.last_event_id and not again.retry_ms and not cut.retry_ms:
                     break  # nothing new and no word of when to come back
@@ -172,7 +181,7 @@ class LegacyHttp:
         await self._tell(encode(answer), self._session)
 
     async def _tell(self, body: bytes, session: Session) -> None:
-        (await self._client.post(session.headers, body)).release()
+        (await self._client.send(session.post, body)).close()
 
     # ------------------------------------------------------------------ a lost session
 
@@ -228,8 +237,8 @@ class LegacyHttp:
 
     async def _listen_once(self, session: Session) -> bool:
         """Returns at the stream's end; False where the server has no such stream."""
-        response = await self._client.get(session.headers)
-        if response.status == HTTPStatus.OK and response.content_type == "text/event-stream":
+        response = await self._client.send(session.get)
+        if response.status == HTTPStatus.OK and response.kind == EVENT_STREAM:
             self._pauses.reset()
             await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
             return True
@@ -241,7 +250,7 @@ class LegacyHttp:
         return response.status == HTTPStatus.CONFLICT or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-async def _says_session_lost(response: aiohttp.ClientResponse) -> bool:
+async def _says_session_lost(response: HttpResponse) -> bool:
     """404 is the specification's word for it; some servers answer 400 and say so in the error."""
     if response.status == HTTPStatus.NOT_FOUND:
         return True

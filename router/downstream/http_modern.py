@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 
-import aiohttp
-
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
 from pointsman.router.downstream.envelope import with_envelope
-from pointsman.router.downstream.http_answer import read_result, read_stream
-from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, Headers, HttpClient
+from pointsman.router.downstream.http_answer import EVENT_STREAM, read_result, read_stream
+from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
 from pointsman.router.downstream.http_talk import Talk
 from pointsman.router.downstream.standing import Background
 from pointsman.router.downstream.subscriptions import LISTEN
@@ -24,14 +22,12 @@ from pointsman.router.sdk import (
 )
 from pointsman.router.wire import encode
 
-_KEPT_HEADERS = 1024  # names come from callers by way of the catalog, so there are few; a bound all the same
+_KEPT_HEADS = 1024  # names come from callers by way of the catalog, so there are few; a bound all the same
 
 
-def modern_headers(client: HttpClient, version: str, method: str, name: str | None = None) -> Headers:
-    headers = client.headers(MCP_Protocol_Version=version, Mcp_Method=method)
-    if name is not None:
-        headers["Mcp-Name"] = encode_header_value(name)
-    return headers
+def modern_head(client: HttpClient, version: str, method: str, name: str | None = None) -> bytes:
+    named = {} if name is None else {"Mcp_Name": encode_header_value(name)}
+    return client.head("POST", MCP_Protocol_Version=version, Mcp_Method=method, **named)
 
 
 class ModernHttp:
@@ -42,7 +38,7 @@ class ModernHttp:
         self._client = client
         self._limits = limits
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
-        self._headers: dict[tuple[str, str | None], Headers] = {}
+        self._heads: dict[tuple[str, str | None], bytes] = {}
         self._params_in_headers: dict[str, dict[tuple[str, ...], str]] = {}  # tool name -> argument path -> header
         self._background = Background()
         self._talk = Talk(limits, noticed, self._background, reply=None)
@@ -53,8 +49,8 @@ class ModernHttp:
         body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
         take = self._talk.begin(number, call)
         try:
-            response = await self._client.post(self._headers_for(call), body)
-            if call.method == LISTEN and response.content_type == "text/event-stream":
+            response = await self._client.send(self._head_for(call), body)
+            if call.method == LISTEN and response.kind == EVENT_STREAM:
                 return await self._listen(response)
             result = await read_result(response, number, self._limits.result_bytes, take)
         except ConnectionLost:
@@ -64,7 +60,7 @@ class ModernHttp:
             self._talk.end(number)
         return self._learn(result) if call.method == "tools/list" else result
 
-    async def _listen(self, response: aiohttp.ClientResponse) -> Json:
+    async def _listen(self, response: HttpResponse) -> Json:
         """A call without end: what it brings has no budget, but a pace."""
         await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
         return {}
@@ -79,23 +75,21 @@ class ModernHttp:
 
     # ------------------------------------------------------------------ headers
 
-    def _headers_for(self, call: Call) -> Headers:
+    def _head_for(self, call: Call) -> bytes:
         field = NAME_BEARING_METHODS.get(call.method)
         given = call.params.get(field) if field is not None else None
         name = given if isinstance(given, str) else None
-        headers = self._headers.get((call.method, name))
-        if headers is None:
-            headers = modern_headers(self._client, self.introduction.version, call.method, name)
-            if len(self._headers) >= _KEPT_HEADERS:
-                self._headers.clear()
-            self._headers[call.method, name] = headers
+        head = self._heads.get((call.method, name))
+        if head is None:
+            head = modern_head(self._client, self.introduction.version, call.method, name)
+            if len(self._heads) >= _KEPT_HEADS:
+                self._heads.clear()
+            self._heads[call.method, name] = head
         mirrored = self._params_in_headers.get(name) if name is not None and call.method == "tools/call" else None
         if mirrored is None:
-            return headers
-        headers = headers.copy()
+            return head
         arguments = call.params.get("arguments")
-        headers.update(mcp_param_headers(mirrored, arguments if isinstance(arguments, dict) else {}))
-        return headers
+        return with_headers(head, mcp_param_headers(mirrored, arguments if isinstance(arguments, dict) else {}))
 
     def _learn(self, page: Json) -> Json:
         """Note which arguments must be mirrored in headers; a tool whose annotations are invalid cannot be called."""
