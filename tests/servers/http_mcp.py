@@ -34,6 +34,7 @@ class HttpMcp:
         self.seen: list[str] = []  # methods, in order of arrival
         self.params: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []  # of each POST
+        self.peers: set[Any] = set()  # addresses that POSTs came from: one for each connection
         self.cancelled: list[Any] = []  # ids that the client cancelled, or calls whose response it closed
         self.replies: list[dict[str, Any]] = []  # to our questions
         self.gate = asyncio.Event()  # tools `wait` and `stream` hold until it is open
@@ -98,6 +99,8 @@ class HttpMcp:
             return web.Response()
         if request.method == "GET":
             return await self._get(request)
+        if request.transport is not None:
+            self.peers.add(request.transport.get_extra_info("peername"))
         message = await request.json()
         method = message.get("method", "reply")
         self.seen.append(method)
