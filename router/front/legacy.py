@@ -14,7 +14,7 @@ from pointsman.router.front.checks import Head
 from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.message import meta_of
-from pointsman.router.front.methods import LEGACY_METHODS, LEVELS, invalid, method_not_found, progress_token
+from pointsman.router.front.methods import LEGACY_METHODS, log_level, method_not_found, progress_token
 from pointsman.router.front.questions import check_may_ask
 from pointsman.router.front.refusal import Refusal, overloaded, unknown_session
 from pointsman.router.front.sessions import Session, Sessions, TooManySessions
@@ -153,9 +153,7 @@ class LegacyEra:
         if method == "ping":
             return {}
         if method == "logging/setLevel":
-            if params.get("level") not in LEVELS:
-                raise invalid("`level` must be one of " + ", ".join(sorted(LEVELS)))
-            session.client = replace(session.client, log_level=params["level"])
+            session.client = replace(session.client, log_level=log_level(params.get("level"), "level"))
             return {}
         raise method_not_found()
 

@@ -8,7 +8,7 @@ from typing import Final
 from pointsman.catalog.model import Json
 from pointsman.router.seams import INVALID_PARAMS, METHOD_NOT_FOUND, ProtocolError
 
-LEVELS: Final = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
+_LEVELS: Final = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 
 
 def method_not_found() -> ProtocolError:
@@ -17,6 +17,13 @@ def method_not_found() -> ProtocolError:
 
 def invalid(message: str) -> ProtocolError:
     return ProtocolError(INVALID_PARAMS, message)
+
+
+def log_level(given: object, name: str) -> str:
+    """Raises ProtocolError."""
+    if isinstance(given, str) and given in _LEVELS:
+        return given
+    raise invalid(f"`{name}` must be one of " + ", ".join(sorted(_LEVELS)))
 
 
 def progress_token(meta: Json | None) -> str | int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from starlette.types import Receive, Send
 
@@ -14,7 +14,7 @@ from pointsman.router.front.checks import Head
 from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.legacy import client_name
-from pointsman.router.front.methods import LEVELS, MODERN_METHODS, invalid, method_not_found, progress_token
+from pointsman.router.front.methods import MODERN_METHODS, invalid, log_level, method_not_found, progress_token
 from pointsman.router.front.refusal import Refusal
 from pointsman.router.front.stream import forward
 from pointsman.router.sdk import (
@@ -160,16 +160,14 @@ def _introduced(meta: Json) -> Client:
     capabilities = meta[CLIENT_CAPABILITIES_META_KEY]
     if type(capabilities) is not dict:
         raise invalid(f"`{CLIENT_CAPABILITIES_META_KEY}` must be an object")
-    level: Any = meta.get(LOG_LEVEL_META_KEY)
-    if level is not None and (type(level) is not str or level not in LEVELS):
-        raise invalid(f"`{LOG_LEVEL_META_KEY}` must be one of " + ", ".join(sorted(LEVELS)))
+    level = meta.get(LOG_LEVEL_META_KEY)
     return Client(
         name=client_name(meta.get(CLIENT_INFO_META_KEY)),
         era="modern",
         version=meta[PROTOCOL_VERSION_META_KEY],
         capabilities=capabilities,
         progress_token=progress_token(meta),
-        log_level=level,
+        log_level=None if level is None else log_level(level, LOG_LEVEL_META_KEY),
     )
 
 

@@ -65,8 +65,11 @@ def _declared(capabilities: Json, method: str, params: Json) -> bool:
             return isinstance(capabilities.get("roots"), dict)
         case "elicitation/create":
             elicitation = capabilities.get("elicitation")
+            if not isinstance(elicitation, dict):
+                return False
+            mode = params.get("mode", "form")
             # A bare `{}` is from the time when forms were all there was.
-            return isinstance(elicitation, dict) and (params.get("mode", "form") in elicitation or not elicitation)
+            return mode in elicitation or (mode == "form" and not elicitation)
         case _:
             return False
 

@@ -56,6 +56,7 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self._events: list[Json] = []
 
     @classmethod
     async def open(cls, port: int) -> Connection:
@@ -90,11 +91,10 @@ class Connection:
 
     async def event(self) -> Json:
         """The next message of a stream; comments are skipped."""
-        while True:
-            for line in (await self.chunk()).decode().splitlines():
-                if line.startswith("data: "):
-                    message: Json = json.loads(line[6:])
-                    return message
+        while not self._events:
+            lines = (await self.chunk()).decode().splitlines()
+            self._events += [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+        return self._events.pop(0)
 
     async def closed(self) -> bytes:
         """All that still comes until the other side closes."""

@@ -137,6 +137,8 @@ class SmallGateway:
         for number in range(arguments.get("times", 2)):
             data = "x" * arguments.get("size", 1)
             back.tell("notifications/message", {"level": "info", "data": f"{number} {data}"})
+            if arguments.get("paced"):
+                await asyncio.sleep(0)  # so that it can be written
         if arguments.get("slowly"):
             return await self._slow(arguments, back)
         return text("told")
