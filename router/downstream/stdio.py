@@ -143,6 +143,7 @@ class StdioConnection:
             self.mux.received(line)
         if self.mux.stray.hopeless:
             self._give_up(FLOODED)
+            return
         pause_s = self.mux.stray.breather()
         if self._backlog or pause_s:
             self._pause()
