@@ -25,6 +25,7 @@ from pointsman.router.downstream.connectors import Connectors
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.downstream.guard import Guard
 from pointsman.router.downstream.process import SystemProcesses
+from pointsman.router.downstream.server_logs import ServerLogs
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.checks import HostRules
 from pointsman.router.front.protocol import guarded_protocol
@@ -114,7 +115,8 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         await guard.start()
         stack.push_async_callback(guard.close)
 
-        connectors = Connectors(SystemProcesses(guard), launch.state_dir)
+        logs = ServerLogs(launch.state_dir)
+        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs)
         fleet = Fleet(connectors, clock=time.time, on_change=lambda server_id, change: None)
         catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()})
         metrics = Metrics()
@@ -154,7 +156,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             with suppress(TimeoutError):  # the others are there; these come when they come
                 async with asyncio.timeout(SETTLE_S):
                     await fleet.settled()
-            beside = [asyncio.create_task(front.run()), asyncio.create_task(reloader.run())]
+            beside = [asyncio.create_task(work) for work in (front.run(), reloader.run(), logs.run())]
             yield
             for task in beside:
                 task.cancel()

@@ -11,6 +11,7 @@ COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
+    "server": "pointsman.router.cli.server:server",
     "audit": "pointsman.router.cli.audit:audit",
 }
 

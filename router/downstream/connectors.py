@@ -14,7 +14,9 @@ from pointsman.config.model import Limits, Server
 from pointsman.router.downstream.connection import Connect, Connection, Noticed
 from pointsman.router.downstream.http_connect import connect_http
 from pointsman.router.downstream.process import Command, ProcessStarter
+from pointsman.router.downstream.server_logs import ServerLogs
 from pointsman.router.downstream.sse import connect_sse
+from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio import connect_stdio
 
 PROBE_S = 5.0  # how long a server may think about `server/discover` before `initialize` is tried as well
@@ -26,11 +28,12 @@ class Connectors:
 
     starter: ProcessStarter
     state_folder: Path  # where a bundled archive keeps its index when its entry names no `db`
+    logs: ServerLogs
     probe_s: float = PROBE_S
 
     def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
         if server.url is None:
-            return self._stdio(self.command_of(server_id, server), server, limits)
+            return self._stdio(self.command_of(server_id, server), server, limits, self.logs.of(server_id))
         if server.transport == "sse":
             return _sse(server.url, server, limits)
         return self._http(server.url, server, limits)
@@ -46,10 +49,16 @@ class Connectors:
         # -P: a folder called `pointsman` where the daemon was started must not be taken for ours.
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
 
-    def _stdio(self, command: Command, server: Server, limits: Limits) -> Connect:
+    def _stdio(self, command: Command, server: Server, limits: Limits, stderr: StderrLog) -> Connect:
         async def connect(noticed: Noticed) -> Connection:
             return await connect_stdio(
-                command, starter=self.starter, era=server.era, limits=limits, noticed=noticed, probe_s=self.probe_s
+                command,
+                starter=self.starter,
+                era=server.era,
+                limits=limits,
+                noticed=noticed,
+                probe_s=self.probe_s,
+                stderr=stderr,
             )
 
         return connect

@@ -52,11 +52,19 @@ class StderrLog:
             self._held -= len(oldest)
 
     def tail(self, lines: int) -> list[str]:
-        """The last `lines` lines that are not blank, oldest first, fit to be shown."""
-        if lines <= 0:
-            return []
-        found = [line for line in b"".join(self._chunks).splitlines() if line.strip()]
-        return [harmless(line.decode(errors="replace").strip()) for line in found[-lines:]]
+        return last_lines(self.held(), lines)
+
+    def held(self) -> bytes:
+        """All that is kept, as it came."""
+        return b"".join(self._chunks)
 
     def last_line(self) -> str:
         return next(iter(self.tail(1)), "")
+
+
+def last_lines(data: bytes, lines: int) -> list[str]:
+    """The last `lines` lines that are not blank, oldest first, fit to be shown."""
+    if lines <= 0:
+        return []
+    found = [line for line in data.splitlines() if line.strip()]
+    return [harmless(line.decode(errors="replace").strip()) for line in found[-lines:]]

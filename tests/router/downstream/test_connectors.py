@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from pointsman.catalog.errors import ServerUnavailable
 from pointsman.config.model import GatewayConfig, Limits, Server
 from pointsman.router.downstream.connectors import Connectors
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.downstream.guard import Guard
 from pointsman.router.downstream.process import SystemProcesses
+from pointsman.router.downstream.server_logs import ServerLogs
 from tests.router.downstream.http_parts import PATIENCE_S, Back, Notices, front_request, until
 from tests.servers.http_mcp import serving
 
@@ -32,7 +34,7 @@ async def connectors(folder: Path) -> AsyncIterator[Connectors]:
     guard = Guard()
     await guard.start()
     try:
-        yield Connectors(SystemProcesses(guard), folder)
+        yield Connectors(SystemProcesses(guard), folder, ServerLogs(folder))
     finally:
         await guard.close()
 
@@ -58,7 +60,7 @@ async def echo(fleet: Fleet, server_id: str) -> str:
 
 async def test_the_bundled_archive_gets_its_index_and_its_roots(tmp_path: Path) -> None:
     entry = Server.model_validate({"bundled": "archive", "roots": {"app": tmp_path}, "env": {"A": "1"}})
-    command = Connectors(SystemProcesses(None), tmp_path).command_of("notes", entry)
+    command = Connectors(SystemProcesses(None), tmp_path, ServerLogs(tmp_path)).command_of("notes", entry)
     assert command.argv == (sys.executable, "-P", "-m", "pointsman.archive")
     assert command.env["SEARCH_DB_PATH"] == str(tmp_path / "archive-notes.db")
     assert json.loads(command.env["POINTSMAN_ARCHIVE_ROOTS"]) == {"app": str(tmp_path)}
@@ -67,7 +69,7 @@ async def test_the_bundled_archive_gets_its_index_and_its_roots(tmp_path: Path) 
 
 async def test_a_bundled_archive_with_its_own_index_keeps_it(tmp_path: Path) -> None:
     entry = Server.model_validate({"bundled": "archive", "db": tmp_path / "own.db"})
-    command = Connectors(SystemProcesses(None), tmp_path).command_of("notes", entry)
+    command = Connectors(SystemProcesses(None), tmp_path, ServerLogs(tmp_path)).command_of("notes", entry)
     assert command.env["SEARCH_DB_PATH"] == str(tmp_path / "own.db")
 
 
@@ -121,3 +123,12 @@ async def test_a_program_that_is_missing_fails_with_the_reason_and_is_tried_agai
         status = fleet.statuses()["none"]
         assert status.state == "failed"
         assert "no-such-program" in status.reason
+
+
+async def test_what_a_child_wrote_to_stderr_can_be_read_after_its_end(tmp_path: Path) -> None:
+    async with fleet_with(tmp_path, {"child": STDIO}) as fleet:
+        server = fleet.get("child")
+        assert server is not None
+        with pytest.raises(ServerUnavailable):
+            await server.request("tools/call", {"name": "crash", "arguments": {}}, front_request(), Back())
+        assert "boom" in server.stderr_tail(1)[0]
