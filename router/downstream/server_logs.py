@@ -41,7 +41,7 @@ class ServerLogs:
         fresh = {
             server_id: log for server_id, log in self._logs.items() if log.total != self._written.get(server_id, 0)
         }
-        written.update({server_id: log.total for server_id, log in fresh.items()})
+        self._written.update({server_id: log.total for server_id, log in fresh.items()})
         return {server_id: log.held() for server_id, log in fresh.items()}
 
     def _write(self, fresh: dict[str, bytes]) -> None:
