@@ -14,23 +14,26 @@ CONNECTIONS = (1, 32)
 
 
 async def calls() -> None:
-    print("A trivial tool, in ms: directly, through the gateway, and how many times longer; CPU is the gateway's own")
+    print("A trivial tool, in ms: directly, and through the gateway with rights, validation and audit")
     print(f"  {'server':7}{'front':8}{'conns':>5}{'direct p50/p95/p99':>22}{'gateway p50/p95/p99':>22}", end="")
-    print(f"{'p50 ratio':>11}{'calls/s':>9}{'CPU ms/call':>13}")
-    async with http_servers(1, 0) as urls:
-        servers = {**http_entries(urls), "stdio": stdio_entry()}
+    print(f"{'ratio':>7}{'calls/s':>9}{'gateway CPU':>13}{'server CPU':>12}")
+    async with http_servers(1, 0) as downstream:
+        servers = {**http_entries(downstream.urls), "stdio": stdio_entry()}
         async with measured_gateway(servers) as gateway:
             for server in servers:
                 await until_it_serves(gateway, server)
             for connections in CONNECTIONS:
                 for era in ERAS:
-                    direct = Spec("http", urls[0], era, "echo", [HELLO], "hello", connections, SECONDS)
-                    await _compare("http", direct, "http0:echo", gateway)
+                    direct = Spec("http", downstream.urls[0], era, "echo", [HELLO], "hello", connections, SECONDS)
+                    await _compare(direct, downstream.pid, "http0:echo", gateway)
                     direct = Spec("stdio", "bench.stdio_server", era, "echo", [HELLO], "hello", connections, SECONDS)
-                    await _compare("stdio", direct, "stdio:echo", gateway)
+                    await _compare(direct, None, "stdio:echo", gateway)
+    print(
+        "  CPU: ms for each call, of the gateway, and of the HTTP server when called directly (what this machine allows)"
+    )
 
 
-async def _compare(server: str, direct: Spec, tool_key: str, gateway: GatewayProcess) -> None:
+async def _compare(direct: Spec, server_pid: int | None, tool_key: str, gateway: GatewayProcess) -> None:
     through = Spec(
         kind="http",
         target=gateway.url,
@@ -42,10 +45,11 @@ async def _compare(server: str, direct: Spec, tool_key: str, gateway: GatewayPro
         seconds=direct.seconds,
         headers=gateway.headers,
     )
-    alone, _ = await measure(direct)
+    alone, server_cpu = await measure(direct, server_pid)
     report, cpu = await measure(through, gateway.pid)
-    print(f"  {server:7}{direct.era:8}{direct.connections:5}{_times(alone):>22}{_times(report):>22}", end="")
-    print(f"{report.p50_ms / alone.p50_ms:11.1f}{report.per_second:9,.0f}{cpu:13.3f}", flush=True)
+    print(f"  {direct.kind:7}{direct.era:8}{direct.connections:5}{_times(alone):>22}{_times(report):>22}", end="")
+    print(f"{report.p50_ms / alone.p50_ms:7.1f}{report.per_second:9,.0f}{cpu:13.3f}", end="")
+    print(f"{server_cpu:12.3f}" if server_pid is not None else "", flush=True)
 
 
 def _times(report: Report) -> str:

@@ -20,7 +20,10 @@ async def discovery() -> None:
 
 
 async def _discover(servers: int, lists: str, limits: dict[str, object]) -> None:
-    async with http_servers(servers, TOOLS) as urls, measured_gateway(http_entries(urls), limits) as gateway:
+    async with (
+        http_servers(servers, TOOLS) as downstream,
+        measured_gateway(http_entries(downstream.urls), limits) as gateway,
+    ):
         for number in range(servers):
             await until_it_serves(gateway, f"http{number}")
         spec = Spec(

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -33,9 +34,16 @@ def rss_mb(pid: int) -> float:
     raise LookupError(f"process {pid} has no VmRSS")
 
 
+@dataclass(frozen=True)
+class HttpServers:
+    """Trivial servers, all in one process."""
+
+    pid: int
+    urls: list[str]
+
+
 @asynccontextmanager
-async def http_servers(count: int, tools: int) -> AsyncIterator[list[str]]:
-    """`count` trivial servers in one process, by their URLs."""
+async def http_servers(count: int, tools: int) -> AsyncIterator[HttpServers]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.http_server", str(count), str(tools)), stdin=PIPE, stdout=PIPE
     )
@@ -43,7 +51,7 @@ async def http_servers(count: int, tools: int) -> AsyncIterator[list[str]]:
     assert process.stdout is not None
     try:
         port = int(await process.stdout.readline())
-        yield [f"http://127.0.0.1:{port}/{server}/mcp" for server in range(count)]
+        yield HttpServers(process.pid, [f"http://127.0.0.1:{port}/{server}/mcp" for server in range(count)])
     finally:
         process.stdin.close()
         await process.wait()

@@ -22,8 +22,8 @@ WARM_UP_CALLS = 500
 
 
 async def main() -> int:
-    async with http_servers(1, 19) as urls:
-        servers = {**http_entries(urls), "stdio": stdio_entry()}
+    async with http_servers(1, 19) as downstream:
+        servers = {**http_entries(downstream.urls), "stdio": stdio_entry()}
         async with measured_gateway(servers, {"session_idle_s": IDLE_S, "sessions": 2 * SESSIONS}) as gateway:
             for server in servers:
                 await until_it_serves(gateway, server)

@@ -13,8 +13,8 @@ STARTS = 5
 
 
 async def start() -> None:
-    async with http_servers(SERVERS, 19) as urls:
-        ready, first, idle, used = zip(*[await _one_start(urls) for _ in range(STARTS)], strict=True)
+    async with http_servers(SERVERS, 19) as downstream:
+        ready, first, idle, used = zip(*[await _one_start(downstream.urls) for _ in range(STARTS)], strict=True)
     print(f"Start with {SERVERS} HTTP servers, median of {STARTS}")
     print(f"  {statistics.median(ready):.2f} s from the command to the ready line")
     print(f"  {statistics.median(first):.2f} s from the command to the answer of the first call")

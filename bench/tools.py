@@ -35,8 +35,8 @@ def echo_tool() -> dict[str, Any]:
 
 def many_tools(server: int, count: int) -> list[dict[str, Any]]:
     """`count` tools of server number `server`; no two servers of a run share one, up to 1,025 tools in all."""
-    pairs = islice(product(NOUNS, VERBS), server * count, (server + 1) * count)
-    return [_tool(verb, noun) for noun, verb in pairs]
+    pairs = islice(product(VERBS, NOUNS), server * count, (server + 1) * count)
+    return [_tool(verb, noun) for verb, noun in pairs]
 
 
 def _tool(verb: str, noun: str) -> dict[str, Any]:
