@@ -11,6 +11,7 @@ from types import MappingProxyType
 from pointsman.catalog.model import ServerStatus, WallClock
 from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
 from pointsman.router.downstream.connection import Connect
+from pointsman.router.downstream.own_connections import OwnConnections
 from pointsman.router.downstream.server import DownstreamServer, OnChange
 from pointsman.router.downstream.standing import Background
 from pointsman.router.downstream.supervisor import Pace, Supervisor
@@ -63,7 +64,7 @@ class Fleet:
         self._generations = itertools.count(1)  # one for all, so that a server that comes back under its id looks new
         self._berths: dict[str, _Berth] = {}
         self._servers: dict[str, DownstreamServer] = {}
-        self._leaving: set[Supervisor] = set()
+        self._leaving: set[Supervisor | OwnConnections] = set()  # they let calls finish, then close
         self._background = Background()
 
     @property
@@ -96,12 +97,13 @@ class Fleet:
 
     async def close(self, grace_s: float) -> None:
         """End all servers; calls under way have `grace_s` to finish."""
-        supervisors = [*self._leaving]
+        leaving = [*self._leaving]
         for berth in self._berths.values():
             berth.server.stop("the gateway is stopping")
-            supervisors += berth.all_supervisors()
+            leaving += berth.all_supervisors()
+            leaving += [berth.server.own] if berth.server.own is not None else []
         self._berths.clear()
-        await asyncio.gather(*(supervisor.stop(grace_s) for supervisor in supervisors))
+        await asyncio.gather(*(each.stop(grace_s) for each in leaving))
         await self._background.close()
 
     def _remove(self, server_id: str) -> None:
@@ -109,6 +111,7 @@ class Fleet:
         del self._servers[server_id]
         berth.server.stop(_REMOVED)
         self._retire(berth.server, berth.all_supervisors())
+        self._isolate(berth, None)
 
     def _fit(self, server_id: str, wanted: Server, config: GatewayConfig) -> None:
         name, timeouts = wanted.name or server_id, config.timeouts_of(wanted)
@@ -135,6 +138,7 @@ class Fleet:
         berth.server.stop(_DISABLED)
         self._retire(berth.server, berth.all_supervisors())
         berth.recipe, berth.supervisor, berth.predecessors = None, None, []
+        self._isolate(berth, None)
 
     def _restart(self, berth: _Berth, recipe: Recipe, connect: Connect) -> None:
         """The new connection is opened beside the old one, which serves until the new one stands or fails."""
@@ -149,7 +153,17 @@ class Fleet:
         berth.recipe = recipe
         berth.supervisor = Supervisor(berth.server, connect, self._pace)
         berth.supervisor.start()
+        self._isolate(berth, connect if recipe.server.isolation == "per-caller" else None)
         self._background.start(self._relieve(berth, berth.supervisor))
+
+    def _isolate(self, berth: _Berth, connect: Connect | None) -> None:
+        """From now on callers share the connection, or have their own that `connect` makes."""
+        server, previous = berth.server, berth.server.own
+        server.own = None
+        if connect is not None:
+            server.own = OwnConnections(connect, server.notice, lambda: server.timeouts.connect_s)
+        if previous is not None:
+            self._see_off(server, previous)
 
     async def _relieve(self, berth: _Berth, supervisor: Supervisor) -> None:
         await supervisor.settled.wait()
@@ -161,9 +175,9 @@ class Fleet:
     def _retire(self, server: DownstreamServer, supervisors: Iterable[Supervisor]) -> None:
         for supervisor in supervisors:
             supervisor.dismiss()
-            self._leaving.add(supervisor)
-            self._background.start(self._see_off(supervisor, server.timeouts.call_s))
+            self._see_off(server, supervisor)
 
-    async def _see_off(self, supervisor: Supervisor, drain_s: float) -> None:
-        await supervisor.stop(drain_s)
-        self._leaving.discard(supervisor)
+    def _see_off(self, server: DownstreamServer, leaving: Supervisor | OwnConnections) -> None:
+        self._leaving.add(leaving)
+        stop = self._background.start(leaving.stop(server.timeouts.call_s))
+        stop.add_done_callback(lambda _: self._leaving.discard(leaving))

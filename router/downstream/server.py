@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterator
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
 from pointsman.catalog.model import Json, ServerState, ServerStatus, WallClock
 from pointsman.config.model import Timeouts
-from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Introduction
 from pointsman.router.downstream.deadline import Deadline
 from pointsman.router.downstream.input_rounds import carry
-from pointsman.router.downstream.subscriptions import ACKNOWLEDGED, Subscriptions, subscribe_again
+from pointsman.router.downstream.live import Live
+from pointsman.router.downstream.own_connections import OwnConnections
+from pointsman.router.downstream.stderr_log import StderrLog
+from pointsman.router.downstream.stdio import StdioConnection
+from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
 from pointsman.router.seams import INVALID_PARAMS, BackChannel, Change, FrontRequest
 
 OnChange = Callable[[str, Change], None]
@@ -28,42 +32,6 @@ _TOLD = frozenset(
         "notifications/resources/updated",
     }
 )
-
-
-class Line:
-    """A connection in use. Knows what is under way on it, so that it can be closed when that is done."""
-
-    __slots__ = ("_idle", "_listening", "_under_way", "connection", "subscriptions")
-
-    def __init__(self, connection: Connection, noticed: Noticed, watched: set[str]) -> None:
-        self.connection = connection
-        modern = connection.introduction.era == "modern"
-        self.subscriptions = Subscriptions(connection, noticed, watched) if modern else None
-        listening = self.subscriptions.run() if self.subscriptions else subscribe_again(connection, watched)
-        self._listening = asyncio.get_running_loop().create_task(listening)
-        self._under_way = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    def __enter__(self) -> None:
-        self._under_way += 1
-        if self._under_way == 1:
-            self._idle.clear()
-
-    def __exit__(self, *_: object) -> None:
-        self._under_way -= 1
-        if self._under_way == 0:
-            self._idle.set()
-
-    async def retire(self, limit_s: float) -> None:
-        """Close the connection as soon as nothing is under way on it, at the latest after `limit_s`."""
-        self._listening.cancel()
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._idle.wait()
-        except TimeoutError:
-            pass  # whoever still waits learns from the closed connection
-        await self.connection.close()
 
 
 class DownstreamServer:
@@ -86,11 +54,13 @@ class DownstreamServer:
         self._generations = generations
         self._clock = clock
         self._on_change = on_change
-        self._line: Line | None = None
+        self._live: Live | None = None
         self._watched: set[str] = set()  # URIs of resources whose changes are wanted
         self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
+        self._stderr: StderrLog | None = None
         self.generation = next(generations)
         self.status = ServerStatus("starting", "it has not been started yet", clock())
+        self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared connection then serves lists
         self.wanted: Callable[[], None] = lambda: None  # told when a request finds no connection
 
     @property
@@ -106,97 +76,111 @@ class DownstreamServer:
     def capabilities(self) -> Json:
         return self._introduction.capabilities if self._introduction is not None else {}
 
+    def stderr_tail(self, lines: int) -> list[str]:
+        """The last lines that the server's process wrote to stderr, also after its end; none without a process."""
+        return self._stderr.tail(lines) if self._stderr is not None else []
+
     # ------------------------------------------------------------------ for the catalog and the gateway
 
     async def tools_page(self, cursor: str | None) -> Json:
-        line = self._usable_line()
+        live = self._shared()
         if "tools" not in self.capabilities:
             return {"tools": []}
         call = Call("tools/list", {} if cursor is None else {"cursor": cursor})
         limit_s = self.timeouts.list_s
         try:
-            with line:
+            with live:
                 async with asyncio.timeout(limit_s):
-                    return await line.connection.request(call)
+                    return await live.connection.request(call)
         except TimeoutError:
             raise CallTimeout(self.id, limit_s) from None
         except (ConnectionLost, BudgetBroken) as error:
             raise ServerUnavailable(self.id, str(error)) from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        line = self._usable_line()
+        live = self._shared()
+        if self.own is not None:
+            live = await self._of_caller(self.own, request)
         if method in _WATCHING:
-            return await self._watch(line, method, params, request, back)
-        return await self._carry(line, method, params, request, back)
+            return await self._watch(live, method, params, request, back)
+        return await self._carry(live, method, params, request, back)
 
-    async def _carry(self, line: Line, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+    async def _of_caller(self, own: OwnConnections, request: FrontRequest) -> Live:
+        try:
+            return await own.live_for(request.caller)
+        except ConnectionLost as error:
+            raise ServerUnavailable(self.id, str(error)) from None
+
+    async def _carry(self, live: Live, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         limit_s = self.timeouts.call_s
         try:
-            with line:
+            with live:
                 async with Deadline(limit_s) as deadline:
-                    return await carry(line.connection, method, params, request, deadline.pausing(back))
+                    return await carry(live.connection, method, params, request, deadline.pausing(back))
         except TimeoutError:
             raise CallTimeout(self.id, limit_s) from None
         except (ConnectionLost, BudgetBroken) as error:
             raise ServerUnavailable(self.id, str(error)) from None
 
-    async def _watch(self, line: Line, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+    async def _watch(self, live: Live, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """(Un)subscribe to a resource. It is remembered here, because it must outlive the connection."""
         uri = params.get("uri")
-        if not isinstance(uri, str) or len(self._watched) >= _MOST_WATCHED:
+        if not isinstance(uri, str) or (method == _SUBSCRIBE and len(self._watched) >= _MOST_WATCHED):
             raise DownstreamRefusal(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
         result: Json = {}
-        if line.subscriptions is None:
-            result = await self._carry(line, method, params, request, back)
+        if live.subscriptions is None:
+            result = await self._carry(live, method, params, request, back)
         if method == _SUBSCRIBE:
             self._watched.add(uri)
         else:
             self._watched.discard(uri)
-        if line.subscriptions is not None:
-            line.subscriptions.changed()
+        if live.subscriptions is not None:
+            live.subscriptions.changed()
         return result
 
-    def _usable_line(self) -> Line:
-        if self._line is None:
+    def _shared(self) -> Live:
+        if self._live is None:
             self.wanted()
             raise ServerUnavailable(self.id, self.status.reason)
-        return self._line
+        return self._live
 
     # ------------------------------------------------------------------ for its supervisor
 
-    def attach(self, connection: Connection) -> Line:
+    def attach(self, connection: Connection) -> Live:
         """From now on requests go over `connection`; what is under way on another one stays there."""
         if self._introduction is not None:
             self.restarts += 1
         self._introduction = connection.introduction
-        self._line = Line(connection, self.notice, self._watched)
+        if isinstance(connection, StdioConnection):
+            self._stderr = connection.stderr
+        self._live = Live(connection, self.notice, self._watched)
         self.generation = next(self._generations)
         self._set_status("running", "")
-        return self._line
+        return self._live
 
-    def detach(self, line: Line, reason: str) -> None:
-        """`line` has ended. Means nothing if another has taken its place already."""
-        if self._line is line:
+    def detach(self, live: Live, reason: str) -> None:
+        """`live` has ended. Means nothing if another has taken its place already."""
+        if self._live is live:
             self.fail(reason)
 
     def starting(self, reason: str) -> None:
-        self._line = None
+        self._live = None
         self._set_status("starting", reason)
 
     def fail(self, reason: str) -> None:
-        self._line = None
+        self._live = None
         self._set_status("failed", reason)
 
     def stop(self, reason: str) -> None:
-        self._line = None
+        self._live = None
         self._set_status("stopped", reason)
 
     def notice(self, method: str, params: Json) -> None:
         """A notification that belongs to no call."""
         if method == _TOOLS_CHANGED:
             self.generation = next(self._generations)
-        elif method == ACKNOWLEDGED and self._line is not None and self._line.subscriptions is not None:
-            self._line.subscriptions.acknowledged()
+        elif method == ACKNOWLEDGED and self._live is not None and self._live.subscriptions is not None:
+            self._live.subscriptions.acknowledged()
         elif method in _TOLD:
             self._on_change(self.id, Change(method, params))
 

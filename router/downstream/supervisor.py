@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost
-from pointsman.router.downstream.server import DownstreamServer, Line
+from pointsman.router.downstream.live import Live
+from pointsman.router.downstream.server import DownstreamServer
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Supervisor:
         self._connect = connect
         self._pace = pace
         self._pause_s = FIRST_PAUSE_S
-        self._lines: dict[Line, asyncio.Task[None] | None] = {}  # those not closed yet, with the task that closes them
+        self._lives: dict[Live, asyncio.Task[None] | None] = {}  # those not closed yet, with the task that closes them
         self._poked = asyncio.Event()
         self._last_attempt = pace.monotonic()
         self._last_connection = False
@@ -54,7 +55,7 @@ class Supervisor:
 
     @property
     def connected(self) -> bool:
-        return bool(self._lines)
+        return bool(self._lives)
 
     def last_connection(self) -> None:
         """Serve on, but do not connect again."""
@@ -71,8 +72,8 @@ class Supervisor:
         self.dismiss()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.gather(*(line.retire(drain_s) for line in self._lines))
-        await asyncio.gather(*(task for task in self._lines.values() if task is not None))
+        await asyncio.gather(*(live.retire(drain_s) for live in self._lives))
+        await asyncio.gather(*(task for task in self._lives.values() if task is not None))
 
     def _wanted(self) -> None:
         if self._pace.monotonic() - self._last_attempt >= WANTED_AFTER_S:
@@ -105,20 +106,20 @@ class Supervisor:
         return None
 
     async def _watch(self, connection: Connection) -> None:
-        line = self._server.attach(connection)
-        self._lines[line] = None
+        live = self._server.attach(connection)
+        self._lives[live] = None
         self.settled.set()
         since = self._pace.monotonic()
         reason = await connection.ended()
-        self._server.detach(line, reason)
+        self._server.detach(live, reason)
         if self._pace.monotonic() - since >= STEADY_AFTER_S:
             self._pause_s = FIRST_PAUSE_S
         # Calls that are still being answered (HTTP) keep their connection, and do not hold up the next attempt.
-        self._lines[line] = asyncio.get_running_loop().create_task(self._close(line))
+        self._lives[live] = asyncio.get_running_loop().create_task(self._close(live))
 
-    async def _close(self, line: Line) -> None:
-        await line.retire(self._server.timeouts.call_s)
-        self._lines.pop(line, None)
+    async def _close(self, live: Live) -> None:
+        await live.retire(self._server.timeouts.call_s)
+        self._lives.pop(live, None)
 
     async def _pause(self) -> None:
         """Wait for about as long as it is due, or until poked."""

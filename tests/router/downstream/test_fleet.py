@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pointsman.catalog.errors import ServerUnavailable
-from pointsman.catalog.model import Json
+from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import GatewayConfig, Limits, Server
-from pointsman.router.downstream.connection import Connect, Connection, Noticed
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.downstream.http_connect import connect_http
+from pointsman.router.downstream.own_connections import OwnConnections
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import HttpMcp, serving
 
@@ -253,3 +255,70 @@ async def test_a_reload_under_load_loses_no_call() -> None:
         over = True
         await asyncio.gather(*workers)
         assert failures == []
+
+
+# ---------------------------------------------------------------------- isolation: per-caller
+
+
+async def call_as(fleet: Fleet, token: str, name: str = "echo") -> Json:
+    server = fleet.get("s")
+    assert server is not None
+    request = replace(front_request(), caller=Caller(token, None))
+    return await server.request("tools/call", {"name": name, "arguments": {}}, request, Back())
+
+
+async def test_with_isolation_each_caller_has_a_connection_of_its_own() -> None:
+    opens = Opens()
+    async with serving("legacy") as http, fleet_of(opens) as fleet:
+        await fleet.apply(config({"s": {"url": http.url, "isolation": "per-caller"}}))
+        await fleet.settled()
+        await asyncio.gather(*(call_as(fleet, token) for token in ("ada", "ada", "bob", "bob", "ada")))
+        assert opens.count == {"s": 3}  # the shared one for lists, and two
+        sessions = {headers["Mcp-Session-Id"] for headers in http.headers if "Mcp-Session-Id" in headers}
+        assert len(sessions) == 3
+
+
+async def test_an_own_connection_that_cannot_be_opened_costs_its_caller_one_clear_error() -> None:
+    async with serving("legacy") as http, fleet_of(Opens()) as fleet:
+        await fleet.apply(config({"s": {"url": http.url, "isolation": "per-caller"}}))
+        await fleet.settled()
+        await call_as(fleet, "ada")
+        http.refuses_initialize = True
+        with pytest.raises(ServerUnavailable, match="HTTP 503"):
+            await call_as(fleet, "bob")
+        await call_as(fleet, "ada")
+
+
+async def test_taking_the_isolation_away_lets_own_calls_finish() -> None:
+    async with serving("modern") as http, fleet_of(Opens()) as fleet:
+        await fleet.apply(config({"s": {"url": http.url, "isolation": "per-caller"}}))
+        await fleet.settled()
+        under_way = asyncio.create_task(call_as(fleet, "ada", "wait"))
+        await http.arrived.acquire()
+        await fleet.apply(config({"s": {"url": http.url}}))
+        await fleet.settled()
+        await call_as(fleet, "ada")
+        http.gate.set()
+        assert text_of(await under_way) == "{}"
+
+
+async def test_an_idle_own_connection_is_closed_and_opened_again_when_needed() -> None:
+    async with asyncio.timeout(PATIENCE_S), serving("legacy") as http:
+        opens = Opens()
+        connect = opens("s", Server(url=http.url), Limits())
+        own = OwnConnections(connect, lambda method, params: None, lambda: 5.0, idle_s=0.05)
+        first = await own.live_for(Caller("ada", None))
+        assert await own.live_for(Caller("ada", None)) is first
+        await until(lambda: "DELETE" in http.seen)
+        assert await own.live_for(Caller("ada", None)) is not first
+        await own.stop(0)
+
+
+async def test_own_connections_are_limited_in_number() -> None:
+    async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
+        connect = Opens()("s", Server(url=http.url), Limits())
+        own = OwnConnections(connect, lambda method, params: None, lambda: 5.0, most=1)
+        await own.live_for(Caller("ada", None))
+        with pytest.raises(ConnectionLost, match="1 callers have a connection of their own already"):
+            await own.live_for(Caller("bob", None))
+        await own.stop(0)

@@ -45,11 +45,11 @@ async def attached(
     async with asyncio.timeout(PATIENCE_S), serving(era) as http:
         opened = Opened(timeouts or Timeouts())
         connection = await connect_http(http.url, {}, "auto", 5.0, limits or Limits(), opened.server.notice)
-        line = opened.server.attach(connection)
+        live = opened.server.attach(connection)
         try:
             yield http, opened
         finally:
-            await line.retire(0)
+            await live.retire(0)
 
 
 def test_a_server_fits_both_seams() -> None:
@@ -73,10 +73,10 @@ async def test_a_server_without_tools_is_not_asked_for_them() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("legacy") as http:
         http.capabilities = {"prompts": {}}
         opened = Opened(Timeouts())
-        line = opened.server.attach(await connect_http(http.url, {}, "auto", 5.0, Limits(), opened.server.notice))
+        live = opened.server.attach(await connect_http(http.url, {}, "auto", 5.0, Limits(), opened.server.notice))
         assert await opened.server.tools_page(None) == {"tools": []}
         assert "tools/list" not in http.seen
-        await line.retire(0)
+        await live.retire(0)
 
 
 async def test_a_server_that_is_not_there_says_why() -> None:
@@ -222,7 +222,7 @@ async def test_a_watched_resource_is_heard_of_in_both_eras_and_after_a_new_conne
         await opened.server.request("resources/subscribe", {"uri": "a:b"}, front_request(), Back())
         await until(lambda: heard() == 1)
         again = await connect_http(http.url, {}, "auto", 5.0, Limits(), opened.server.notice)
-        line = opened.server.attach(again)
+        live = opened.server.attach(again)
         await until(lambda: heard() == 2)
         await opened.server.request("resources/unsubscribe", {"uri": "a:b"}, front_request(), Back())
-        await line.retire(0)
+        await live.retire(0)

@@ -1,0 +1,51 @@
+"""A connection in use: knows what is under way on it, so that it can be closed when that is done."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from pointsman.router.downstream.connection import Connection, Noticed
+from pointsman.router.downstream.subscriptions import Subscriptions, subscribe_again
+
+
+class Live:
+    """`with live:` around everything that needs the connection."""
+
+    __slots__ = ("_idle", "_listening", "_under_way", "connection", "retired", "subscriptions", "uses")
+
+    def __init__(self, connection: Connection, noticed: Noticed, watched: set[str]) -> None:
+        self.connection = connection
+        modern = connection.introduction.era == "modern"
+        self.subscriptions = Subscriptions(connection, noticed, watched) if modern else None
+        listening = self.subscriptions.run() if self.subscriptions else subscribe_again(connection, watched)
+        self._listening = asyncio.get_running_loop().create_task(listening)
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.uses = 0  # so far; who looks twice can tell whether it was idle in between
+        self.retired = False
+
+    @property
+    def idle(self) -> bool:
+        return self._under_way == 0
+
+    def __enter__(self) -> None:
+        self.uses += 1
+        self._under_way += 1
+        if self._under_way == 1:
+            self._idle.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self._under_way -= 1
+        if self._under_way == 0:
+            self._idle.set()
+
+    async def retire(self, limit_s: float) -> None:
+        """Close the connection as soon as nothing is under way on it, at the latest after `limit_s`."""
+        self.retired = True
+        self._listening.cancel()
+        with suppress(TimeoutError):  # whoever still waits then learns from the closed connection
+            async with asyncio.timeout(limit_s):
+                await self._idle.wait()
+        await self.connection.close()

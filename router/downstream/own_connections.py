@@ -1,0 +1,114 @@
+"""`isolation: per-caller`: each caller has a connection of its own, opened when first needed, closed when idle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pointsman.catalog.model import Caller
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
+from pointsman.router.downstream.live import Live
+
+IDLE_S = 600.0
+MOST = 100  # connections of one server at a time
+_FAILURE_KEPT_S = 1.0  # a server that cannot be started is not started once for every call
+
+
+class OwnConnections:
+    """One task for each caller, from the first call to the end of its connection."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        noticed: Noticed,
+        connect_s: Callable[[], float],
+        *,
+        idle_s: float = IDLE_S,
+        most: int = MOST,
+    ) -> None:
+        self._connect = connect
+        self._noticed = noticed
+        self._connect_s = connect_s
+        self._idle_s = idle_s
+        self._most = most
+        self._ready: dict[Caller, asyncio.Future[Live]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def live_for(self, caller: Caller) -> Live:
+        """The caller's connection, opened if need be; once, however many calls wait for it.
+
+        Raises:
+            ConnectionLost: it could not be opened, or too many others are open.
+        """
+        while True:
+            ready = self._ready.get(caller) or self._open(caller)
+            live = await asyncio.shield(ready)
+            if not live.retired:
+                return live
+
+    async def stop(self, drain_s: float) -> None:
+        """Calls under way have `drain_s` to finish."""
+        lives = [ready.result() for ready in self._ready.values() if _is_open(ready)]
+        self._ready.clear()
+        await asyncio.gather(*(live.retire(drain_s) for live in lives))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _open(self, caller: Caller) -> asyncio.Future[Live]:
+        if len(self._ready) >= self._most:
+            raise ConnectionLost(f"{self._most} callers have a connection of their own already")
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[Live] = loop.create_future()
+        ready.add_done_callback(_seen)
+        self._ready[caller] = ready
+        task = loop.create_task(self._run(caller, ready))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return ready
+
+    async def _run(self, caller: Caller, ready: asyncio.Future[Live]) -> None:
+        live: Live | None = None
+        try:
+            live = Live(await self._connection(), self._noticed, set())
+            ready.set_result(live)
+            await self._until_idle_or_ended(live)
+        except ConnectionLost as error:
+            ready.set_exception(error)
+            await asyncio.sleep(_FAILURE_KEPT_S)
+        finally:
+            if not ready.done():
+                ready.set_exception(ConnectionLost("it was stopped before it was ready"))
+            if self._ready.get(caller) is ready:
+                del self._ready[caller]  # before it is retired, so that nobody is given it any more
+            if live is not None:
+                await live.retire(0)
+
+    async def _connection(self) -> Connection:
+        limit_s = self._connect_s()
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._connect(self._noticed)
+        except TimeoutError:
+            raise ConnectionLost(f"it was not ready within {limit_s:g} s") from None
+
+    async def _until_idle_or_ended(self, live: Live) -> None:
+        ended = asyncio.ensure_future(live.connection.ended())
+        try:
+            while True:
+                uses = live.uses
+                done, _ = await asyncio.wait((ended,), timeout=self._idle_s)
+                if done or (live.idle and live.uses == uses):
+                    return
+        finally:
+            ended.cancel()
+
+
+def _is_open(ready: asyncio.Future[Live]) -> bool:
+    return ready.done() and not ready.cancelled() and ready.exception() is None
+
+
+def _seen(ready: asyncio.Future[Live]) -> None:
+    """Nobody may be waiting any more; then the error is of no interest."""
+    if not ready.cancelled():
+        ready.exception()
