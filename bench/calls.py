@@ -28,9 +28,7 @@ async def calls() -> None:
                     await _compare(direct, downstream.pid, "http0:echo", gateway)
                     direct = Spec("stdio", "bench.stdio_server", era, "echo", [HELLO], "hello", connections, SECONDS)
                     await _compare(direct, None, "stdio:echo", gateway)
-    print(
-        "  CPU: ms for each call, of the gateway, and of the HTTP server when called directly (what this machine allows)"
-    )
+    print("  CPU: ms a call, of the gateway, and of the HTTP server when called directly (what the machine allows)")
 
 
 async def _compare(direct: Spec, server_pid: int | None, tool_key: str, gateway: GatewayProcess) -> None:
