@@ -178,7 +178,7 @@ def with_headers(head: bytes, headers: Mapping[str, str]) -> bytes:
     for name, value in headers.items():
         if "\r" in value or "\n" in value or "\0" in value:
             raise ConnectionLost(f"the header `{name}` holds a line break: correct `headers` in its configuration")
-        lines.append(f"{name}: {value}\r\n".encode())
+        lines.append(f"{name}: {value}\r\n".encode(errors="surrogateescape"))  # as a server sent it, say its session id
     return b"".join(lines)
 
 

@@ -21,7 +21,10 @@ async def connect_http(
     url: str, headers: Mapping[str, str], era: WantedEra, probe_s: float, limits: Limits, noticed: Noticed
 ) -> Connection:
     """Connect and shake hands. Raises ConnectionLost; cancelled or not, it leaves nothing behind."""
-    client = HttpClient(url, headers)
+    try:
+        client = HttpClient(url, headers)
+    except ValueError:
+        raise ConnectionLost("its `url` is not valid: correct it in its configuration") from None
     try:
         wire = _HttpWire(client, limits)
         introduction = await shake_hands(wire, era, probe_s)

@@ -13,8 +13,6 @@ from pointsman.router.downstream.deadline import Deadline
 from pointsman.router.downstream.input_rounds import carry
 from pointsman.router.downstream.live import Live
 from pointsman.router.downstream.own_connections import OwnConnections
-from pointsman.router.downstream.stderr_log import StderrLog
-from pointsman.router.downstream.stdio import StdioConnection
 from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
 from pointsman.router.seams import INVALID_PARAMS, BackChannel, Change, FrontRequest
 
@@ -57,7 +55,6 @@ class DownstreamServer:
         self._live: Live | None = None
         self._watched: set[str] = set()  # URIs of resources whose changes are wanted
         self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
-        self._stderr: StderrLog | None = None
         self.generation = next(generations)
         self.status = ServerStatus("starting", "it has not been started yet", clock())
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared connection then serves lists
@@ -75,10 +72,6 @@ class DownstreamServer:
     @property
     def capabilities(self) -> Json:
         return self._introduction.capabilities if self._introduction is not None else {}
-
-    def stderr_tail(self, lines: int) -> list[str]:
-        """The last lines that the server's process wrote to stderr, also after its end; none without a process."""
-        return self._stderr.tail(lines) if self._stderr is not None else []
 
     # ------------------------------------------------------------------ for the catalog and the gateway
 
@@ -151,8 +144,6 @@ class DownstreamServer:
         if self._introduction is not None:
             self.restarts += 1
         self._introduction = connection.introduction
-        if isinstance(connection, StdioConnection):
-            self._stderr = connection.stderr
         self._live = Live(connection, self.notice, self._watched)
         self.generation = next(self._generations)
         self._set_status("running", "")

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.errors import ServerUnavailable
 from pointsman.config.model import GatewayConfig, Limits, Server
 from pointsman.router.downstream.connectors import Connectors
 from pointsman.router.downstream.fleet import Fleet
@@ -123,12 +122,3 @@ async def test_a_program_that_is_missing_fails_with_the_reason_and_is_tried_agai
         status = fleet.statuses()["none"]
         assert status.state == "failed"
         assert "no-such-program" in status.reason
-
-
-async def test_what_a_child_wrote_to_stderr_can_be_read_after_its_end(tmp_path: Path) -> None:
-    async with fleet_with(tmp_path, {"child": STDIO}) as fleet:
-        server = fleet.get("child")
-        assert server is not None
-        with pytest.raises(ServerUnavailable):
-            await server.request("tools/call", {"name": "crash", "arguments": {}}, front_request(), Back())
-        assert "boom" in server.stderr_tail(1)[0]

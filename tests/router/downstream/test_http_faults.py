@@ -167,6 +167,12 @@ async def test_a_connect_to_nobody_fails_with_the_reason() -> None:
             pass
 
 
+async def test_a_url_without_a_host_fails_with_the_reason() -> None:
+    with pytest.raises(ConnectionLost, match="`url` is not valid"):
+        async with connected("http:///mcp"):
+            pass
+
+
 async def test_a_connect_that_hangs_can_be_cancelled_and_leaves_no_socket_behind() -> None:
     inside, closed = asyncio.Event(), asyncio.Event()
 
