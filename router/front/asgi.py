@@ -96,7 +96,7 @@ class Front:
 
     @property
     def calls_running(self) -> int:
-        return self._desk.running
+        return len(self._desk.running)
 
     async def run(self) -> None:
         """Forget sessions that nobody uses, until cancelled."""

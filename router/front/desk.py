@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pointsman.catalog.model import Json
@@ -25,33 +24,25 @@ class Desk:
         self.ping_s = ping_s
         self._prefix = secrets.token_hex(6)
         self._count = itertools.count(1)
-        self._running: set[Exchange] = set()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self.running: set[Exchange] = set()
+        self._idle: asyncio.Future[None] | None = None  # somebody waits for it
 
     def new_id(self) -> str:
         """Unique in this process by the count, and among processes by the prefix."""
         return f"{self._prefix}-{next(self._count):x}"
 
-    def enter(self, exchange: Exchange) -> None:
-        self._running.add(exchange)
-        self._idle.clear()
-
     def leave(self, exchange: Exchange) -> None:
-        self._running.discard(exchange)
-        if not self._running:
-            self._idle.set()
-
-    @property
-    def running(self) -> int:
-        return len(self._running)
+        self.running.discard(exchange)
+        if self._idle is not None and not self.running and not self._idle.done():
+            self._idle.set_result(None)
 
     async def idle(self, timeout_s: float) -> None:
         """Wait until nothing is under way, at most `timeout_s`."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
+        if not self.running:
+            return
+        self._idle = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._idle,), timeout=timeout_s)
 
     def cancel_all(self) -> None:
-        for exchange in list(self._running):
+        for exchange in list(self.running):
             exchange.cancel()

@@ -90,7 +90,7 @@ class Exchange:
         """Do `work` and write its answer. `method` is for the log."""
         self._task = asyncio.current_task()
         self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._watch)
-        self._desk.enter(self)
+        self._desk.running.add(self)
         try:
             status, answer = await self._outcome(method, work)
             await self._write(status, answer)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pointsman.catalog.model import Json
 from pointsman.catalog.rights import NO_PROJECT
@@ -13,8 +12,7 @@ from pointsman.router.front.refusal import Refusal, denied
 _BEARER: Final = b"bearer"
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(NamedTuple):
     """What a request says of its sender. Nothing of it is proven yet."""
 
     token: str | None

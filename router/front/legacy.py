@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -15,7 +15,6 @@ from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.message import meta_of
 from pointsman.router.front.methods import LEGACY_METHODS, log_level, method_not_found, progress_token
-from pointsman.router.front.questions import check_may_ask
 from pointsman.router.front.refusal import Refusal, overloaded, unknown_session
 from pointsman.router.front.sessions import Session, Sessions, TooManySessions
 from pointsman.router.front.stream import serve_stream
@@ -29,18 +28,9 @@ from pointsman.router.seams import INVALID_PARAMS, Change, Client, FrontRequest
 from pointsman.router.wire import encode
 
 _RULES = EraRules(leaving_cancels=False, error_status={})  # a legacy client may leave and still want its call to run
-_MODERN_FIELDS = ("resultType", "ttlMs", "cacheScope")
+_MODERN_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope"})
 _LONGEST_NAME = 128
 _MOST_CAPABILITIES = 4096  # bytes; a session keeps them, and a thousand sessions must stay small
-
-
-@dataclass(frozen=True, slots=True)
-class SessionAsker:
-    session: Session
-
-    async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
-        check_may_ask(self.session.client.capabilities, method, params)
-        return await self.session.questions.ask(exchange, method, params)
 
 
 class LegacyEra:
@@ -62,13 +52,12 @@ class LegacyEra:
             await self._initialize(message, caller, address, send)
             return
         session = self._session(head, caller, address)
-        self._sessions.touch(session)
         if method is None:
             session.questions.answered(message)
-            await respond(send, 202)
+            await self._accept(session, send)
         elif "id" not in message:
             self._notice(session, method, message.get("params") or {})
-            await respond(send, 202)
+            await self._accept(session, send)
         elif method == "initialize":
             raise Refusal(400, "This session is initialized already. Leave out Mcp-Session-Id to open another one.")
         else:
@@ -119,6 +108,10 @@ class LegacyEra:
             raise overloaded("Too many sessions are open. Try again later.") from None
         await respond(send, 200, body, ((b"mcp-session-id", session.id.encode()),))
 
+    async def _accept(self, session: Session, send: Send) -> None:
+        self._sessions.touch(session)
+        await respond(send, 202)
+
     def _notice(self, session: Session, method: str, params: Json) -> None:
         if method != "notifications/cancelled":
             return  # `initialized` and the like: nothing here waits for them
@@ -128,7 +121,7 @@ class LegacyEra:
 
     async def _request(self, session: Session, message: Json, caller: Caller, receive: Receive, send: Send) -> None:
         client_id, method = message["id"], message["method"]
-        exchange = Exchange(self._desk, client_id, receive, send, _RULES, SessionAsker(session))
+        exchange = Exchange(self._desk, client_id, receive, send, _RULES, session)
         same_id = session.calls.setdefault(client_id, [])
         same_id.append(exchange)
         try:
@@ -161,13 +154,14 @@ class LegacyEra:
 def as_legacy(result: Json) -> Json:
     """Without what only the modern era knows. The result may be shared, so it is copied where it changes."""
     content = result.get("structuredContent")
-    drop_content = content is not None and type(content) is not dict
-    if not drop_content and not any(field in result for field in _MODERN_FIELDS):
+    illegal = content is not None and type(content) is not dict
+    if not illegal and _MODERN_FIELDS.isdisjoint(result):
         return result
-    kept = {key: value for key, value in result.items() if key not in _MODERN_FIELDS}
-    if drop_content:
-        del kept["structuredContent"]
-    return kept
+    return {
+        key: value
+        for key, value in result.items()
+        if key not in _MODERN_FIELDS and not (illegal and key == "structuredContent")
+    }
 
 
 def _as_event(change: Change) -> bytes:

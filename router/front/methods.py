@@ -39,6 +39,8 @@ def _page(params: Json) -> None:
 
 
 def _tool_call(params: Json) -> None:
+    if type(params.get("name")) is str and type(params.get("arguments")) is dict:
+        return  # nearly always, and this is the path that must be short
     _required(params, "name", str, "a string")
     _optional(params, "arguments", dict, "an object")
 

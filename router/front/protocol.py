@@ -37,6 +37,41 @@ def guarded_protocol(limits: Callable[[], Limits], read_s: float = READ_S) -> ty
     return type("Guarded", (GuardedProtocol,), {"limits_now": (limits,), "read_s": read_s})
 
 
+class OnePiece:
+    """A transport that writes the head of an answer together with what follows, by one system call.
+
+    uvicorn says the two one after the other, and uvloop would write each at once.
+    """
+
+    __slots__ = ("_head", "_transport", "get_write_buffer_size", "is_closing")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self.is_closing = transport.is_closing  # these two are asked in each request
+        self.get_write_buffer_size = transport.get_write_buffer_size
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """For heads that nothing follows."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class GuardedProtocol(HttpToolsProtocol):
     limits_now: ClassVar[tuple[Callable[[], Limits]]]  # in a tuple, because a bare function would become a method
     read_s: ClassVar[float]
@@ -44,7 +79,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = self.limits_now[0]()
-        self._head_bytes = 0
+        self._head_bytes = 0  # of a head that comes in several pieces
+        self._piece_bytes = 0  # of the piece that is read now
         self._reading_head = False
         self._reading_body = False
         self._declining = False
@@ -56,6 +92,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
         super().connection_made(transport)
+        self._line = OnePiece(transport)
+        self.transport = self._line  # type: ignore[assignment]  # a transport by its shape
         self._limits = self.limits_now[0]()
         if len(self.connections) > 2 * self._limits.connections:
             transport.abort()  # not even room for polite words
@@ -71,17 +109,22 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        self._piece_bytes = len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
             self._decline_upgrade(data[offer.args[0] :])
-        except httptools.HttpParserError:
-            self._answer_and_close(_LARGE_HEAD if self._head_bytes > HEAD_BYTES else _BAD_REQUEST)
-        self._keep_time()
+        except httptools.HttpParserError as error:
+            too_large = isinstance(error.__context__, HeadTooLarge)
+            self._answer_and_close(_LARGE_HEAD if too_large else _BAD_REQUEST)
+        if self._reading_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self._answer_and_close(_LARGE_HEAD)
+        if self._request_clock is None and not self.transport.is_closing():
+            self._keep_time()
 
     def _keep_time(self) -> None:
-        if self._request_clock is not None or self.transport.is_closing():
-            return
         if self._reading_body:
             self._expect(self._limits.body_s, self._body_is_late)
         elif self._reading_head or self._silent():
@@ -99,19 +142,20 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._reading_head = True
 
-    def on_url(self, url: bytes) -> None:
-        self._count_head(len(url))
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._count_head(len(name) + len(value))
-        super().on_header(name, value.strip(b" \t"))  # httptools leaves the blanks at the end
+        """In place of the base's, which would keep the blanks around a value that httptools leaves there."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
         self._reading_head = False
         self._declining = self.parser.should_upgrade()
         if self._declining:
             return  # the parser stops here, and the request is read again without the offer
+        if self._head_bytes + self._piece_bytes > HEAD_BYTES:
+            self._measure_head()
         self._reading_body = True
         self._stop_clock()
         super().on_headers_complete()
@@ -123,9 +167,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_clock()
         super().on_message_complete()
 
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > HEAD_BYTES:
+    def _measure_head(self) -> None:
+        """The head came to its end in a piece so large that it may hide a head that is too large."""
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             raise HeadTooLarge
 
     # The clock of what comes in: one for a whole head or body, however many pieces it comes in
@@ -169,6 +213,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        self._line.flush()
         if self.transport.get_write_buffer_size():
             self._start_read_clock()
 

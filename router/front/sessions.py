@@ -8,9 +8,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pointsman.catalog.model import Caller
+from pointsman.catalog.model import Caller, Json
 from pointsman.router.front.failures import Clock
-from pointsman.router.front.questions import Questions
+from pointsman.router.front.questions import Questions, check_may_ask
 from pointsman.router.seams import Client
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ class Session:
     @property
     def busy(self) -> bool:
         return bool(self.calls) or self.stream is not None
+
+    async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
+        """Fits `Asker`."""
+        check_may_ask(self.client.capabilities, method, params)
+        return await self.questions.ask(exchange, method, params)
 
     def cancel(self, client_id: str | int) -> None:
         """All running calls of that id: the client cannot tell them apart either."""
