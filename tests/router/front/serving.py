@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from pointsman.config.model import Limits, Listen
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.checks import HostRules
+from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.oauth_probe import oauth_routes
 from pointsman.router.front.protocol import guarded_protocol
 from tests.router.front.raw_http import Answer, Connection, Json, initialize, request
@@ -111,11 +112,11 @@ async def serving(
     hosts = HostRules.of(listen or Listen(), port)
     about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": "Two tools."}
     front = Front(gateway, limits or Limits(), hosts, **about, **front_settings)
-    app = Starlette(routes=[Route("/mcp", front), Route("/projects/{id}/mcp", front), *oauth_routes()])
+    routes = Starlette(routes=[Route("/mcp", front), Route("/projects/{id}/mcp", front), *oauth_routes()])
     protocol = guarded_protocol(lambda: front.limits, read_s)
     reaping = asyncio.create_task(front.run())
     try:
-        async with listening(app, listener, http=protocol) as server:
+        async with listening(Entrance(front, routes), listener, http=protocol) as server:
             yield Served(port, gateway, front, server)
     finally:
         await end([reaping])
