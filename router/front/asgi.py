@@ -133,7 +133,8 @@ class Front:
         visit.head = checked_head(scope["headers"], self._hosts)
         if self._draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
-        claims = claims_of(visit.head, scope.get("path_params", {}).get("id"))
+        path_params = scope.get("path_params")
+        claims = claims_of(visit.head, path_params.get("id") if path_params else None)
         visit.token, visit.address = claims.token, claims.project
         legacy = visit.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
         verb = scope["method"]

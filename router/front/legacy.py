@@ -71,6 +71,8 @@ class LegacyEra:
         changes = self._desk.gateway.changes(caller)
         try:
             await serve_stream(receive, send, changes, _as_event, ended, self._desk.ping_s)
+        except Exception as error:  # the stream has ended properly; it cannot be answered once more
+            self._desk.failures.report("GET", error)
         finally:
             if session.stream is ended:
                 session.stream = None

@@ -79,7 +79,7 @@ async def until_left(receive: Receive) -> None:
 
 
 async def forward(changes: AsyncIterator[Change], say: Callable[[Change], bool], ended: asyncio.Future[None]) -> None:
-    """Say each change until there are no more, the listener takes no more, or `ended` is done."""
+    """Say each change until the listener takes no more or `ended` is done, also after the last change."""
     step: asyncio.Future[Change] | None = None
     try:
         while True:
@@ -89,7 +89,8 @@ async def forward(changes: AsyncIterator[Change], say: Callable[[Change], bool],
                 return
             try:
                 change = step.result()
-            except StopAsyncIteration:
+            except StopAsyncIteration:  # a stream that closed now would only be opened again
+                await asyncio.wait((ended,))
                 return
             if not say(change):
                 return

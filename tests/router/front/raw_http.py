@@ -89,6 +89,11 @@ class Connection:
             size = int(await self.reader.readline(), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
 
+    async def closed_stream(self) -> None:
+        """Reads comments until the stream ends as it should."""
+        while await self.chunk():
+            pass
+
     async def event(self) -> Json:
         """The next message of a stream; comments are skipped."""
         while not self._events:

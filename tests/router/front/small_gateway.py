@@ -25,6 +25,7 @@ TOKENS = {
     "secret-b": ("b", frozenset({None, "research"})),
     "secret-r": ("r", frozenset({"research"})),
 }
+SECRET_PATH = "/secret/path/of/this/machine"
 FORM: Json = {"mode": "form", "message": "How many?", "requestedSchema": {"type": "object", "properties": {}}}
 TOOLS: list[Json] = [
     {"name": name, "description": f"{name}s", "inputSchema": {"type": "object"}}
@@ -58,9 +59,14 @@ class SmallGateway:
     revoked: set[str] = field(default_factory=set)
     listeners: list[asyncio.Queue[Change]] = field(default_factory=list)
     listening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    silent: bool = False  # nothing ever changes
+    broken: bool = False
+    broken_changes: bool = False
     shared: Json = field(default_factory=lambda: {"content": [], "structuredContent": [1, 2], "ttlMs": 1})
 
     def identify(self, token: str | None, project: str | None) -> Caller:
+        if self.broken:
+            raise RuntimeError(SECRET_PATH)
         if token not in TOKENS or token in self.revoked:
             raise Unauthorized("No such token. Create one with `pointsman token create NAME`.")
         token_id, projects = TOKENS[token]
@@ -69,17 +75,21 @@ class SmallGateway:
         return Caller(token_id, project)
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
+        if token == "break the audit":
+            raise RuntimeError(SECRET_PATH)
         self.refusals.append(Refused(code, token, method, params, client))
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
         return {"tools": {"listChanged": True}}
 
     async def changes(self, caller: Caller) -> AsyncIterator[Change]:
+        if self.broken_changes:
+            raise RuntimeError(SECRET_PATH)
         queue: asyncio.Queue[Change] = asyncio.Queue()
         self.listeners.append(queue)
         self.listening.release()
         try:
-            while True:
+            while not self.silent:
                 yield await queue.get()
         finally:
             self.listeners.remove(queue)
@@ -144,7 +154,7 @@ class SmallGateway:
         return text("told")
 
     async def _fail(self, arguments: Json, back: BackChannel) -> Json:
-        raise RuntimeError("/secret/path/of/this/machine")
+        raise RuntimeError(SECRET_PATH)
 
     async def _huge(self, arguments: Json, back: BackChannel) -> Json:
         return text("h" * int(arguments["bytes"]))

@@ -10,7 +10,7 @@ import pytest
 from pointsman.router.seams import Change
 from tests.router.front.raw_http import LONG_S, Json, call, initialize, modern_call
 from tests.router.front.serving import Served, serving
-from tests.router.front.small_gateway import FORM
+from tests.router.front.small_gateway import FORM, SmallGateway
 
 CHANGED = Change("notifications/resources/list_changed", {})
 
@@ -201,6 +201,17 @@ async def test_the_stream_of_a_session_carries_changes() -> None:
         assert (await stream.event()) == {"jsonrpc": "2.0", "method": CHANGED.method, "params": {}}
         await stream.close()
         await until_no_listener(served)
+
+
+async def test_a_stream_with_nothing_to_tell_stays_open() -> None:
+    async with serving(SmallGateway(silent=True), ping_s=0.02) as served:
+        session = await served.open_session()
+        stream = await served.start(None, verb="GET", headers=session)
+        await stream.head()
+        assert [await stream.chunk() for _ in range(3)] == [b": ping\r\n\r\n"] * 3
+        assert (await served.send(verb="DELETE", headers=session)).status == 200
+        await stream.closed_stream()
+        await stream.close()
 
 
 async def test_the_newest_stream_of_a_session_wins() -> None:
