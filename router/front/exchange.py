@@ -130,8 +130,8 @@ class Exchange:
         except ProtocolError as error:
             return self._error(error)
         except asyncio.CancelledError:
-            if not self._cancelled:
-                raise  # not ours: the server is going down
+            if not self._cancelled or (self._task is not None and self._task.cancelling() > 1):
+                raise  # not ours, or not ours alone: the server is going down
             return self._error(ProtocolError(REQUEST_CANCELLED, "Request cancelled"))
         except Exception as error:
             self._desk.failures.report(method, error)

@@ -15,10 +15,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pointsman.config.model import Limits
 from pointsman.router.front.answers import error_message, respond_refusal
+from pointsman.router.front.one_piece import OnePiece
 from pointsman.router.front.refusal import Refusal, overloaded
 
 HEAD_BYTES = 64 << 10
-READ_S = 10.0  # in each such time a client that is behind must take `READ_BYTES`, or all that is left
+READ_S = 10.0  # in each such time a client that is behind must take `READ_BYTES`, or all that was left
 READ_BYTES = 64 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _SLOW_HEAD = Refusal(408, "The request header took too long.")
@@ -37,41 +38,6 @@ def guarded_protocol(limits: Callable[[], Limits], read_s: float = READ_S) -> ty
     return type("Guarded", (GuardedProtocol,), {"limits_now": (limits,), "read_s": read_s})
 
 
-class OnePiece:
-    """A transport that writes the head of an answer together with what follows, by one system call.
-
-    uvicorn says the two one after the other, and uvloop would write each at once.
-    """
-
-    __slots__ = ("_head", "_transport", "get_write_buffer_size", "is_closing")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-        self.is_closing = transport.is_closing  # these two are asked in each request
-        self.get_write_buffer_size = transport.get_write_buffer_size
-
-    def write(self, data: bytes) -> None:
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
-            self._head = data
-            return
-        self._transport.write(data)
-
-    def flush(self) -> None:
-        """For heads that nothing follows."""
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
 class GuardedProtocol(HttpToolsProtocol):
     limits_now: ClassVar[tuple[Callable[[], Limits]]]  # in a tuple, because a bare function would become a method
     read_s: ClassVar[float]
@@ -86,7 +52,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._declining = False
         self._request_clock: asyncio.TimerHandle | None = None  # for the head or the body that is coming in
         self._read_clock: asyncio.TimerHandle | None = None  # for what the client still has to take
-        self._unread = 0
+        self._goal = 0  # bytes that it must have taken by then
 
     # The connection
 
@@ -118,7 +84,7 @@ class GuardedProtocol(HttpToolsProtocol):
             too_large = isinstance(error.__context__, HeadTooLarge)
             self._answer_and_close(_LARGE_HEAD if too_large else _BAD_REQUEST)
         if self._reading_head:
-            self._head_bytes += len(data)
+            self._head_bytes += self._piece_bytes
             if self._head_bytes > HEAD_BYTES:
                 self._answer_and_close(_LARGE_HEAD)
         if self._request_clock is None and not self.transport.is_closing():
@@ -164,6 +130,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._declining:
             return
         self._reading_body = False
+        self._piece_bytes = 0  # what follows in this piece belongs to the next request
         self._stop_clock()
         super().on_message_complete()
 
@@ -207,10 +174,6 @@ class GuardedProtocol(HttpToolsProtocol):
         super().pause_writing()
         self._start_read_clock()
 
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._stop_read_clock()
-
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._line.flush()
@@ -219,7 +182,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_read_clock(self) -> None:
         if self._read_clock is None:
-            self._unread = self.transport.get_write_buffer_size()
+            unread = self.transport.get_write_buffer_size()
+            self._goal = self._line.written - unread + min(unread, READ_BYTES)
             self._read_clock = self.loop.call_later(self.read_s, self._check_reader)
 
     def _stop_read_clock(self) -> None:
@@ -232,7 +196,7 @@ class GuardedProtocol(HttpToolsProtocol):
         unread = self.transport.get_write_buffer_size()
         if not unread:
             return
-        if self._unread - unread < READ_BYTES:
+        if self._line.written - unread < self._goal:
             self.transport.abort()
         else:
             self._start_read_clock()

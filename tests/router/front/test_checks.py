@@ -198,6 +198,16 @@ async def test_requests_in_a_row_are_answered_in_their_order() -> None:
         await connection.close()
 
 
+async def test_large_requests_in_a_row_are_answered_in_their_order() -> None:
+    async with serving() as served:
+        session = await served.open_session()
+        connection = await served.connect()
+        bodies = [call("echo", {"text": f"{n}" + "x" * 70_000}) for n in range(5)]
+        connection.send(b"".join(request(served.port, body, headers=session) for body in bodies))
+        assert [(await connection.answer()).text[0] for _ in range(5)] == list("01234")
+        await connection.close()
+
+
 async def test_an_offer_to_upgrade_is_ignored() -> None:
     """Java's client offers HTTP/2 with each first request."""
     async with serving() as served:
