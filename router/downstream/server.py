@@ -45,6 +45,7 @@ class DownstreamServer:
         clock: WallClock,
         on_change: OnChange,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self.id = server_id
         self.name = name
         self.timeouts = timeouts
@@ -107,9 +108,8 @@ class DownstreamServer:
     async def _carry(self, live: Live, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         limit_s = self.timeouts.call_s
         try:
-            with live:
-                async with Deadline(limit_s) as deadline:
-                    return await carry(live.connection, method, params, request, deadline.pausing(back))
+            with live, Deadline(self._loop, limit_s) as deadline:
+                return await carry(live.connection, method, params, request, deadline.pausing(back))
         except TimeoutError:
             raise CallTimeout(self.id, limit_s) from None
         except (ConnectionLost, BudgetBroken) as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 class Desk:
     def __init__(self, gateway: Gateway, server_info: Json, instructions: str | None, clock: Clock, ping_s: float):
+        self.loop = asyncio.get_running_loop()  # kept, because looking it up is a system call on 3.11
         self.gateway = gateway
         self.server_info = server_info
         self.instructions = instructions

@@ -88,8 +88,9 @@ class Exchange:
 
     async def run(self, method: str, work: Coroutine[Any, Any, Json]) -> None:
         """Do `work` and write its answer. `method` is for the log."""
-        self._task = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._watch)
+        loop = self._desk.loop
+        self._task = asyncio.current_task(loop)
+        self._timer = loop.call_later(WATCH_AFTER_S, self._watch)
         self._desk.running.add(self)
         try:
             status, answer = await self._outcome(method, work)
@@ -167,7 +168,7 @@ class Exchange:
 
     def _watch(self) -> None:
         """The call takes its time: see whether the client leaves, and keep the line alive."""
-        loop = asyncio.get_running_loop()
+        loop = self._desk.loop
         self._door = loop.create_task(self._watch_door())
         self._timer = loop.call_later(self._desk.ping_s, self._keep_alive)
 

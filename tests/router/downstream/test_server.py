@@ -52,7 +52,7 @@ async def attached(
             await live.retire(0)
 
 
-def test_a_server_fits_both_seams() -> None:
+async def test_a_server_fits_both_seams() -> None:
     server = Opened(Timeouts()).server
     source: ToolSource = server
     downstream: Downstream = server
