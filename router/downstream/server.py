@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
 from pointsman.catalog.model import Json, ServerState, ServerStatus, WallClock
@@ -14,22 +15,25 @@ from pointsman.router.downstream.input_rounds import carry
 from pointsman.router.downstream.live import Live
 from pointsman.router.downstream.own_connections import OwnConnections
 from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
-from pointsman.router.seams import INVALID_PARAMS, BackChannel, Change, FrontRequest
+from pointsman.router.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
 
 OnChange = Callable[[str, Change], None]
-"""Called with the server's id when its resources or prompts changed."""
+"""Called with the server's id when one of its lists or a watched resource changed, or it came or went as a whole."""
+
+Kind = Literal["tools", "resources", "prompts"]
 
 _SUBSCRIBE = "resources/subscribe"
 _WATCHING = frozenset({_SUBSCRIBE, "resources/unsubscribe"})
 _MOST_WATCHED = 10_000
-_TOOLS_CHANGED = "notifications/tools/list_changed"
-_TOLD = frozenset(
-    {
-        "notifications/resources/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/updated",
-    }
-)
+_UPDATED = "notifications/resources/updated"
+_KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
+_CHANGED: dict[str, Kind] = {f"notifications/{kind}/list_changed": kind for kind in _KINDS}
+_LISTS: dict[str, tuple[Kind, str]] = {  # method -> the capability it needs, and the field that holds its items
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resources", "resourceTemplates"),
+    "prompts/list": ("prompts", "prompts"),
+}
 
 
 class DownstreamServer:
@@ -56,7 +60,7 @@ class DownstreamServer:
         self._live: Live | None = None
         self._watched: set[str] = set()  # URIs of resources whose changes are wanted
         self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
-        self.generation = next(generations)
+        self._generation_of: dict[Kind, int] = dict.fromkeys(_KINDS, next(generations))
         self.status = ServerStatus("starting", "it has not been started yet", clock())
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared connection then serves lists
         self.wanted: Callable[[], None] = lambda: None  # told when a request finds no connection
@@ -76,16 +80,40 @@ class DownstreamServer:
 
     # ------------------------------------------------------------------ for the catalog and the gateway
 
+    @property
+    def generation(self) -> int:
+        """Of its tools, as `ToolSource` has it."""
+        return self._generation_of["tools"]
+
+    def generation_of(self, kind: Kind) -> int:
+        """Grows whenever a kept list of that kind stops being true: at each connect and at each `list_changed`."""
+        return self._generation_of[kind]
+
     async def tools_page(self, cursor: str | None) -> Json:
+        return await self.list_page("tools/list", cursor)
+
+    async def list_page(self, method: str, cursor: str | None) -> Json:
+        """One page of `tools/list`, `resources/list`, `resources/templates/list` or `prompts/list`, as it was sent.
+
+        Empty where the server does not declare such things.
+
+        Raises:
+            ServerUnavailable, CallTimeout, DownstreamRefusal: as `ToolSource.tools_page` has it.
+        """
         live = self._shared()
-        if "tools" not in self.capabilities:
-            return {"tools": []}
-        call = Call("tools/list", {} if cursor is None else {"cursor": cursor})
+        kind, field = _LISTS[method]
+        if kind not in self.capabilities:
+            return {field: []}
+        call = Call(method, {} if cursor is None else {"cursor": cursor})
         limit_s = self.timeouts.list_s
         try:
             with live:
                 async with asyncio.timeout(limit_s):
                     return await live.connection.request(call)
+        except DownstreamRefusal as refusal:
+            if refusal.code == METHOD_NOT_FOUND and method == "resources/templates/list":
+                return {field: []}  # many a server with resources knows no templates
+            raise
         except TimeoutError:
             raise CallTimeout(self.id, limit_s) from None
         except (ConnectionLost, BudgetBroken) as error:
@@ -93,10 +121,10 @@ class DownstreamServer:
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         live = self._shared()
+        if method in _WATCHING:  # over the shared connection in any case, which outlives each caller's own
+            return await self._watch(live, method, params, request, back)
         if self.own is not None:
             live = await self._of_caller(self.own, request)
-        if method in _WATCHING:
-            return await self._watch(live, method, params, request, back)
         return await self._carry(live, method, params, request, back)
 
     async def _of_caller(self, own: OwnConnections, request: FrontRequest) -> Live:
@@ -145,8 +173,8 @@ class DownstreamServer:
             self.restarts += 1
         self._introduction = connection.introduction
         self._live = Live(connection, self.notice, self._watched)
-        self.generation = next(self._generations)
         self._set_status("running", "")
+        self._all_changed()
         return self._live
 
     def detach(self, live: Live, reason: str) -> None:
@@ -155,24 +183,35 @@ class DownstreamServer:
             self.fail(reason)
 
     def starting(self, reason: str) -> None:
-        self._live = None
-        self._set_status("starting", reason)
+        self._away("starting", reason)
 
     def fail(self, reason: str) -> None:
-        self._live = None
-        self._set_status("failed", reason)
+        self._away("failed", reason)
 
     def stop(self, reason: str) -> None:
-        self._live = None
-        self._set_status("stopped", reason)
+        self._away("stopped", reason)
+
+    def _away(self, state: ServerState, reason: str) -> None:
+        was_there, self._live = self._live is not None, None
+        self._set_status(state, reason)
+        if was_there:
+            self._all_changed()
+
+    def _all_changed(self) -> None:
+        """What a server offers is in nobody's list while it is away, and may be other things when it is back."""
+        for method, kind in _CHANGED.items():
+            self._generation_of[kind] = next(self._generations)
+            if kind in self.capabilities:
+                self._on_change(self.id, Change(method, {}))
 
     def notice(self, method: str, params: Json) -> None:
         """A notification that belongs to no call."""
-        if method == _TOOLS_CHANGED:
-            self.generation = next(self._generations)
+        kind = _CHANGED.get(method)
+        if kind is not None:
+            self._generation_of[kind] = next(self._generations)
         elif method == ACKNOWLEDGED and self._live is not None and self._live.subscriptions is not None:
             self._live.subscriptions.acknowledged()
-        elif method in _TOLD:
+        if kind is not None or method == _UPDATED:
             self._on_change(self.id, Change(method, params))
 
     def _set_status(self, state: ServerState, reason: str) -> None:

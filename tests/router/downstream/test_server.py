@@ -69,6 +69,15 @@ async def test_a_running_server_lists_and_answers() -> None:
         assert http.params[-1] == {"cursor": "page-2"}
 
 
+async def test_a_server_without_resources_or_prompts_is_not_asked_for_them() -> None:
+    async with attached("legacy") as (http, opened):
+        assert await opened.server.list_page("prompts/list", None) == {"prompts": []}
+        assert "prompts/list" not in http.seen
+        assert await opened.server.list_page("resources/templates/list", None) == {"resourceTemplates": []}
+        with pytest.raises(DownstreamRefusal):
+            await opened.server.list_page("resources/list", None)
+
+
 async def test_a_server_without_tools_is_not_asked_for_them() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("legacy") as http:
         http.capabilities = {"prompts": {}}
@@ -179,17 +188,35 @@ async def test_a_client_that_cannot_be_asked_gets_an_error_that_names_the_questi
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_changed_tool_list_makes_a_new_generation_and_other_changes_are_told(
+async def test_a_changed_list_makes_a_new_generation_of_its_kind_and_every_change_is_told(
     era: Literal["legacy", "modern"],
 ) -> None:
     async with attached(era) as (http, opened):
         await http.stream_opened.acquire()
-        before = opened.server.generation
+        opened.changes.clear()
+        tools, resources = opened.server.generation, opened.server.generation_of("resources")
         http.push({"method": "notifications/tools/list_changed"})
-        await until(lambda: opened.server.generation > before)
+        await until(lambda: opened.server.generation > tools)
+        assert opened.server.generation_of("resources") == resources
         http.push({"method": "notifications/resources/updated", "params": {"uri": "a:b"}})
-        await until(lambda: bool(opened.changes))
-    assert opened.changes == [("s", Change("notifications/resources/updated", {"uri": "a:b"}))]
+        await until(lambda: len(opened.changes) == 2)
+        assert opened.changes == [
+            ("s", Change("notifications/tools/list_changed", {})),
+            ("s", Change("notifications/resources/updated", {"uri": "a:b"})),
+        ]
+
+
+async def test_a_server_that_comes_or_goes_changes_the_lists_that_it_has() -> None:
+    async with attached("legacy") as (_, opened):
+        lists = [
+            ("s", Change("notifications/tools/list_changed", {})),
+            ("s", Change("notifications/resources/list_changed", {})),
+        ]
+        assert opened.changes == lists
+        opened.server.fail("it is gone")
+        assert opened.changes == lists * 2
+        opened.server.fail("it cannot be started")
+        assert opened.changes == lists * 2
 
 
 async def test_after_a_gap_in_a_modern_servers_stream_its_lists_count_as_changed() -> None:
