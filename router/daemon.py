@@ -35,6 +35,7 @@ from pointsman.router.health import Health
 from pointsman.router.listening import HttpServer, bind, url_of
 from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
+from pointsman.router.request_keys import request_keys
 
 SETTLE_S = 1.0  # for servers to be reached before the port opens, so that a first call finds them
 GRACE_S = 8.0  # for calls under way when we are asked to end
@@ -139,6 +140,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             HostRules.of(launch.config.listen, port),
             server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
             instructions=INSTRUCTIONS,
+            request_keys=request_keys(launch.config.state.request_keys, launch.state_dir),
         )
 
         async def apply(config: GatewayConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
     NAME_BEARING_METHODS,
@@ -11,6 +12,7 @@ from mcp.shared.inbound import (
     find_invalid_x_mcp_header,
     mcp_param_headers,
     unsupported_protocol_version_rejection,
+    validate_mcp_param_headers,
     x_mcp_header_map,
 )
 from mcp_types import (
@@ -21,6 +23,7 @@ from mcp_types import (
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
 )
+from mcp_types.methods import INPUT_REQUIRED_METHODS
 from mcp_types.version import (
     HANDSHAKE_PROTOCOL_VERSIONS,
     LATEST_HANDSHAKE_VERSION,
@@ -34,6 +37,7 @@ __all__ = [
     "ERROR_CODE_HTTP_STATUS",
     "HANDSHAKE_PROTOCOL_VERSIONS",
     "HEADER_MISMATCH",
+    "INPUT_REQUIRED_METHODS",
     "LATEST_HANDSHAKE_VERSION",
     "LATEST_MODERN_VERSION",
     "LOG_LEVEL_META_KEY",
@@ -41,11 +45,14 @@ __all__ = [
     "NAME_BEARING_METHODS",
     "PROTOCOL_VERSION_META_KEY",
     "SERVER_INFO_META_KEY",
+    "AESGCMRequestStateCodec",
     "InboundLadderRejection",
+    "InvalidRequestState",
     "classify_inbound_request",
     "encode_header_value",
     "find_invalid_x_mcp_header",
     "mcp_param_headers",
     "unsupported_protocol_version_rejection",
+    "validate_mcp_param_headers",
     "x_mcp_header_map",
 ]

@@ -92,6 +92,17 @@ class Gateway(Protocol):
         """Raises Unauthorized, Denied."""
         ...
 
+    def still_valid(self, caller: Caller) -> bool:
+        """Whether a caller that was let in earlier would be let in now. Asked of open streams, twice a second."""
+        ...
+
+    def tool_schema(self, caller: Caller, name: str) -> Json | None:
+        """The input schema of a tool that is called by this name, as far as it is known at once.
+
+        Only for the check of `Mcp-Param-*` headers. None: nothing to check.
+        """
+        ...
+
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         """Record a call that was refused before it had a caller (the audit row of a 401 or 403)."""
         ...

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
+from collections.abc import Sequence
 
 from starlette.types import Receive, Scope, Send
 
@@ -26,9 +28,11 @@ from pointsman.router.front.identity import Claims, claims_of, with_meta
 from pointsman.router.front.legacy import LegacyEra, client_name
 from pointsman.router.front.message import echoed_id, meta_of, parse
 from pointsman.router.front.modern import ModernEra
+from pointsman.router.front.parking import Parking
 from pointsman.router.front.refusal import ClientLeft, Refusal, denied, overloaded, unauthorized, wrong_verb
+from pointsman.router.front.sealing import Seal, WallClock
 from pointsman.router.front.sessions import Sessions
-from pointsman.router.sdk import CLIENT_INFO_META_KEY, HANDSHAKE_PROTOCOL_VERSIONS
+from pointsman.router.sdk import CLIENT_INFO_META_KEY, HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.router.seams import INTERNAL_ERROR, Gateway
 
 _LEGACY_VERSIONS = frozenset({None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)})
@@ -63,16 +67,27 @@ class Front:
         *,
         server_info: Json,
         instructions: str | None = None,
+        request_keys: Sequence[str] = (),
         clock: Clock = time.monotonic,
+        wall_clock: WallClock = time.time,
         ping_s: float = 15.0,
     ) -> None:
+        """`request_keys`: see `router.request_keys`. Without any, nothing that clients carry outlives this object."""
+        keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
         self._limits = limits
         self._hosts = hosts
         self._desk = Desk(gateway, server_info, instructions, clock, ping_s)
         self._sessions = Sessions(clock, limits.sessions, limits.session_idle_s)
         self._legacy = LegacyEra(self._desk, self._sessions)
-        self._modern = ModernEra(self._desk)
+        self._parking = Parking(
+            self._desk,
+            Seal(keys, "pointsman", wall_clock),
+            {SERVER_INFO_META_KEY: server_info},
+            limits.parked,
+            limits.parked_s,
+        )
+        self._modern = ModernEra(self._desk, self._parking)
         self._draining = False
 
     def configure(self, limits: Limits, hosts: HostRules) -> None:
@@ -81,6 +96,8 @@ class Front:
         self._hosts = hosts
         self._sessions.most = limits.sessions
         self._sessions.idle_s = limits.session_idle_s
+        self._parking.most = limits.parked
+        self._parking.wait_s = limits.parked_s
 
     @property
     def limits(self) -> Limits:
@@ -93,6 +110,10 @@ class Front:
     @property
     def sessions_open(self) -> int:
         return len(self._sessions)
+
+    @property
+    def calls_parked(self) -> int:
+        return len(self._parking)
 
     @property
     def calls_running(self) -> int:
@@ -109,6 +130,7 @@ class Front:
         self._draining = True
         self._sessions.end_streams()
         self._modern.end_streams()
+        self._parking.end_all()  # nobody could answer them any more
         await self._desk.idle(grace_s)
         self._desk.cancel_all()
         await self._desk.idle(_CANCEL_S)

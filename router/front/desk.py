@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from pointsman.catalog.model import Json
 from pointsman.router.front.failures import Clock, Failures
@@ -27,10 +28,17 @@ class Desk:
         self._count = itertools.count(1)
         self.running: set[Exchange] = set()
         self._idle: asyncio.Future[None] | None = None  # somebody waits for it
+        self._beside: set[asyncio.Task[Any]] = set()
 
     def new_id(self) -> str:
         """Unique in this process by the count, and among processes by the prefix."""
         return f"{self._prefix}-{next(self._count):x}"
+
+    def beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Let `work` run on its own; a failure is logged under `name`."""
+        task = self.loop.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(lambda done: self._left_alone(name, done))
 
     def leave(self, exchange: Exchange) -> None:
         self.running.discard(exchange)
@@ -47,3 +55,8 @@ class Desk:
     def cancel_all(self) -> None:
         for exchange in list(self.running):
             exchange.cancel()
+
+    def _left_alone(self, name: str, task: asyncio.Task[Any]) -> None:
+        self._beside.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.failures.report(name, error)

@@ -13,11 +13,13 @@ from pointsman.catalog.model import Json
 from pointsman.router.front.answers import PING, error_message, event, respond, result_message
 from pointsman.router.front.desk import Desk
 from pointsman.router.front.stream import EventStream, until_left
-from pointsman.router.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGone, ProtocolError
+from pointsman.router.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGone, FrontRequest, ProtocolError
 from pointsman.router.wire import encode
 
 WATCH_AFTER_S = 0.05  # most calls are over by then and never pay for somebody who watches the door
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
+
+Outcome = Json | ProtocolError  # what the work of a request came to
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,14 @@ class Asker(Protocol):
         ...
 
 
+class Successor(Protocol):
+    """Whoever takes over what an exchange would have written, because its client was answered already."""
+
+    def say(self, message: Json) -> bool: ...
+
+    def finish(self, outcome: Outcome) -> None: ...
+
+
 class Exchange:
     """Fits `BackChannel`. The work runs in the task of the HTTP request itself: cancelling it is cancelling that."""
 
@@ -50,11 +60,13 @@ class Exchange:
         "_rules",
         "_send",
         "_stream",
+        "_successor",
         "_task",
         "_timer",
         "_working",
         "_writing",
         "gone",
+        "request",
     )
 
     def __init__(
@@ -66,7 +78,9 @@ class Exchange:
         self._send = send
         self._rules = rules
         self._asker = asker
+        self.request: FrontRequest | None = None  # as the gateway knows it, once it does
         self.gone = False  # the client closed its connection
+        self._successor: Successor | None = None
         self._working = False
         self._cancelled = False
         self._expected: list[asyncio.Future[Json]] | None = None
@@ -93,13 +107,18 @@ class Exchange:
         self._timer = loop.call_later(WATCH_AFTER_S, self._watch)
         self._desk.running.add(self)
         try:
-            status, answer = await self._outcome(method, work)
-            await self._write(status, answer)
+            outcome = await self._outcome(method, work)
+            if self._successor is None:
+                await self._write(*self._encoded(method, outcome))
+            else:
+                self._successor.finish(outcome)
         finally:
             self._close()
 
     def say(self, message: Json) -> bool:
         """Put a message on the stream. False where nobody would read it: then it is dropped."""
+        if self._successor is not None:
+            return self._successor.say(message)
         if not self._working or self.gone:
             return False
         try:
@@ -116,6 +135,14 @@ class Exchange:
             self._cancelled = True
             self._task.cancel()
 
+    def answer_early(self, result: Json, successor: Successor) -> None:
+        """Answer the client now, while the work goes on; what it comes to is `successor`'s."""
+        self._successor = successor
+        self._stop_watching()
+        stream, writing, self._writing = self._stream, self._writing, None
+        answer = result_message(self._id, result)
+        self._desk.beside("answer", _write_answer(self._send, 200, answer, stream, writing))
+
     def expect_answer(self) -> asyncio.Future[Json]:
         """A place for the client's answer to a question; fails with ClientGone when the client leaves."""
         answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
@@ -124,41 +151,45 @@ class Exchange:
         self._expected.append(answer)
         return answer
 
-    async def _outcome(self, method: str, work: Coroutine[Any, Any, Json]) -> tuple[int, bytes]:
+    async def _outcome(self, method: str, work: Coroutine[Any, Any, Json]) -> Outcome:
         self._working = True
         try:
-            return 200, result_message(self._id, await work)
+            return await work
         except ProtocolError as error:
-            return self._error(error)
+            return error
         except asyncio.CancelledError:
             if not self._cancelled or (self._task is not None and self._task.cancelling() > 1):
                 raise  # not ours, or not ours alone: the server is going down
-            return self._error(ProtocolError(REQUEST_CANCELLED, "Request cancelled"))
+            return ProtocolError(REQUEST_CANCELLED, "Request cancelled")
         except Exception as error:
             self._desk.failures.report(method, error)
-            return self._error(ProtocolError(INTERNAL_ERROR, "Internal error"))
+            return ProtocolError(INTERNAL_ERROR, "Internal error")
         finally:
             self._working = False
             if self._cancelled:
                 assert self._task is not None
                 self._task.uncancel()
 
-    def _error(self, error: ProtocolError) -> tuple[int, bytes]:
-        status = self._rules.error_status.get(error.code, 200)
+    def _encoded(self, method: str, outcome: Outcome) -> tuple[int, bytes]:
+        if not isinstance(outcome, ProtocolError):
+            try:
+                return 200, result_message(self._id, outcome)
+            except _UNENCODABLE as error:
+                self._desk.failures.report(method, error)
+                outcome = ProtocolError(INTERNAL_ERROR, "Internal error")
+        status = self._rules.error_status.get(outcome.code, 200)
         try:
-            return status, error_message(self._id, error.code, error.message, error.data)
+            return status, error_message(self._id, outcome.code, outcome.message, outcome.data)
         except _UNENCODABLE:
-            return status, error_message(self._id, error.code, "Error")
+            return status, error_message(self._id, outcome.code, "Error")
 
     async def _write(self, status: int, answer: bytes) -> None:
         if self.gone:
             return
         if self._stream is None:
             await respond(self._send, status, answer)
-            return
-        assert self._writing is not None
-        self._stream.close(event(answer))
-        await self._writing
+        else:
+            await _write_answer(self._send, status, answer, self._stream, self._writing)
 
     def _open_stream(self) -> EventStream:
         if self._stream is None:
@@ -188,6 +219,23 @@ class Exchange:
 
     def _close(self) -> None:
         self._desk.leave(self)
-        for handle in (self._timer, self._door, self._writing):
-            if handle is not None:
-                handle.cancel()
+        self._stop_watching()
+        if self._writing is not None:
+            self._writing.cancel()
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._door is not None:
+            self._door.cancel()
+
+
+async def _write_answer(
+    send: Send, status: int, answer: bytes, stream: EventStream | None, writing: asyncio.Task[None] | None
+) -> None:
+    if stream is None:
+        await respond(send, status, answer)
+        return
+    assert writing is not None
+    stream.close(event(answer))
+    await writing

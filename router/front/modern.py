@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 from starlette.types import Receive, Send
@@ -15,21 +16,22 @@ from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.legacy import client_name
 from pointsman.router.front.methods import MODERN_METHODS, invalid, log_level, method_not_found, progress_token
+from pointsman.router.front.parking import Parking
 from pointsman.router.front.refusal import Refusal
 from pointsman.router.front.stream import forward
 from pointsman.router.sdk import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     ERROR_CODE_HTTP_STATUS,
+    INPUT_REQUIRED_METHODS,
     LOG_LEVEL_META_KEY,
     MODERN_PROTOCOL_VERSIONS,
     PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
     InboundLadderRejection,
     classify_inbound_request,
     unsupported_protocol_version_rejection,
 )
-from pointsman.router.seams import INTERNAL_ERROR, CannotAsk, Change, Client, FrontRequest, ProtocolError
+from pointsman.router.seams import INTERNAL_ERROR, Change, Client, FrontRequest, ProtocolError
 
 _RULES = EraRules(leaving_cancels=True, error_status=ERROR_CODE_HTTP_STATUS)
 _ROUTING_HEADERS: Final = {name.encode(): name for name in ("mcp-protocol-version", "mcp-method", "mcp-name")}
@@ -52,18 +54,11 @@ _TTL_MS: Final = {
 }
 
 
-class NoQuestions:
-    """A modern request is a way in and a way out; nothing can be asked in between."""
-
-    async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
-        raise CannotAsk(f"A modern client cannot be asked {method} in the middle of a request.")
-
-
 class ModernEra:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, parking: Parking) -> None:
         self._desk = desk
-        self._asker = NoQuestions()
-        self._stamp: Json = {SERVER_INFO_META_KEY: desk.server_info}
+        self._parking = parking
+        self._stamp = parking.stamp
         self._listening: Counter[str] = Counter()  # by token id
         self._closing: asyncio.Future[None] | None = None
 
@@ -79,7 +74,7 @@ class ModernEra:
         verdict = classify_inbound_request(message, headers=routing)
         if isinstance(verdict, InboundLadderRejection):
             _refuse_rejected(verdict)
-        exchange = Exchange(self._desk, message["id"], receive, send, _RULES, self._asker)
+        exchange = Exchange(self._desk, message["id"], receive, send, _RULES, self._parking)
         await exchange.run(message["method"], self._work(message, caller, exchange))
 
     def end_streams(self) -> None:
@@ -93,8 +88,10 @@ class ModernEra:
         if check is not None:
             client = _introduced(params["_meta"])
             check(params)
-            request = FrontRequest(self._desk.new_id(), method, params, caller, client)
-            return self._stamped(method, await self._desk.gateway.handle(request, exchange))
+            request = exchange.request = FrontRequest(self._desk.new_id(), method, params, caller, client)
+            if params.get("requestState") is not None and method in INPUT_REQUIRED_METHODS:
+                return await self._retry(request, exchange)
+            return await self._carry(request, exchange)
         if method == "server/discover":
             _introduced(params["_meta"])
             return self._stamped(method, self._discovered(caller))
@@ -102,6 +99,29 @@ class ModernEra:
             _introduced(params["_meta"])
             return self._stamped(method, await self._listen(message["id"], params, caller, exchange))
         raise method_not_found()
+
+    async def _retry(self, request: FrontRequest, exchange: Exchange) -> Json:
+        """A request that answers questions, of a parked call or of a modern server. Raises ProtocolError."""
+        carried = self._parking.seal.open(request, request.params["requestState"])
+        if "park" in carried:
+            return await self._parking.resume(carried["park"], exchange)
+        params = {**request.params, "requestState": carried["state"]}
+        return await self._carry(replace(request, params=params), exchange)
+
+    async def _carry(self, request: FrontRequest, exchange: Exchange) -> Json:
+        """Raises ProtocolError."""
+        result = await self._desk.gateway.handle(request, exchange)
+        if result.get("resultType") == "input_required":
+            result = self._sealed(request, result)
+        return self._stamped(request.method, result)
+
+    def _sealed(self, request: FrontRequest, result: Json) -> Json:
+        """A modern server's own state under our seal: it comes back only from this caller, for this very call."""
+        state = result.get("requestState")
+        if state is None:
+            return result
+        parking = self._parking
+        return {**result, "requestState": parking.seal.close(request, {"state": state}, parking.wait_s)}
 
     def _stamped(self, method: str, result: Json) -> Json:
         """With what this era demands of a result. The gateway may share its dict, so it is copied."""

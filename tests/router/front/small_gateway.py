@@ -29,7 +29,7 @@ SECRET_PATH = "/secret/path/of/this/machine"
 FORM: Json = {"mode": "form", "message": "How many?", "requestedSchema": {"type": "object", "properties": {}}}
 TOOLS: list[Json] = [
     {"name": name, "description": f"{name}s", "inputSchema": {"type": "object"}}
-    for name in ("echo", "slow", "ask", "tell", "fail", "huge", "odd")
+    for name in ("echo", "slow", "ask", "ask_all", "rounds", "tell", "fail", "huge", "odd")
 ]
 
 
@@ -59,6 +59,8 @@ class SmallGateway:
     revoked: set[str] = field(default_factory=set)
     listeners: list[asyncio.Queue[Change]] = field(default_factory=list)
     listening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
+    schemas: dict[str, Json] = field(default_factory=dict)
+    subscribed: list[str] = field(default_factory=list)
     silent: bool = False  # nothing ever changes
     broken: bool = False
     broken_changes: bool = False
@@ -73,6 +75,12 @@ class SmallGateway:
         if project not in projects:
             raise Denied("The token does not list this project.")
         return Caller(token_id, project)
+
+    def still_valid(self, caller: Caller) -> bool:
+        return caller.token_id not in {TOKENS[secret][0] for secret in self.revoked}
+
+    def tool_schema(self, caller: Caller, name: str) -> Json | None:
+        return self.schemas.get(name)
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         if token == "break the audit":
@@ -108,6 +116,8 @@ class SmallGateway:
         if tool is None:
             raise ProtocolError(INVALID_PARAMS, "Unknown tool")
         try:
+            if tool == self._rounds:
+                return await self._rounds(request.params, back)
             return await tool(request.params.get("arguments") or {}, back)
         except asyncio.CancelledError:
             self.cancelled.release()
@@ -118,6 +128,8 @@ class SmallGateway:
             "echo": self._echo,
             "slow": self._slow,
             "ask": self._ask,
+            "ask_all": self._ask_all,
+            "rounds": self._rounds,
             "tell": self._tell,
             "fail": self._fail,
             "huge": self._huge,
@@ -142,6 +154,28 @@ class SmallGateway:
         except ProtocolError as error:
             return text(f"{error.code} {error.message}")
         return text(str(answer.get("action")))
+
+    async def _ask_all(self, arguments: Json, back: BackChannel) -> Json:
+        """`together` questions at once, `times` over, each from a task of its own, as a server's questions come."""
+        answers: list[str] = []
+        for number in range(arguments.get("times", 1)):
+            back.tell("notifications/progress", {"progressToken": "first", "progress": number})
+            together = [
+                asyncio.ensure_future(back.ask("elicitation/create", {**FORM, "message": f"{number}.{part}"}))
+                for part in range(arguments.get("together", 1))
+            ]
+            answers += [str(answer["content"]["answer"]) for answer in await asyncio.gather(*together)]
+        if arguments.get("slowly"):
+            await self._slow(arguments, back)
+        return text(" ".join(answers))
+
+    async def _rounds(self, params: Json, back: BackChannel) -> Json:
+        """As a modern server: nothing is kept here between the rounds."""
+        state, responses = params.get("requestState"), params.get("inputResponses") or {}
+        if "name" not in responses:
+            asked = {"name": {"method": "elicitation/create", "params": FORM}}
+            return {"resultType": "input_required", "inputRequests": asked, "requestState": "server's own: 1"}
+        return text(f"{state} {responses['name']['content']['answer']}")
 
     async def _tell(self, arguments: Json, back: BackChannel) -> Json:
         for number in range(arguments.get("times", 2)):

@@ -170,12 +170,6 @@ async def test_clients_that_leave_all_the_time_leave_nothing_behind() -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_a_modern_client_is_not_asked_in_the_middle_of_its_request() -> None:
-    async with serving() as served:
-        body, headers = modern_call("ask", capabilities={"elicitation": {}})
-        assert (await served.send(body, headers=headers)).text == "CannotAsk"
-
-
 async def test_an_error_after_something_was_said_comes_on_the_stream() -> None:
     async with serving() as served:
         body, headers = modern_call("tell", {"times": 1})
