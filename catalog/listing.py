@@ -109,6 +109,10 @@ class KnownList:
         """A tool of this connection's last list, however old, for a server that is too busy to list its tools."""
         return self.known_tool(tool_name, math.inf)
 
+    def had(self, tool_name: str) -> bool:
+        """Whether it was in the last list, of whichever connection."""
+        return self._snapshot is not None and tool_name in self._snapshot.tools
+
     def fetch(self) -> asyncio.Task[Snapshot | Silent]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting too."""
         if self._fetch is None:

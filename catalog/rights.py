@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -81,6 +81,10 @@ class RightsIndex:
         """The servers that this caller may use and that are switched on, in the order of the configuration."""
         return self._grants_of(caller).switched_on
 
+    def servers_of(self, caller: Caller) -> Mapping[str, Server]:
+        """The servers that token and project give, in the order of the configuration, switched on or not."""
+        return self._grants_of(caller).servers
+
     def may_use_server(self, caller: Caller, server_id: str) -> bool:
         """Token and project say yes, whether or not the server is switched on or running."""
         return server_id in self._grants_of(caller).servers
@@ -103,6 +107,13 @@ class RightsIndex:
             return self.config.unassigned.optimization
         project = self.config.projects.get(caller.project_id)
         return project.optimization if project is not None else None
+
+    def is_flat(self, caller: Caller) -> bool:
+        """Whether this caller's project shows all tools instead of the two."""
+        if caller.project_id is None:
+            return self.config.unassigned.exposure == "flat"
+        project = self.config.projects.get(caller.project_id)
+        return project is not None and project.exposure == "flat"
 
     def _lists_project(self, token: Token, project_id: str | None) -> bool:
         if project_id is None:

@@ -57,6 +57,10 @@ class ToolCatalogService:
         """Raises Unauthorized, Denied."""
         return self.rights.identify(secret, project_named, self._wall_clock())
 
+    def still_valid(self, caller: Caller) -> bool:
+        """Whether a caller that was let in earlier would be let in now."""
+        return self.rights.still_valid(caller, self._wall_clock())
+
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """What a caller may use now; nothing, once its token is revoked or has expired."""
         return self.rights.usable_servers(caller) if self.rights.still_valid(caller, self._wall_clock()) else ()
@@ -138,6 +142,11 @@ class ToolCatalogService:
         known = listed.known_tool(key.tool_name, max_age_s) or listed.known(max_age_s)
         # What is not known is fetched, forbidden or not, so that the time it takes tells nothing.
         return None if known is None else self._settle(caller, key, _callable(listed, key, known))
+
+    def had(self, key: ToolKey) -> bool:
+        """Whether the tool was in the last list that its server gave, true or not by now."""
+        listed = self._lists.get(key.server_id)
+        return listed is not None and listed.had(key.tool_name)
 
     def check_arguments(self, tool: KnownTool, arguments: object) -> None:
         """Raises InvalidArguments. Bundled servers are exempt: they answer with their own words."""

@@ -1,73 +1,129 @@
-"""`tool_execute`: one call, from the caller's rights to the server's answer."""
+"""One call of a tool, from the caller's rights to the server's answer: by `tool_execute`, or by its flat name."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
-from pointsman.catalog.errors import DownstreamRefusal, GatewayError, ServerUnavailable
+from pointsman.catalog.errors import DownstreamRefusal, GatewayError, ServerUnavailable, UnknownTool
+from pointsman.catalog.flat import FlatTools
+from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.model import Json, ToolKey
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.router import wire
-from pointsman.router.audit.log import AuditLog
+from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.meta_tools import read_execute
-from pointsman.router.results import carried, failure
-from pointsman.router.seams import BackChannel, FrontRequest, ProtocolError
+from pointsman.router.results import carried, failure, own_result
+from pointsman.router.rounds import Rounds
+from pointsman.router.seams import INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError
 
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}
+_ROUND_KEYS = ("inputResponses", "requestState")
 TOOL_ERROR = "tool_error"  # the row's code when the tool itself said `isError`
+
+Find = Callable[[], Awaitable[tuple[KnownTool, Json]]]
+"""The tool that is meant, and its arguments. Raises GatewayError."""
 
 
 class Executor:
     """Carries calls. Every one has a row in the audit, written before anything is sent."""
 
-    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog) -> None:
+    def __init__(self, catalog: ToolCatalogService, flat: FlatTools, fleet: Fleet, audit: AuditLog) -> None:
         self._catalog = catalog
+        self._flat = flat
         self._fleet = fleet
         self._audit = audit
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
+        """`tool_execute`."""
         tool_key = given.get("toolKey")
-        key = ToolKey.parse(tool_key) if isinstance(tool_key, str) else None
+
+        async def find() -> tuple[KnownTool, Json]:
+            asked = read_execute(given)
+            known = self._catalog.resolve_known(request.caller, asked.tool_key)
+            return known or await self._catalog.resolve(request.caller, asked.tool_key), asked.arguments
+
+        named = tool_key if isinstance(tool_key, str) else None
         try:
-            record = self._audit.begin(
-                request,
-                "execute",
-                tool_key=tool_key if isinstance(tool_key, str) else None,
-                server_id=key.server_id if key and self._fleet.get(key.server_id) else None,
-                arguments=given.get("arguments"),
-            )
+            return carried(await self._recorded(request, back, named, given.get("arguments"), find))
         except GatewayError as error:
             return failure(error)
+
+    async def call(self, request: FrontRequest, back: BackChannel, name: str, arguments: Json) -> Json:
+        """A tool by its flat name. Raises ProtocolError for a name that this caller cannot call."""
+        tool_key, find = await self._by_name(request, name, arguments)
         try:
-            result = await self._carry(request, back, given)
+            return own_result(await self._recorded(request, back, tool_key, arguments, find))
+        except UnknownTool:
+            raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
         except GatewayError as error:
-            record.finish(_ENDINGS.get(error.code, "error"), error.code)
             return failure(error)
+
+    async def _by_name(self, request: FrontRequest, name: str, arguments: Json) -> tuple[str, Find]:
+        """Resolved before the row is begun, because a name may fit several servers and the row names one."""
+        try:
+            tool = await self._flat.resolve(request.caller, name)
+        except GatewayError as error:
+            reason = error  # the name below does not outlive this block
+
+            async def fail() -> tuple[KnownTool, Json]:
+                raise reason
+
+            keys = self._flat.keys(request.caller, name)
+            return str(keys[0]) if keys else name, fail
+
+        async def find() -> tuple[KnownTool, Json]:
+            return tool, arguments
+
+        return tool.document.tool_key, find
+
+    async def _recorded(
+        self, request: FrontRequest, back: BackChannel, tool_key: str | None, arguments: object, find: Find
+    ) -> Json:
+        """Raises GatewayError, ProtocolError."""
+        key = ToolKey.parse(tool_key) if tool_key is not None else None
+        server_id = key.server_id if key and self._fleet.get(key.server_id) else None
+
+        def begin() -> Record:
+            return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
+
+        rounds = Rounds(begin, back, request.client)
+        try:
+            tool, given = await find()
+            # A legacy client answers within its one request, which is one row.
+            result = await self._carry(request, back if request.client.era == "legacy" else rounds, tool, given)
+        except GatewayError as error:
+            rounds.record.finish(_ENDINGS.get(error.code, "error"), error.code)
+            raise
         except DownstreamRefusal as error:
-            record.finish("error", str(error.code))
+            rounds.record.finish("error", str(error.code))
             raise ProtocolError(error.code, error.message, error.data) from None
         except asyncio.CancelledError:
-            record.finish("cancelled")
+            rounds.record.finish("cancelled")
             raise
         except BaseException:
-            record.finish("error", "internal")
+            rounds.record.finish("error", "internal")
             raise
-        record.finish(*_ending(result), bytes=len(wire.encode(result)))
-        return carried(result)
+        rounds.record.finish(*_ending(result), bytes=len(wire.encode(result)))
+        return result
 
-    async def _carry(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
-        asked = read_execute(given)
-        catalog = self._catalog
-        tool = catalog.resolve_known(request.caller, asked.tool_key)
-        if tool is None:
-            tool = await catalog.resolve(request.caller, asked.tool_key)
-        catalog.check_arguments(tool, asked.arguments)
+    async def _carry(self, request: FrontRequest, back: BackChannel, tool: KnownTool, arguments: Json) -> Json:
+        self._catalog.check_arguments(tool, arguments)
         server = self._fleet.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")
-        return await server.request("tools/call", {"name": tool.tool_name, "arguments": asked.arguments}, request, back)
+        params: Json = {"name": tool.tool_name, "arguments": arguments}
+        return await server.request("tools/call", with_round(params, request.params), request, back)
+
+
+def with_round(params: Json, given: Json) -> Json:
+    """`params` with the answers that a modern client sends when it repeats its request."""
+    for key in _ROUND_KEYS:
+        if key in given:
+            params[key] = given[key]
+    return params
 
 
 def _ending(result: Json) -> tuple[Ending, str | None]:

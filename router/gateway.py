@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.model import Caller, Json
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.router.audit.log import AuditLog
@@ -34,10 +35,18 @@ class PointsmanGateway:
     def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog) -> None:
         self._catalog = catalog
         self._audit = audit
-        self._executor = Executor(catalog, fleet, audit)
+        self._flat = FlatTools(catalog)
+        self._executor = Executor(catalog, self._flat, fleet, audit)
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         return self._catalog.identify(token, project)
+
+    def still_valid(self, caller: Caller) -> bool:
+        return self._catalog.still_valid(caller)
+
+    def tool_schema(self, caller: Caller, name: str) -> Json | None:
+        """The two tools have no parameter that is mirrored in a header."""
+        return None
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         name, given = params.get("name"), params.get("arguments")
@@ -56,13 +65,14 @@ class PointsmanGateway:
         return self._catalog.rights.may_use_server(caller, server_id)
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
-        return {"tools": {}, "logging": {}}
+        flat = self._catalog.rights.is_flat(caller)
+        return {"tools": {"listChanged": True} if flat else {}, "logging": {}}
 
     async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
         if request.method == "tools/call":
             return await self._call(request, back)
         if request.method == "tools/list":
-            return {"tools": TOOLS}
+            return await self._tools(request)
         raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
 
     async def changes(self, caller: Caller) -> AsyncIterator[Change]:
@@ -70,12 +80,21 @@ class PointsmanGateway:
         return
         yield  # makes this an iterator
 
+    async def _tools(self, request: FrontRequest) -> Json:
+        if not self._catalog.rights.is_flat(request.caller):
+            return {"tools": TOOLS}
+        available = await self._catalog.available(request.caller)
+        named = self._flat.named(request.caller, available.tools)
+        return {"tools": [{**tool.tool, "name": name} for name, tool in named.items()]}
+
     async def _call(self, request: FrontRequest, back: BackChannel) -> Json:
         name, given = request.params.get("name"), request.params.get("arguments")
         if given is None:
             given = {}
         if not isinstance(name, str) or not isinstance(given, dict):
             raise ProtocolError(INVALID_PARAMS, "tools/call needs a `name` and, if any, `arguments` as an object")
+        if self._catalog.rights.is_flat(request.caller):
+            return await self._executor.call(request, back, name, given)
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:

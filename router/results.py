@@ -1,4 +1,4 @@
-"""How the two tools answer: shapes of `tools/call` results."""
+"""How tools answer: shapes of `tools/call` results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,12 @@ def carried(result: Json) -> Json:
     """A server's result as `tool_execute` answers it: all as it came, structured content under `result`."""
     if "structuredContent" in result:
         result = {**result, "structuredContent": {"result": result["structuredContent"]}}
+    return own_result(result)
+
+
+def own_result(result: Json) -> Json:
+    """A server's result, whole, as an answer of ours: the client speaks with us, not with that server."""
     meta = result.get("_meta")
-    if isinstance(meta, dict) and SERVER_INFO_KEY in meta:  # the client speaks with us, not with that server
+    if isinstance(meta, dict) and SERVER_INFO_KEY in meta:
         result = {**result, "_meta": {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}}
     return result

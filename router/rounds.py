@@ -1,0 +1,51 @@
+"""The audit of a call with questions in it: for a modern client each round is an exchange of its own, and a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pointsman.catalog.errors import AuditUnavailable
+from pointsman.catalog.model import Json
+from pointsman.router.audit.log import Record
+from pointsman.router.seams import INTERNAL_ERROR, BackChannel, CannotAsk, Client, ProtocolError
+
+_CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+
+
+class Rounds:
+    """Fits `BackChannel`. `record` is the row of the present round."""
+
+    __slots__ = ("_back", "_begin", "_client", "_waiting", "record", "tell")
+
+    def __init__(self, begin: Callable[[], Record], back: BackChannel, client: Client) -> None:
+        """Raises AuditUnavailable."""
+        self._begin = begin
+        self._back = back
+        self._client = client
+        self._waiting = False  # the row has ended, and no answer has begun another
+        self.record = begin()
+        self.tell = back.tell
+
+    async def ask(self, method: str, params: Json) -> Json:
+        if _CAPABILITY.get(method) not in self._client.capabilities:
+            return await self._back.ask(method, params)  # is refused, so there is no round
+        if not self._waiting:
+            self._waiting = True
+            self.record.finish("input_required")
+        try:
+            answer = await self._back.ask(method, params)
+        except (CannotAsk, ProtocolError):
+            self._next_round()
+            raise
+        self._next_round()
+        return answer
+
+    def _next_round(self) -> None:
+        """The first answer begins it, however many questions were asked at once."""
+        if not self._waiting:
+            return
+        try:
+            self.record = self._begin()
+        except AuditUnavailable as error:
+            raise ProtocolError(INTERNAL_ERROR, str(error)) from None
+        self._waiting = False
