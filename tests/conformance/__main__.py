@@ -1,0 +1,99 @@
+"""Run the official conformance suite over everything: `python -m tests.conformance [PATTERN ...]`.
+
+First the fixture alone, which must pass everything. Then every gateway in front of it: what the fixture passes alone
+must pass through the gateway too, or stand in `expected-failures.yml` with the reason. Patterns choose runs by name,
+`'flat legacy own *'` for example.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Literal
+
+from tests.conformance import suite
+from tests.conformance.expected_failures import expected
+from tests.conformance.targets import DownstreamEra, Surface, fixture, own_front, sdk_front
+
+VERSIONS = ("2025-11-25", "2026-07-28")
+Which = Literal["own", "sdk"]
+
+
+@dataclass(frozen=True)
+class Run:
+    surface: Surface
+    era: DownstreamEra
+    front: Which
+    version: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.surface} {self.era} {self.front} {self.version}"
+
+    def target(self, fixture_url: str, folder: Path) -> AbstractAsyncContextManager[str]:
+        serve = own_front if self.front == "own" else sdk_front
+        return serve(self.surface, self.era, fixture_url, folder)
+
+
+def runs() -> Iterator[Run]:
+    cells: tuple[tuple[Surface, DownstreamEra], ...] = (
+        ("router", "modern"),
+        ("flat", "modern"),
+        ("flat", "legacy"),
+    )
+    fronts: tuple[Which, ...] = ("own", "sdk")
+    for surface, era in cells:
+        for front in fronts:
+            for version in VERSIONS:
+                yield Run(surface, era, front, version)
+
+
+async def main(patterns: Sequence[str]) -> int:
+    reason = suite.missing()
+    if reason is not None:
+        print(f"conformance: skipped, {reason}")
+        return 0
+    chosen = [run for run in runs() if not patterns or any(fnmatch(run.name, pattern) for pattern in patterns)]
+    with tempfile.TemporaryDirectory(prefix="conformance-") as temporary:
+        folder = Path(temporary)
+        alone = {}
+        for version in VERSIONS:
+            async with fixture() as url:
+                alone[version] = await suite.run(url, version, (), folder / f"alone {version}")
+            if not _report(f"fixture alone {version}", alone[version], []):
+                return 1
+        results = [await _judge(run, alone[run.version], folder) for run in chosen]
+    return 0 if all(results) else 1
+
+
+async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:
+    """A fixture of its own for every run: what one run changes must not reach the next."""
+    own_folder = folder / run.name.replace(" ", "-")
+    own_folder.mkdir()
+    known = expected(run.name)
+    async with fixture() as fixture_url, run.target(fixture_url, own_folder) as url:
+        verdict = await suite.run(url, run.version, known, own_folder / "out")
+    lost = alone.passed - verdict.passed
+    unexplained = sorted(check for check in lost if check not in known and check.split(":")[0] not in known)
+    return _report(run.name, verdict, unexplained)
+
+
+def _report(name: str, verdict: suite.Verdict, unexplained: Sequence[str]) -> bool:
+    good = verdict.content and not unexplained
+    print(f"{'ok  ' if good else 'FAIL'} {name:32} {verdict.summary}", flush=True)
+    if good:
+        return True
+    for check in unexplained:
+        print(f"       passes on the fixture alone, not here: {check}")
+    print(verdict.log[verdict.log.find("=== SUMMARY") :])
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1:])))
