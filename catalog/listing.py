@@ -1,4 +1,4 @@
-"""One server's list of tools, kept for as long as it is known to be true."""
+"""One list of one server, kept for as long as it is known to be true."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
 from pointsman.catalog.arguments import ArgumentCheck
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.catalog.kinds import ListKind
 from pointsman.catalog.model import Json, ToolKey, ToolSource
 from pointsman.catalog.pages import BadList, walk
 from pointsman.providers.base import ToolDocument
 
 logger = logging.getLogger(__name__)
 
+Item = TypeVar("Item")
 Clock = Callable[[], float]  # monotonic seconds
+Recognise = Callable[[ToolSource, dict[str, Json], dict[str, Item]], dict[str, Item]]
+"""Makes items of a list's entries; gets those of the list before, too."""
 
 MAX_ROUNDS = 3  # of a fetch whose server says `list_changed` while it is asked
 
@@ -38,11 +42,12 @@ class KnownTool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class Snapshot(Generic[Item]):
     """A server's list as it was at one moment."""
 
-    tools: dict[str, KnownTool]
-    cut: bool  # the server has more tools than we take
+    items: dict[str, Item]
+    cut: bool  # the server has more than we take
+    true_until: float | None  # as the server says; None: it does not
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,6 @@ class Silent:
     reason: str
 
 
-_NO_LIST = Silent("failed", "it gave no list of its tools")
-
-
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How soon a server that gave no list is asked again, in the background."""
@@ -64,62 +66,66 @@ class Patience:
     longest_s: float = 30.0
 
 
-class KnownList:
-    """The list of one server: fetched once for all that ask at the same time, each fetch under one clock.
+class KnownList(Generic[Item]):
+    """One kind of list of one server: fetched once for all that ask at the same time, each fetch under one clock.
 
     A server that gave no list is known-bad: nobody waits for it again, while a background fetch goes on trying.
     A new generation (a new connection, a `list_changed`) is a new chance.
     """
 
-    def __init__(self, source: ToolSource, clock: Clock, patience: Patience) -> None:
+    def __init__(
+        self, source: ToolSource, kind: ListKind, recognise: Recognise[Item], clock: Clock, patience: Patience
+    ) -> None:
         self.source = source
+        self.kind = kind
+        self._recognise = recognise
         self._clock = clock
         self._patience = patience
-        self._snapshot: Snapshot | None = None
+        self._snapshot: Snapshot[Item] | None = None
         self._generation = -1  # of the snapshot
         self._fetched_at = 0.0
         self._ttl_s: float | None = None
         self._silent: Silent | None = None
         self._silent_generation = -1
         self._failures = 0
-        self._fetch: asyncio.Task[Snapshot | Silent] | None = None
+        self._fetch: asyncio.Task[Snapshot[Item] | Silent] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._cancelled = False
 
-    def known(self, max_age_s: float) -> Snapshot | Silent | None:
+    def known(self, max_age_s: float) -> Snapshot[Item] | Silent | None:
         """What is known without asking; None: it has to be fetched. Never waits."""
-        generation = self.source.generation
+        generation = self.source.generation_of(self.kind.family)
         if self._silent is not None and self._silent_generation == generation:
             return self._silent
         lifetime_s = max_age_s if self._ttl_s is None else min(self._ttl_s, max_age_s)
         return self._snapshot if self._holds(generation, lifetime_s) else None
 
-    def known_tool(self, tool_name: str, max_age_s: float) -> KnownTool | None:
-        """A tool that can be called without asking for the list again.
+    def known_item(self, key: str, max_age_s: float) -> Item | None:
+        """An item that can be used without asking for the list again.
 
-        `ttlMs` does not count here: servers send 0 by default, and each call would cost two. If the tool went
+        `ttlMs` does not count here: servers send 0 by default, and each call would cost two. If the item went
         without a `list_changed`, its server refuses the call.
         """
-        if not self._holds(self.source.generation, max_age_s):
+        if not self._holds(self.source.generation_of(self.kind.family), max_age_s):
             return None
         assert self._snapshot is not None
-        return self._snapshot.tools.get(tool_name)
+        return self._snapshot.items.get(key)
 
-    def last_tool(self, tool_name: str) -> KnownTool | None:
-        """A tool of this connection's last list, however old, for a server that is too busy to list its tools."""
-        return self.known_tool(tool_name, math.inf)
+    def last_item(self, key: str) -> Item | None:
+        """An item of this connection's last list, however old, for a server that is too busy to give its list."""
+        return self.known_item(key, math.inf)
 
-    def had(self, tool_name: str) -> bool:
+    def had(self, key: str) -> bool:
         """Whether it was in the last list, of whichever connection."""
-        return self._snapshot is not None and tool_name in self._snapshot.tools
+        return self._snapshot is not None and key in self._snapshot.items
 
-    def fetch(self) -> asyncio.Task[Snapshot | Silent]:
+    def fetch(self) -> asyncio.Task[Snapshot[Item] | Silent]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting too."""
         if self._fetch is None:
-            self._fetch = asyncio.create_task(self._run(), name=f"tools of {self.source.id}")
+            self._fetch = asyncio.create_task(self._run(), name=f"{self.kind.words} of {self.source.id}")
         return self._fetch
 
-    def cancel(self) -> asyncio.Task[Snapshot | Silent] | None:
+    def cancel(self) -> asyncio.Task[Snapshot[Item] | Silent] | None:
         """End what goes on in the background; returns a fetch that was under way."""
         self._cancelled = True
         self._cancel_retry()
@@ -130,54 +136,49 @@ class KnownList:
     def _holds(self, generation: int, lifetime_s: float) -> bool:
         return self._generation == generation and self._clock() - self._fetched_at < lifetime_s
 
-    async def _run(self) -> Snapshot | Silent:
-        generation = self.source.generation
+    async def _run(self) -> Snapshot[Item] | Silent:
+        generation = self.source.generation_of(self.kind.family)
         limit_s = self.source.list_timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 snapshot = await self._collect()
         except (TimeoutError, CallTimeout):
-            return self._fail(generation, Silent("timeout", f"it gave no list of its tools within {limit_s:g} s"))
+            return self._fail(generation, Silent("timeout", f"{self._no_list} within {limit_s:g} s"))
         except (ServerUnavailable, DownstreamRefusal, BadList) as error:
-            return self._fail(generation, _NO_LIST, str(error))
+            return self._fail(generation, Silent("failed", self._no_list), str(error))
         except Exception:  # one server's surprise must not cost the others' answer
-            logger.exception("server %s: its list of tools could not be read", self.source.id)
-            return self._fail(generation, _NO_LIST)
+            logger.exception("server %s: its list of %s could not be read", self.source.id, self.kind.words)
+            return self._fail(generation, Silent("failed", self._no_list))
         finally:
             self._fetch = None
         self._recovered()
         return snapshot
 
-    async def _collect(self) -> Snapshot:
+    @property
+    def _no_list(self) -> str:
+        return f"it gave no list of its {self.kind.words}"
+
+    async def _page(self, cursor: str | None) -> Json:
+        return await self.source.list_page(self.kind.method, cursor)
+
+    async def _collect(self) -> Snapshot[Item]:
         for _ in range(MAX_ROUNDS):
-            generation = self.source.generation
+            generation = self.source.generation_of(self.kind.family)
             asked_at = self._clock()
-            walked = await walk(self.source.tools_page)
-            snapshot = Snapshot(self._recognise(walked.tools), walked.cut)
+            walked = await walk(self._page, self.kind)
+            before = self._snapshot.items if self._snapshot is not None else {}
+            items = self._recognise(self.source, walked.items, before)
+            snapshot = Snapshot(items, walked.cut, None if walked.ttl_s is None else asked_at + walked.ttl_s)
             if walked.skipped or walked.cut:
-                logger.warning("server %s: %d entries of its list left out", self.source.id, walked.skipped)
+                logger.warning(
+                    "server %s: %d entries of its %s left out", self.source.id, walked.skipped, self.kind.words
+                )
             self._snapshot = snapshot  # also kept when it is not true any more: its definitions are recognised again
-            if self.source.generation == generation:
+            if self.source.generation_of(self.kind.family) == generation:
                 self._generation, self._fetched_at, self._ttl_s = generation, asked_at, walked.ttl_s
                 break
             self._generation = -1
         return snapshot
-
-    def _recognise(self, tools: dict[str, Json]) -> dict[str, KnownTool]:
-        """The tools as objects: an unchanged definition keeps the object that it had."""
-        before = self._snapshot.tools if self._snapshot is not None else {}
-        known: dict[str, KnownTool] = {}
-        for name, tool in tools.items():
-            try:
-                digest = sha256(msgspec.json.encode(tool)).digest()
-            except (ValueError, RecursionError):  # lone surrogates: it could not be sent on either
-                continue
-            old = before.get(name)
-            if old is not None and old.digest == digest and old.document.server_name == self.source.name:
-                known[name] = old
-            else:
-                known[name] = _known_tool(self.source, name, tool, digest)
-        return known
 
     def _fail(self, generation: int, silent: Silent, detail: str = "") -> Silent:
         self._silent, self._silent_generation = silent, generation
@@ -192,7 +193,7 @@ class KnownList:
 
     def _recovered(self) -> None:
         if self._failures:
-            logger.info("server %s is back in the catalog", self.source.id)
+            logger.info("server %s is back in the catalog with its %s", self.source.id, self.kind.words)
         self._failures = 0
         self._silent = None
         self._cancel_retry()
@@ -205,6 +206,30 @@ class KnownList:
     def _try_again(self) -> None:
         if self.source.status.state == "running":  # otherwise its next connection is a new generation
             self.fetch()
+
+
+def tools_of(source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
+    """The tools as objects: an unchanged definition keeps the object that it had."""
+    known: dict[str, KnownTool] = {}
+    for name, tool in entries.items():
+        encoded = encoded_entry(tool)
+        if encoded is None:
+            continue
+        digest = sha256(encoded).digest()
+        old = before.get(name)
+        if old is not None and old.digest == digest and old.document.server_name == source.name:
+            known[name] = old
+        else:
+            known[name] = _known_tool(source, name, tool, digest)
+    return known
+
+
+def encoded_entry(entry: Json) -> bytes | None:
+    """None for one that could not be sent on (lone surrogates, too deep)."""
+    try:
+        return msgspec.json.encode(entry)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _known_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> KnownTool:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from pointsman.catalog.kinds import Family
 from pointsman.providers.base import Json
 
 __all__ = ["Caller", "Json", "ServerState", "ServerStatus", "ToolKey", "ToolSource", "WallClock"]
@@ -58,14 +59,13 @@ class ToolSource(Protocol):
     @property
     def status(self) -> ServerStatus: ...
     @property
-    def generation(self) -> int:
-        """Grows whenever a kept list stops being true: at each connect and at each `list_changed` of the tools."""
+    def list_timeout_s(self) -> float: ...
+    def generation_of(self, kind: Family, /) -> int:
+        """Grows whenever a kept list stops being true: at each connect and at each `list_changed` of that kind."""
         ...
 
-    @property
-    def list_timeout_s(self) -> float: ...
-    async def tools_page(self, cursor: str | None) -> dict[str, Any]:
-        """One page of `tools/list`, as the server sent it (`tools`, `nextCursor`, `ttlMs`).
+    async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:
+        """One page of a list, as the server sent it (`tools` or what it lists, `nextCursor`, `ttlMs`).
 
         Raises:
             ServerUnavailable: it is not running, or its connection ended.

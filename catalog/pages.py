@@ -1,4 +1,4 @@
-"""Walks the pages of one server's `tools/list`, whatever the server sends."""
+"""Walks the pages of one server's list, whatever the server sends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointsman.catalog.errors import DownstreamRefusal
+from pointsman.catalog.kinds import TOOLS, ListKind
 from pointsman.catalog.model import Json
 
 MAX_PAGES = 500
-MAX_TOOLS = 10_000
-MAX_NAME_CHARS = 512
+MAX_ITEMS = 10_000
 
 _INVALID_PARAMS = -32602  # what a server answers to a cursor that it no longer knows
 
@@ -21,20 +21,20 @@ Page = Callable[[str | None], Awaitable[Json]]
 
 
 class BadList(Exception):
-    """The server answered, but with nothing that is a list of tools."""
+    """The server answered, but with nothing that is a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
     """What one walk over the pages brought home."""
 
-    tools: dict[str, Json]  # by name, in the server's order
+    items: dict[str, Json]  # by name or URI, in the server's order
     ttl_s: float | None  # the shortest of all pages; None: no page said any
-    skipped: int  # entries that are no usable tool
+    skipped: int  # entries that cannot be used
     cut: bool  # there was more than we take
 
 
-async def walk(page: Page, *, max_pages: int = MAX_PAGES, max_tools: int = MAX_TOOLS) -> Walked:
+async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES, max_items: int = MAX_ITEMS) -> Walked:
     """All pages, from the first. A cursor that expires on the way starts the walk again, once.
 
     Raises:
@@ -42,11 +42,11 @@ async def walk(page: Page, *, max_pages: int = MAX_PAGES, max_tools: int = MAX_T
         ServerUnavailable, CallTimeout, DownstreamRefusal: as `page` does.
     """
     try:
-        return await _Walk(page, max_pages, max_tools).run()
+        return await _Walk(page, kind, max_pages, max_items).run()
     except _CursorExpired:
         pass
     try:
-        return await _Walk(page, max_pages, max_tools).run()
+        return await _Walk(page, kind, max_pages, max_items).run()
     except _CursorExpired as expired:
         raise expired.refusal from None
 
@@ -57,11 +57,12 @@ class _CursorExpired(Exception):
 
 
 class _Walk:
-    def __init__(self, page: Page, max_pages: int, max_tools: int) -> None:
+    def __init__(self, page: Page, kind: ListKind, max_pages: int, max_items: int) -> None:
         self._page = page
+        self._kind = kind
         self._max_pages = max_pages
-        self._max_tools = max_tools
-        self._tools: dict[str, Json] = {}
+        self._max_items = max_items
+        self._items: dict[str, Json] = {}
         self._ttl_s: float | None = None
         self._skipped = 0
         self._lists = 0
@@ -69,8 +70,8 @@ class _Walk:
     async def run(self) -> Walked:
         cut = await self._turn_pages()
         if not self._lists:
-            raise BadList("it sent no list of tools")
-        return Walked(self._tools, self._ttl_s, self._skipped, cut)
+            raise BadList(f"it sent no list of {self._kind.words}")
+        return Walked(self._items, self._ttl_s, self._skipped, cut)
 
     async def _turn_pages(self) -> bool:
         """Returns whether something was left behind."""
@@ -103,29 +104,19 @@ class _Walk:
         ttl_s = _ttl_of(page)
         if ttl_s is not None:
             self._ttl_s = ttl_s if self._ttl_s is None else min(self._ttl_s, ttl_s)
-        tools = page.get("tools")
-        if not isinstance(tools, list):
+        entries = page.get(self._kind.field)
+        if not isinstance(entries, list):
             self._skipped += 1
             return True
         self._lists += 1
-        for tool in tools:
-            if not is_usable(tool) or tool["name"] in self._tools:  # of two with one name the first counts
+        for entry in entries:
+            if not self._kind.is_usable(entry) or entry[self._kind.key] in self._items:  # of two, the first counts
                 self._skipped += 1
-            elif len(self._tools) >= self._max_tools:
+            elif len(self._items) >= self._max_items:
                 return False
             else:
-                self._tools[tool["name"]] = tool
+                self._items[entry[self._kind.key]] = entry
         return True
-
-
-def is_usable(tool: object) -> bool:
-    """Whether a list's entry can be offered and called: a name, and a schema that is an object (or none)."""
-    if not isinstance(tool, dict):
-        return False
-    name = tool.get("name")
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
-        return False
-    return isinstance(tool.get("inputSchema", {}), dict)
 
 
 def _ttl_of(page: Json) -> float | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pointsman.catalog import notices
+from pointsman.catalog.collecting import Collected, Lists
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
-from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot
+from pointsman.catalog.kinds import TOOLS
+from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
 from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
 from pointsman.catalog.results import Available, SearchOutcome, own_results
 from pointsman.catalog.rights import RightsIndex
@@ -42,16 +43,12 @@ class ToolCatalogService:
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
-        self._clock = clock
-        self._patience = patience
-        self._lists: dict[str, KnownList] = {}
-        self._cancelled: set[asyncio.Task[Snapshot | Silent]] = set()
+        self._lists = Lists(TOOLS, tools_of, sources, clock, patience)
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """From now on this configuration holds, for requests under way too."""
         self.rights = RightsIndex(config)
-        for server_id in self._lists.keys() - config.servers.keys():
-            self._forget(server_id)
+        self._lists.keep_only(config.servers)
 
     def identify(self, secret: str | None, project_named: str | None) -> Caller:
         """Raises Unauthorized, Denied."""
@@ -63,34 +60,23 @@ class ToolCatalogService:
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """What a caller may use now; nothing, once its token is revoked or has expired."""
-        return self.rights.usable_servers(caller) if self.rights.still_valid(caller, self._wall_clock()) else ()
+        return self.rights.usable_servers(caller) if self.still_valid(caller) else ()
+
+    async def collected(self, caller: Caller) -> Collected[KnownTool]:
+        """The lists of all usable servers, permitted or not tool by tool."""
+        return await self._lists.collect(lambda: self.usable_servers(caller), self.rights.config.limits.list_max_age_s)
 
     async def available(self, caller: Caller) -> Available:
         """Ask all usable servers at once for what is not known; one that is silent costs only its own tools."""
-        gaps: dict[str, notices.Gap] = {}
-        lists: dict[str, KnownList] = {}
-        for server_id in self.usable_servers(caller):
-            source = self._sources.get(server_id)
-            if source is None or source.status.state != "running":
-                gaps[server_id] = "starting" if source is None or source.status.state == "starting" else "failed"
-            else:
-                lists[server_id] = self._list_of(source)
-        answers = await self._answers(lists.values())
-        # Rights are asked after the wait: they may have changed meanwhile.
-        still_usable = frozenset(self.usable_servers(caller))
+        collected = await self.collected(caller)
+        return Available(self.permitted(caller, collected), notices.sentences(collected.gaps))
+
+    def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         tools: list[KnownTool] = []
-        for server_id, answer in zip(lists, answers, strict=True):
-            if server_id not in still_usable:
-                continue
-            if isinstance(answer, Silent):
-                gaps[server_id] = answer.kind
-                continue
-            if answer.cut:
-                gaps[server_id] = "cut"
-            permitted = self.rights.permits(caller, server_id)
-            tools.extend(tool for name, tool in answer.tools.items() if permitted(name))
-        told = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
-        return Available(tuple(tools), notices.sentences(told))
+        for server_id, part in collected.parts.items():
+            permits = self.rights.permits(caller, server_id)
+            tools.extend(tool for name, tool in part.items.items() if permits(name))
+        return tuple(tools)
 
     async def search(
         self, caller: Caller, queries: Sequence[str], context: str | None, max_results: int
@@ -121,8 +107,8 @@ class ToolCatalogService:
             return known
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known has seen to it
-        listed = self._list_of(self._sources[key.server_id])
-        [answer] = await self._answers([listed])
+        listed = self._lists.list_of(self._sources[key.server_id])
+        [answer] = await self._lists.answers([listed], self.rights.config.limits.list_max_age_s)
         return self._settle(caller, key, _callable(listed, key, answer))
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
@@ -138,15 +124,14 @@ class ToolCatalogService:
         if source is None or source.status.state != "running" or not self.rights.config.servers[key.server_id].enabled:
             return self._settle(caller, key, Silent("failed", _why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
-        listed = self._list_of(source)
-        known = listed.known_tool(key.tool_name, max_age_s) or listed.known(max_age_s)
+        listed = self._lists.list_of(source)
+        known = listed.known_item(key.tool_name, max_age_s) or listed.known(max_age_s)
         # What is not known is fetched, forbidden or not, so that the time it takes tells nothing.
         return None if known is None else self._settle(caller, key, _callable(listed, key, known))
 
     def had(self, key: ToolKey) -> bool:
         """Whether the tool was in the last list that its server gave, true or not by now."""
-        listed = self._lists.get(key.server_id)
-        return listed is not None and listed.had(key.tool_name)
+        return self._lists.had(key.server_id, key.tool_name)
 
     def check_arguments(self, tool: KnownTool, arguments: object) -> None:
         """Raises InvalidArguments. Bundled servers are exempt: they answer with their own words."""
@@ -156,50 +141,23 @@ class ToolCatalogService:
 
     async def close(self) -> None:
         """End what goes on in the background."""
-        for server_id in list(self._lists):
-            self._forget(server_id)
-        while self._cancelled:
-            await asyncio.wait(self._cancelled)
+        await self._lists.close()
 
-    def _settle(self, caller: Caller, key: ToolKey, known: KnownTool | Snapshot | Silent) -> KnownTool:
+    def _settle(self, caller: Caller, key: ToolKey, known: KnownTool | Snapshot[KnownTool] | Silent) -> KnownTool:
         """Rights first, then the server's state, then the list: the order decides what a caller can find out."""
         rights = self.rights
         if not rights.may_use(caller, key.server_id, key.tool_name):
             raise UnknownTool(str(key))
-        if not rights.still_valid(caller, self._wall_clock()):
+        if not self.still_valid(caller):
             raise UnknownTool(str(key))
         if isinstance(known, KnownTool):
             return known
         if isinstance(known, Silent):
             raise ServerUnavailable(key.server_id, known.reason)
-        tool = known.tools.get(key.tool_name)
+        tool = known.items.get(key.tool_name)
         if tool is None:
             raise UnknownTool(str(key))
         return tool
-
-    def _list_of(self, source: ToolSource) -> KnownList:
-        listed = self._lists.get(source.id)
-        if listed is not None and listed.source is source:
-            return listed
-        self._forget(source.id)  # a reload put another one in its place, which counts its generations anew
-        listed = self._lists[source.id] = KnownList(source, self._clock, self._patience)
-        return listed
-
-    def _forget(self, server_id: str) -> None:
-        listed = self._lists.pop(server_id, None)
-        fetch = listed.cancel() if listed is not None else None
-        if fetch is not None:
-            self._cancelled.add(fetch)
-            fetch.add_done_callback(self._cancelled.discard)
-
-    async def _answers(self, lists: Iterable[KnownList]) -> list[Snapshot | Silent]:
-        """What each list holds. Cancelling this leaves the fetches to the others that wait for them."""
-        max_age_s = self.rights.config.limits.list_max_age_s
-        answers = [listed.known(max_age_s) or listed.fetch() for listed in lists]
-        fetches = [answer for answer in answers if isinstance(answer, asyncio.Task)]
-        if fetches:
-            await asyncio.wait(fetches)
-        return [_result(answer) if isinstance(answer, asyncio.Task) else answer for answer in answers]
 
     async def _ask_providers(self, strategy: Strategy, request: SearchRequest) -> tuple[str, list[SearchHit], bool]:
         """The strategy's provider; where it gives no answer, the local one."""
@@ -215,16 +173,12 @@ class ToolCatalogService:
         return local.name, await local.search(request), True
 
 
-def _result(fetch: asyncio.Task[Snapshot | Silent]) -> Snapshot | Silent:
-    if fetch.cancelled():  # its server was taken out of the configuration while we waited
-        return Silent("failed", "it was taken out of the configuration")
-    return fetch.result()
-
-
-def _callable(listed: KnownList, key: ToolKey, answer: KnownTool | Snapshot | Silent) -> KnownTool | Snapshot | Silent:
+def _callable(
+    listed: KnownList[KnownTool], key: ToolKey, answer: KnownTool | Snapshot[KnownTool] | Silent
+) -> KnownTool | Snapshot[KnownTool] | Silent:
     """A server that is busy with a long call may not list its tools in time; its tools can be called all the same."""
     if isinstance(answer, Silent) and answer.kind == "timeout":
-        return listed.last_tool(key.tool_name) or answer
+        return listed.last_item(key.tool_name) or answer
     return answer
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from pointsman.catalog.kinds import Family
 from pointsman.catalog.model import ServerState, ServerStatus
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig
@@ -36,6 +37,12 @@ class SmallServer:
         self.may_answer = asyncio.Event()  # cleared: nobody gets an answer
         self.may_answer.set()
         self.fails: Callable[[], Exception] | None = None
+
+    def generation_of(self, kind: Family, /) -> int:
+        return self.generation
+
+    async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:
+        return await self.tools_page(cursor)
 
     async def tools_page(self, cursor: str | None) -> dict[str, Any]:
         self.asked += 1

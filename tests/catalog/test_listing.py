@@ -7,26 +7,27 @@ import asyncio
 import pytest
 
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
-from pointsman.catalog.listing import KnownList, Patience, Silent, Snapshot
+from pointsman.catalog.kinds import TOOLS
+from pointsman.catalog.listing import KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
 from tests.catalog.sources import Clock, SmallServer, tool
 
 MAX_AGE_S = 5.0
 NEVER = Patience(first_s=3600, longest_s=3600)
 
 
-def list_of(server: SmallServer, clock: Clock, patience: Patience = NEVER) -> KnownList:
-    return KnownList(server, clock, patience)
+def list_of(server: SmallServer, clock: Clock, patience: Patience = NEVER) -> KnownList[KnownTool]:
+    return KnownList(server, TOOLS, tools_of, clock, patience)
 
 
-async def fetched(listed: KnownList) -> Snapshot | Silent:
+async def fetched(listed: KnownList[KnownTool]) -> Snapshot[KnownTool] | Silent:
     async with asyncio.timeout(5):
         await asyncio.wait([fetch := listed.fetch()])
     return fetch.result()
 
 
-def names(answer: Snapshot | Silent | None) -> list[str]:
+def names(answer: Snapshot[KnownTool] | Silent | None) -> list[str]:
     assert isinstance(answer, Snapshot)
-    return list(answer.tools)
+    return list(answer.items)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ async def test_a_maximum_age_of_nothing_keeps_nothing(clock: Clock) -> None:
     listed = list_of(SmallServer("s", tool("a")), clock)
     await fetched(listed)
     assert listed.known(0) is None
-    assert listed.known_tool("a", 0) is None
+    assert listed.known_item("a", 0) is None
 
 
 @pytest.mark.parametrize(("ttl_ms", "good_for_s"), [(1000, 1.0), (60_000, MAX_AGE_S)])
@@ -69,10 +70,10 @@ async def test_a_time_to_live_of_nothing_is_fetched_for_each_discovery_but_not_f
     listed = list_of(server, clock)
     await fetched(listed)
     assert listed.known(MAX_AGE_S) is None
-    assert listed.known_tool("a", MAX_AGE_S) is not None
-    assert listed.known_tool("b", MAX_AGE_S) is None
+    assert listed.known_item("a", MAX_AGE_S) is not None
+    assert listed.known_item("b", MAX_AGE_S) is None
     server.change(tool("b"))
-    assert listed.known_tool("a", MAX_AGE_S) is None
+    assert listed.known_item("a", MAX_AGE_S) is None
 
 
 async def test_a_changed_list_is_not_known_any_more(clock: Clock) -> None:
@@ -81,7 +82,7 @@ async def test_a_changed_list_is_not_known_any_more(clock: Clock) -> None:
     await fetched(listed)
     server.change(tool("b"))
     assert listed.known(MAX_AGE_S) is None
-    assert listed.known_tool("a", MAX_AGE_S) is None
+    assert listed.known_item("a", MAX_AGE_S) is None
     assert names(await fetched(listed)) == ["b"]
 
 
@@ -147,9 +148,9 @@ async def test_an_unchanged_definition_stays_the_same_object(clock: Clock) -> No
     after = await fetched(listed)
     assert isinstance(before, Snapshot)
     assert isinstance(after, Snapshot)
-    assert after.tools["same"] is before.tools["same"]
-    assert after.tools["same"].document is before.tools["same"].document
-    assert after.tools["changing"] is not before.tools["changing"]
+    assert after.items["same"] is before.items["same"]
+    assert after.items["same"].document is before.items["same"].document
+    assert after.items["changing"] is not before.items["changing"]
 
 
 async def test_true_and_one_are_two_definitions(clock: Clock) -> None:
@@ -160,7 +161,7 @@ async def test_true_and_one_are_two_definitions(clock: Clock) -> None:
     after = await fetched(listed)
     assert isinstance(before, Snapshot)
     assert isinstance(after, Snapshot)
-    assert after.tools["a"] is not before.tools["a"]
+    assert after.items["a"] is not before.items["a"]
 
 
 async def test_a_tool_that_cannot_be_sent_on_is_left_out(clock: Clock) -> None:

@@ -34,39 +34,39 @@ def page(*names: str, following: Any = None, **more: Any) -> dict[str, Any]:
 async def test_all_pages_are_walked_in_order() -> None:
     pages = Pages(page("a", following="1"), page("b", following="2"), page("c"))
     walked = await walk(pages)
-    assert list(walked.tools) == ["a", "b", "c"]
+    assert list(walked.items) == ["a", "b", "c"]
     assert pages.cursors == [None, "1", "2"]
     assert not walked.cut
 
 
 async def test_an_empty_cursor_is_the_end() -> None:
     walked = await walk(Pages(page("a", following="")))
-    assert list(walked.tools) == ["a"]
+    assert list(walked.items) == ["a"]
     assert not walked.cut
 
 
 async def test_cursors_that_lead_in_a_circle_are_left() -> None:
     walked = await walk(Pages(page("a", following="1"), page("b", following="2"), page("c", following="1")))
-    assert list(walked.tools) == ["a", "b", "c"]
+    assert list(walked.items) == ["a", "b", "c"]
     assert walked.cut
 
 
 @pytest.mark.parametrize("cursor", [7, ["x"], {"x": 1}, True])
 async def test_a_cursor_of_another_type_ends_the_walk(cursor: object) -> None:
     walked = await walk(Pages(page("a", following=cursor)))
-    assert list(walked.tools) == ["a"]
+    assert list(walked.items) == ["a"]
     assert walked.cut
 
 
 async def test_an_endless_list_is_cut_by_pages() -> None:
     walked = await walk(Pages(*(page(f"t{n}", following=str(n)) for n in range(9))), max_pages=4)
-    assert list(walked.tools) == ["t0", "t1", "t2", "t3"]
+    assert list(walked.items) == ["t0", "t1", "t2", "t3"]
     assert walked.cut
 
 
 async def test_an_endless_page_is_cut_by_tools() -> None:
-    walked = await walk(Pages(page("a", "b", "c", "d")), max_tools=3)
-    assert list(walked.tools) == ["a", "b", "c"]
+    walked = await walk(Pages(page("a", "b", "c", "d")), max_items=3)
+    assert list(walked.items) == ["a", "b", "c"]
     assert walked.cut
 
 
@@ -86,23 +86,23 @@ async def test_an_endless_page_is_cut_by_tools() -> None:
 )
 async def test_an_entry_that_is_no_tool_is_skipped_and_counted(broken: object) -> None:
     walked = await walk(Pages({"tools": [broken, tool("good")]}))
-    assert list(walked.tools) == ["good"]
+    assert list(walked.items) == ["good"]
     assert walked.skipped == 1
 
 
 async def test_a_tool_without_a_schema_takes_anything() -> None:
-    assert list((await walk(Pages({"tools": [{"name": "bare"}]}))).tools) == ["bare"]
+    assert list((await walk(Pages({"tools": [{"name": "bare"}]}))).items) == ["bare"]
 
 
 async def test_of_two_tools_with_one_name_the_first_counts() -> None:
     walked = await walk(Pages({"tools": [tool("a", "first"), tool("a", "second")], "nextCursor": "1"}, page("a")))
-    assert walked.tools["a"]["description"] == "first"
+    assert walked.items["a"]["description"] == "first"
     assert walked.skipped == 2
 
 
 async def test_one_bad_page_costs_only_itself() -> None:
     walked = await walk(Pages(page("a", following="1"), {"tools": "none", "nextCursor": "2"}, page("b")))
-    assert list(walked.tools) == ["a", "b"]
+    assert list(walked.items) == ["a", "b"]
     assert walked.skipped == 1
 
 
@@ -115,7 +115,7 @@ async def test_an_answer_without_any_list_is_no_empty_list(answer: object) -> No
 async def test_an_expired_cursor_starts_the_walk_again_once() -> None:
     expired = DownstreamRefusal(-32602, "cursor expired")
     pages = Pages(page("old", following="1"), expired, page("a", following="2"), page("b"))
-    assert list((await walk(pages)).tools) == ["a", "b"]
+    assert list((await walk(pages)).items) == ["a", "b"]
 
     with pytest.raises(DownstreamRefusal):
         await walk(Pages(page("a", following="1"), expired, page("a", following="1"), expired))
