@@ -4,11 +4,11 @@ BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install run test check fix bench soak foreign
+.PHONY: help install run test check fix bench soak foreign clients conformance
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 13
 
 install: .venv/.installed ## Set up .venv (again only when pyproject.toml has changed)
 
@@ -47,23 +47,41 @@ else
 endif
 	@touch $@
 
-# Servers from PyPI and npm for the end-to-end tests. Where one cannot be installed, its tests say so and are skipped.
+conformance: install .foreign/conformance/.installed ## Run the official conformance suite through the gateway
+	@$(BIN)/python -m tests.conformance
+
+# What others wrote, from PyPI and npm. Where something cannot be installed, its tests say so and are skipped.
 foreign: .foreign/python/.installed .foreign/node/.installed ## Install the foreign servers that the tests use
 
+clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) ## Install foreign clients
+
 .foreign/python/.installed: tests/e2e/foreign/requirements.txt | .venv/.installed
-	@echo "Installing servers from PyPI for the end-to-end tests"
-ifdef UV
-	@{ uv venv --quiet --allow-existing --python $(BIN)/python $(@D) \
-	  && uv pip install --quiet --python $(@D)/bin/python --requirement $< && touch $@; } \
-	  || echo "Not installed: the tests with servers from PyPI will be skipped" >&2
-else
-	@{ $(BIN)/python -m venv $(@D) \
-	  && $(@D)/bin/python $(PIP) install --requirement $< && touch $@; } \
-	  || echo "Not installed: the tests with servers from PyPI will be skipped" >&2
-endif
+	$(call from-pypi,servers)
 
 .foreign/node/.installed: tests/e2e/foreign/package.json
-	@echo "Installing servers from npm for the end-to-end tests"
-	@{ command -v npm >/dev/null && mkdir -p $(@D) && cp $< $(@D)/ \
-	  && npm install --prefix $(@D) --silent --ignore-scripts --no-audit --no-fund --no-package-lock && touch $@; } \
-	  || echo "Not installed: the tests with servers from npm will be skipped (is Node there?)" >&2
+	$(call from-npm,servers,--ignore-scripts)
+
+.foreign/clients/%/.installed: tests/e2e/clients/%/requirements.txt | .venv/.installed
+	$(call from-pypi,clients)
+
+# With scripts: npm's `node` package fetches the Node of this machine in one.
+.foreign/clients/node/.installed: tests/e2e/clients/node/package.json
+	$(call from-npm,clients)
+
+.foreign/conformance/.installed: tests/conformance/package.json
+	$(call from-npm,the conformance suite)
+
+define from-pypi
+@echo "Installing $1 from PyPI into $(@D)"
+@{ $(if $(UV),uv venv --quiet --allow-existing --python $(BIN)/python $(@D) \
+  && uv pip install --quiet --python $(@D)/bin/python --requirement $<,$(BIN)/python -m venv $(@D) \
+  && $(@D)/bin/python $(PIP) install --requirement $<) && touch $@; } \
+  || echo "Not installed: the tests with $1 from PyPI in $(@D) will be skipped" >&2
+endef
+
+define from-npm
+@echo "Installing $1 from npm into $(@D)"
+@{ command -v npm >/dev/null && mkdir -p $(@D) && cp $< $(@D)/ \
+  && npm install --prefix $(@D) --silent $2 --no-audit --no-fund --no-package-lock && touch $@; } \
+  || echo "Not installed: the tests with $1 from npm in $(@D) will be skipped (is Node there?)" >&2
+endef

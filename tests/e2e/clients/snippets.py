@@ -1,0 +1,18 @@
+"""The blocks of docs/clients.md that are marked with the name of a client."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+ADDRESS = "http://127.0.0.1:3282"
+_BLOCK = re.compile(r"<!-- client: (?P<name>\S+) -->\n```\w+\n(?P<code>.*?)```", re.DOTALL)
+
+
+def snippet(name: str, base_url: str) -> str:
+    """The block of a client, pointed at the gateway of a test."""
+    blocks = {found["name"]: found["code"] for found in _BLOCK.finditer(PAGE.read_text())}
+    code = blocks[name]
+    assert ADDRESS in code, f"the block of {name} names no address"
+    return code.replace(ADDRESS, base_url)

@@ -1,0 +1,142 @@
+"""Each client lists the two tools, discovers one and executes it, set up as docs/clients.md says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from tests.e2e.clients.installed import (
+    LANGCHAIN,
+    NODE_BIN,
+    NODE_FOLDER,
+    PYTHON,
+    environment,
+    needs_langchain,
+    needs_node,
+    needs_python,
+)
+from tests.e2e.clients.snippets import snippet
+from tests.gateway_process import GatewayProcess, gateway_process
+
+CLIENT_S = 60.0  # a bound against hanging
+CLOCK = Path(__file__).parent / "clock_server.py"
+DRIVERS = Path(__file__).parent / "drivers"  # what a test does with the client that a block has set up
+FOUND = "time:get_current_time"
+ANSWER = "It is 21:00 in Asia/Tokyo"
+TOOLS = ["tool_discovery", "tool_execute"]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module, and so one gateway for all clients."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    config = {"servers": {"time": {"command": sys.executable, "args": [str(CLOCK)]}}}
+    async with gateway_process(tmp_path_factory.mktemp("gateway"), config) as running:
+        yield running
+
+
+async def output(*command: str | Path, cwd: Path, env: dict[str, str], stdin: str = "") -> str:
+    """What a program prints, which must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        cwd=cwd,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), CLIENT_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, f"{err.decode()}\n{out.decode()}"
+    return out.decode()
+
+
+class TestTypeScript:
+    pytestmark = needs_node
+
+    async def visit(self, gateway: GatewayProcess, home: Path, code: str) -> dict[str, Any]:
+        env = environment(home, POINTSMAN_TOKEN=gateway.token)
+        # A program on stdin finds its imports from the working directory, where the clients are installed.
+        node = (NODE_BIN / "node", "--input-type=module", "-")
+        said = await output(*node, cwd=NODE_FOLDER, env=env, stdin=code + (DRIVERS / "use_typescript.mjs").read_text())
+        report: dict[str, Any] = json.loads(said)
+        assert (report["tools"], report["found"], report["answer"]) == (TOOLS, FOUND, ANSWER)
+        return report
+
+    async def test_version_1_over_http(self, gateway: GatewayProcess, tmp_path: Path) -> None:
+        report = await self.visit(gateway, tmp_path, snippet("typescript-v1", gateway.base_url))
+        assert report["version"] == "2025-11-25"
+
+    async def test_version_1_over_sse(self, gateway: GatewayProcess, tmp_path: Path) -> None:
+        await self.visit(gateway, tmp_path, snippet("typescript-v1-sse", gateway.base_url))
+
+    @pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+    async def test_version_2_in_both_eras(
+        self, mode: str, version: str, gateway: GatewayProcess, tmp_path: Path
+    ) -> None:
+        code = snippet("typescript-v2", gateway.base_url).replace('mode: "auto"', f'mode: "{mode}"')
+        report = await self.visit(gateway, tmp_path, code)
+        assert report["version"] == version
+
+
+class TestPython:
+    async def visit(self, gateway: GatewayProcess, home: Path, python: Path, client: str) -> None:
+        (home / "setup_block.py").write_text(snippet(client, gateway.base_url))
+        env = environment(home, POINTSMAN_TOKEN=gateway.token, PYTHONPATH=str(home), PYTHONDONTWRITEBYTECODE="1")
+        program = DRIVERS / f"use_{client.replace('-', '_')}.py"
+        report = json.loads(await output(python, program, cwd=home, env=env))
+        assert sorted(report["tools"]) == TOOLS
+        assert report["found"] == FOUND
+        assert ANSWER in report["answer"]
+
+    @pytest.mark.parametrize("client", ["fastmcp", "pydantic-ai", "openai-agents"])
+    @needs_python[0]
+    @needs_python[1]
+    async def test_clients_on_the_sdk_of_today(self, client: str, gateway: GatewayProcess, tmp_path: Path) -> None:
+        await self.visit(gateway, tmp_path, PYTHON, client)
+
+    @needs_langchain[0]
+    @needs_langchain[1]
+    async def test_langchain_on_the_sdk_of_before(self, gateway: GatewayProcess, tmp_path: Path) -> None:
+        await self.visit(gateway, tmp_path, LANGCHAIN, "langchain")
+
+
+class TestCommands:
+    pytestmark = needs_node
+
+    async def test_the_inspector_on_the_command_line(self, gateway: GatewayProcess, tmp_path: Path) -> None:
+        env = environment(tmp_path, POINTSMAN_TOKEN=gateway.token)
+        said = await output("bash", "-e", cwd=NODE_FOLDER, env=env, stdin=snippet("inspector", gateway.base_url))
+        assert all(f'"{name}"' in said for name in TOOLS)
+        assert FOUND in said
+        assert ANSWER in said
+
+    async def test_mcp_remote_for_clients_that_start_commands(self, gateway: GatewayProcess, tmp_path: Path) -> None:
+        block = snippet("mcp-remote", gateway.base_url).replace("ptm_...", gateway.token)
+        entry = json.loads(block)["mcpServers"]["pointsman"]
+        env = environment(tmp_path, **entry["env"])
+        command = StdioServerParameters(command=entry["command"], args=entry["args"], env=env, cwd=NODE_FOLDER)
+        async with asyncio.timeout(CLIENT_S), Client(stdio_client(command), mode="legacy") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
+            discovery = await client.call_tool("tool_discovery", {"query": ["what is the current time in Tokyo"]})
+            assert (discovery.structured_content or {})["results"][0]["toolKey"] == FOUND
+            arguments = {"toolKey": FOUND, "arguments": {"timezone": "Asia/Tokyo"}}
+            executed = await client.call_tool("tool_execute", arguments)
+            assert executed.content[0].type == "text"
+            assert executed.content[0].text == ANSWER
