@@ -18,6 +18,13 @@ class BudgetBroken(Exception):
     """The server sent more bytes or messages for one call than it may. `str(error)` says which limit."""
 
 
+class Clock(Protocol):
+    """The time limit of a call, which stands still while the call waits for others than the server."""
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class Call:
     """One request under way to a server. `request` and `back` are None for our own (handshake, lists)."""
@@ -26,6 +33,8 @@ class Call:
     params: Json
     request: FrontRequest | None = None
     back: BackChannel | None = None
+    clock: Clock | None = None
+    answered: bool = field(default=False, init=False)  # by the server, with a result or an error
     messages: int = field(default=0, init=False)  # notifications and questions seen so far, counted by the connection
     heard_bytes: int = field(default=0, init=False)  # and their size
 

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from pointsman.config.model import Limits, Server
 from pointsman.router.downstream.connection import Connect, Connection, Noticed
+from pointsman.router.downstream.crowd import Habits
 from pointsman.router.downstream.http_connect import connect_http
 from pointsman.router.downstream.process import Command, ProcessStarter
 from pointsman.router.downstream.server_logs import ServerLogs
@@ -50,6 +51,8 @@ class Connectors:
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
 
     def _stdio(self, command: Command, server: Server, limits: Limits, stderr: StderrLog) -> Connect:
+        habits = Habits()
+
         async def connect(noticed: Noticed) -> Connection:
             return await connect_stdio(
                 command,
@@ -59,24 +62,25 @@ class Connectors:
                 noticed=noticed,
                 probe_s=self.probe_s,
                 stderr=stderr,
+                habits=habits,
             )
 
         return connect
 
     def _http(self, url: str, server: Server, limits: Limits) -> Connect:
-        headers = _revealed(server.headers)
+        headers, habits = _revealed(server.headers), Habits()
 
         async def connect(noticed: Noticed) -> Connection:
-            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed)
+            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, habits)
 
         return connect
 
 
 def _sse(url: str, server: Server, limits: Limits) -> Connect:
-    headers = _revealed(server.headers)
+    headers, habits = _revealed(server.headers), Habits()
 
     async def connect(noticed: Noticed) -> Connection:
-        return await connect_sse(url, headers, era=server.era, limits=limits, noticed=noticed)
+        return await connect_sse(url, headers, era=server.era, limits=limits, noticed=noticed, habits=habits)
 
     return connect
 

@@ -12,6 +12,7 @@ CLIENT_INFO: Json = {"name": "pointsman", "version": __version__}
 # A legacy connection is shared by all callers, so it declares what any of them might offer;
 # a caller that lacks it answers the server's question with an error.
 LEGACY_CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+_TASKS = "tasks"  # as a capability (2025-11-25) and as an extension
 _PRIVATE = frozenset({"token", "projectId", "progressToken"})
 
 
@@ -27,7 +28,18 @@ def with_envelope(call: Call, era: Era, version: str, progress_token: int) -> Js
     if era == "modern":
         meta[NAMESPACE + "protocolVersion"] = version
         meta[NAMESPACE + "clientInfo"] = CLIENT_INFO
-        meta[NAMESPACE + "clientCapabilities"] = call.request.client.capabilities if call.request else {}
+        meta[NAMESPACE + "clientCapabilities"] = _carried(call.request.client.capabilities) if call.request else {}
         if call.request is not None and call.request.client.log_level is not None:
             meta[NAMESPACE + "logLevel"] = call.request.client.log_level
     return {**call.params, "_meta": meta} if meta else call.params
+
+
+def _carried(capabilities: Json) -> Json:
+    """What a client declared, without what would not find its way back through us: a task is asked after later."""
+    extensions = capabilities.get("extensions")
+    if _TASKS not in capabilities and not extensions:
+        return capabilities
+    carried = {name: value for name, value in capabilities.items() if name != _TASKS}
+    if isinstance(extensions, dict):
+        carried["extensions"] = {name: value for name, value in extensions.items() if name != NAMESPACE + _TASKS}
+    return carried

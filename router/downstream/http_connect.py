@@ -8,6 +8,7 @@ from http import HTTPStatus
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import Connection, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.crowd import Habits
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.http_answer import read_result
 from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient
@@ -18,9 +19,18 @@ from pointsman.router.wire import encode
 
 
 async def connect_http(
-    url: str, headers: Mapping[str, str], era: WantedEra, probe_s: float, limits: Limits, noticed: Noticed
+    url: str,
+    headers: Mapping[str, str],
+    era: WantedEra,
+    probe_s: float,
+    limits: Limits,
+    noticed: Noticed,
+    habits: Habits | None = None,
 ) -> Connection:
-    """Connect and shake hands. Raises ConnectionLost; cancelled or not, it leaves nothing behind."""
+    """Connect and shake hands. `habits` is what the server is known to do, beyond the life of one connection.
+
+    Raises ConnectionLost; cancelled or not, it leaves nothing behind.
+    """
     try:
         client = HttpClient(url, headers)
     except ValueError:
@@ -38,7 +48,7 @@ async def connect_http(
         wire = _HttpWire(client, limits)
         return wire.session(await shake_hands(wire, "legacy", probe_s))
 
-    return LegacyHttp(client, wire.session(introduction), open_session, limits, noticed)
+    return LegacyHttp(client, wire.session(introduction), open_session, limits, noticed, habits or Habits())
 
 
 class _HttpWire:

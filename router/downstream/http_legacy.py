@@ -13,6 +13,7 @@ from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.crowd import Crowd, Habits
 from pointsman.router.downstream.envelope import with_envelope
 from pointsman.router.downstream.http_answer import (
     EVENT_STREAM,
@@ -25,12 +26,14 @@ from pointsman.router.downstream.http_answer import (
 )
 from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
 from pointsman.router.downstream.http_talk import Talk
+from pointsman.router.downstream.log_level import SET_LEVEL
 from pointsman.router.downstream.standing import Background, Pauses
 from pointsman.router.downstream.subscriptions import subscribe_again
 from pointsman.router.wire import encode
 
 _CLOSE_S = 1.0  # how long a server may take to hear that its session is over
 _CANCEL_S = 10.0
+_HEARD_S = 2.0
 _RESUMES = 100  # of one call; each needs an event from the server, so this only bounds one that plays
 _RESUME_PAUSE_S = 60.0
 _LISTS = ("tools", "prompts", "resources")
@@ -74,6 +77,7 @@ class LegacyHttp:
         open_session: OpenSession,
         limits: Limits,
         noticed: Noticed,
+        habits: Habits,
         pauses: Pauses | None = None,
     ) -> None:
         self._client = client
@@ -83,9 +87,11 @@ class LegacyHttp:
         self._noticed = noticed
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
         self._watched: set[str] = set()  # resources that this session is subscribed to
+        self._log_level: Json | None = None  # what the session was last told
         self._login: asyncio.Task[Session] | None = None
         self._background = Background()
-        self._talk = Talk(limits, noticed, self._background, self._reply)
+        self._crowd = Crowd(habits, mixed=False)
+        self._talk = Talk(limits, noticed, self._background, self._reply, self._crowd)
         self._pauses = pauses or Pauses()
         self._listening = self._background.start(self._listen())
 
@@ -94,11 +100,26 @@ class LegacyHttp:
         return self._session.introduction
 
     async def request(self, call: Call) -> Json:
-        result = await self._request(call)
+        turn = self._crowd.enter(call)
+        try:
+            if turn is not None:
+                await self._crowd.wait_for(turn, call)
+            result = await self._request(call)
+            call.answered = True
+        except DownstreamRefusal:
+            call.answered = True
+            raise
+        finally:
+            if call.answered or not self._crowd.linger(call):
+                self._crowd.leave(call)
+            else:
+                self._background.start(self._leave_when_heard(call))
         if call.method == "resources/subscribe":
             self._watched.add(str(call.params.get("uri")))
         elif call.method == "resources/unsubscribe":
             self._watched.discard(str(call.params.get("uri")))
+        elif call.method == SET_LEVEL:
+            self._log_level = call.params
         return result
 
     async def _request(self, call: Call) -> Json:
@@ -116,6 +137,7 @@ class LegacyHttp:
         return await self._client.gone()
 
     async def close(self) -> None:
+        self._crowd.close("the connection was closed")
         self._talk.close()
         await self._background.close()
         if self._login is not None:
@@ -174,6 +196,15 @@ class LegacyHttp:
             async with asyncio.timeout(_CANCEL_S):
                 await self._notify("notifications/cancelled", {"requestId": number}, session)
 
+    async def _leave_when_heard(self, call: Call) -> None:
+        """The call was given up: the server may be asking in it until it has heard of that."""
+        try:
+            with suppress(ConnectionLost, DownstreamRefusal, BudgetBroken, TimeoutError):
+                async with asyncio.timeout(_HEARD_S):
+                    await self._request(Call("ping", {}))
+        finally:
+            self._crowd.leave(call)
+
     async def _notify(self, method: str, params: Json, session: Session) -> None:
         await self._tell(encode({"jsonrpc": "2.0", "method": method, "params": params}), session)
 
@@ -213,9 +244,15 @@ class LegacyHttp:
         self._listening.cancel()
         self._listening = self._background.start(self._listen())
         self._background.start(subscribe_again(self, self._watched))
+        if self._log_level is not None:
+            self._background.start(self._set_level_again(self._log_level))
         for name in _LISTS:  # a server that forgot us was probably restarted, and may offer other things now
             if name in self._session.introduction.capabilities:
                 self._noticed(f"notifications/{name}/list_changed", {})
+
+    async def _set_level_again(self, level: Json) -> None:
+        with suppress(ConnectionLost, DownstreamRefusal, BudgetBroken):
+            await self._request(Call(SET_LEVEL, level))
 
     # ------------------------------------------------------------------ the standing stream
 

@@ -41,7 +41,7 @@ class ModernHttp:
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self._params_in_headers: dict[str, dict[tuple[str, ...], str]] = {}  # tool name -> argument path -> header
         self._background = Background()
-        self._talk = Talk(limits, noticed, self._background, reply=None)
+        self._talk = Talk(limits, noticed, self._background)
 
     async def request(self, call: Call) -> Json:
         number = next(self._numbers)

@@ -11,6 +11,7 @@ from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream import questions
 from pointsman.router.downstream.connection import Call, ConnectionLost, Noticed
+from pointsman.router.downstream.crowd import CannotPlace, Crowd
 from pointsman.router.downstream.http_answer import TakeMessage
 from pointsman.router.downstream.standing import Background
 from pointsman.router.downstream.stray import Stray
@@ -18,19 +19,28 @@ from pointsman.router.downstream.stray import Stray
 Reply = Callable[[Json], Awaitable[None]]
 """Sends our answer to a server's question. Raises ConnectionLost."""
 
-_SEVERAL = "several calls are under way, and this stream does not tell which one asks"
-_NONE = "no call is under way"
 _REPLY_S = 10.0
 
 
 class Talk:
-    """Passes on what is said in a call to its client, and answers what is asked. `reply` is None in the modern era."""
+    """Passes on what is said in a call to its client, and answers what is asked.
 
-    def __init__(self, limits: Limits, noticed: Noticed, background: Background, reply: Reply | None) -> None:
+    `reply` and `crowd` are None in the modern era, which knows no questions.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        noticed: Noticed,
+        background: Background,
+        reply: Reply | None = None,
+        crowd: Crowd | None = None,
+    ) -> None:
         self._limits = limits
         self._noticed = noticed
         self._background = background
         self._reply = reply
+        self._crowd = crowd
         self._calls: dict[int, Call] = {}
         self._open_questions: dict[asyncio.Task[None], tuple[Call | None, Json]] = {}
         self._closed = False
@@ -86,15 +96,15 @@ class Talk:
     def _asked(self, call: Call | None, message: Json) -> None:
         if self._reply is None:
             return  # a modern server asks by answering `input_required`; there is no way to answer this
-        call = call or self._only_call()
-        why_nobody = _SEVERAL if call is None and self._calls else _NONE
-        task = self._background.start(self._answer(self._reply, call, message, why_nobody))
+        task = self._background.start(self._answer(self._reply, call, message))
         self._open_questions[task] = (call, message)
         task.add_done_callback(self._open_questions.pop)
 
-    async def _answer(self, reply: Reply, call: Call | None, message: Json, why_nobody: str) -> None:
+    async def _answer(self, reply: Reply, call: Call | None, message: Json) -> None:
         try:
-            answer = await questions.answer(call, message, why_nobody)
+            answer = await self._answer_of(call, message)
+        except CannotPlace as reason:
+            answer = await questions.answer(None, message, str(reason))
         except asyncio.CancelledError:
             if self._closed:
                 raise
@@ -102,6 +112,15 @@ class Talk:
         with suppress(ConnectionLost, TimeoutError):  # the server has left, or will miss it: its call's own end tells
             async with asyncio.timeout(_REPLY_S):
                 await reply(answer)
+
+    async def _answer_of(self, call: Call | None, message: Json) -> Json:
+        """Raises CannotPlace."""
+        if call is None and self._crowd is not None and message["method"] in questions.QUESTIONS:
+            call = await self._crowd.asker()
+            task = asyncio.current_task()
+            assert task is not None
+            self._open_questions[task] = (call, message)
+        return await questions.answer(call, message)
 
     def close(self) -> None:
         """Questions that are still open are dropped with the connection's background tasks, not answered."""

@@ -6,16 +6,18 @@ import asyncio
 from contextlib import suppress
 
 from pointsman.router.downstream.connection import Connection, Noticed
+from pointsman.router.downstream.log_level import LogLevel
 from pointsman.router.downstream.subscriptions import Subscriptions, subscribe_again
 
 
 class Live:
     """`with live:` around everything that needs the connection."""
 
-    __slots__ = ("_idle", "_listening", "_under_way", "connection", "retired", "subscriptions", "uses")
+    __slots__ = ("_idle", "_listening", "_under_way", "connection", "log_level", "retired", "subscriptions", "uses")
 
     def __init__(self, connection: Connection, noticed: Noticed, watched: set[str]) -> None:
         self.connection = connection
+        self.log_level = LogLevel(connection)
         modern = connection.introduction.era == "modern"
         self.subscriptions = Subscriptions(connection, noticed, watched) if modern else None
         listening = self.subscriptions.run() if self.subscriptions else subscribe_again(connection, watched)

@@ -13,6 +13,7 @@ from pointsman.config.model import Limits
 from pointsman.router import wire
 from pointsman.router.downstream import questions
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.crowd import CannotPlace, Crowd, Habits
 from pointsman.router.downstream.envelope import with_envelope
 from pointsman.router.downstream.handshake import UNCANCELLABLE
 from pointsman.router.downstream.large import decode_off_loop
@@ -24,21 +25,22 @@ Send = Callable[[bytes, int | None], None]
 """Hands one encoded message to the transport, and the number of the call that fails if it cannot be delivered.
 Never waits. Raises ConnectionLost."""
 
+_HEARD_S = 2.0  # how long a server may take to answer a ping before it is taken to have heard what came before
 _STANDING = "subscriptions/listen"  # open as long as the connection, and never answered with much
 
 
 class Multiplexer:
     """Calls out, answers back. Holds no task per call; only a question from the server gets one.
 
-    The relation between a question and a call is not on the wire here: a question belongs to the only call under way
-    that has a client behind it, and is refused when there is more than one.
+    The relation between a question and a call is not on the wire here: legacy calls take turns as `Crowd` has it.
     """
 
-    def __init__(self, send: Send, limits: Limits, noticed: Noticed) -> None:
+    def __init__(self, send: Send, limits: Limits, noticed: Noticed, crowd: Crowd | None = None) -> None:
         self._send = send
         self._limits = limits
         self._noticed = noticed
         self._loop = asyncio.get_running_loop()
+        self._crowd = crowd or Crowd(Habits(), mixed=True)
         self._number = 0
         self._pending: dict[int, tuple[Call, asyncio.Future[Json]]] = {}
         self._open_questions: dict[asyncio.Task[None], tuple[Call | None, Json]] = {}
@@ -57,6 +59,21 @@ class Multiplexer:
 
     async def carry(self, call: Call) -> Json:
         """As `Connection.request`."""
+        known = self.introduction
+        if call.back is None or known is None or known.era == "modern":
+            return await self._exchange(call)
+        turn = self._crowd.enter(call)
+        try:
+            if turn is not None:
+                await self._crowd.wait_for(turn, call)
+            return await self._exchange(call)
+        finally:
+            if call.answered or self._over.done() or not self._crowd.linger(call):
+                self._crowd.leave(call)
+            else:
+                self._when_heard(lambda: self._crowd.leave(call))
+
+    async def _exchange(self, call: Call) -> Json:
         if self._over.done():
             raise ConnectionLost(self._over.result())
         self._number = number = self._number + 1
@@ -76,6 +93,29 @@ class Multiplexer:
                 self._cancel_at_server(number, call)
             if self._open_questions:
                 self._withdraw_questions(call)
+
+    def _when_heard(self, then: Callable[[], None]) -> None:
+        """Call `then` when the server has read all that was sent so far, or does not say so for too long."""
+        self._number = number = self._number + 1
+        heard: asyncio.Future[Json] = self._loop.create_future()
+
+        def over(done: asyncio.Future[Json]) -> None:
+            if not done.cancelled():
+                done.exception()  # an error is an answer, too
+            then()
+
+        heard.add_done_callback(over)
+        self._loop.call_later(_HEARD_S, self._given_up, number)
+        self._pending[number] = (Call("ping", {}), heard)
+        try:
+            self._send(wire.encode({"jsonrpc": "2.0", "id": number, "method": "ping"}), number)
+        except ConnectionLost:
+            self._given_up(number)
+
+    def _given_up(self, number: int) -> None:
+        entry = self._pending.pop(number, None)
+        if entry is not None and not entry[1].done():
+            entry[1].cancel()
 
     def _cancel_at_server(self, number: int, call: Call) -> None:
         if call.method in UNCANCELLABLE or self._over.done():
@@ -99,6 +139,7 @@ class Multiplexer:
         if self._over.done():
             return
         self._over.set_result(reason)
+        self._crowd.close(reason)
         pending, self._pending = self._pending, {}
         for _, future in pending.values():
             if not future.done():
@@ -169,7 +210,8 @@ class Multiplexer:
             self.stray.answers += 1
             self.stray.charge(size)
             return
-        future = entry[1]
+        call, future = entry
+        call.answered = True
         if future.done():
             return
         result = message.get("result")
@@ -235,19 +277,30 @@ class Multiplexer:
         if message["method"] == "ping":
             self._reply({"jsonrpc": "2.0", "id": message["id"], "result": {}})
             return
-        call = self._pending[number][0] if known and number is not None else None
-        if self.introduction is not None and self.introduction.era == "modern":
-            why, call = "a modern server asks by answering `input_required`", None
-        elif number is None and any(call.back is not None for call, _ in self._pending.values()):
-            why = "several calls are under way, and this transport does not tell which one asks"
-        else:
-            why = "no call is under way"
-        task = self._loop.create_task(self._answer(call, message, why))
-        self._open_questions[task] = (call, message)
+        broken = number is not None and not known  # the call has just failed of this very message
+        task = self._loop.create_task(self._refuse(message) if broken else self._answer(message))
+        self._open_questions[task] = (None, message)
         task.add_done_callback(self._question_done)
 
-    async def _answer(self, call: Call | None, message: Json, why_nobody: str) -> None:
-        self._reply(await questions.answer(call, message, why_nobody))
+    async def _answer(self, message: Json) -> None:
+        if self.introduction is not None and self.introduction.era == "modern":
+            self._reply(await questions.answer(None, message, "a modern server asks by answering `input_required`"))
+            return
+        if message["method"] not in questions.QUESTIONS:
+            await self._refuse(message)
+            return
+        try:
+            call = await self._crowd.asker()
+        except CannotPlace as reason:
+            self._reply(await questions.answer(None, message, str(reason)))
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._open_questions[task] = (call, message)
+        self._reply(await questions.answer(call, message))
+
+    async def _refuse(self, message: Json) -> None:
+        self._reply(await questions.answer(None, message))
 
     def _reply(self, message: Json) -> None:
         with suppress(ConnectionLost):  # then nobody waits for it

@@ -22,7 +22,7 @@ ELICITATION_DONE = "notifications/elicitation/complete"
 SAID_IN_A_CALL = frozenset({PROGRESS, LOG_MESSAGE, ELICITATION_DONE})
 QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 
-_LEVELS = {
+LEVELS = {
     level: rank
     for rank, level in enumerate(("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"))
 }
@@ -61,7 +61,7 @@ def _wanted(client: Client, level: object) -> bool:
     least = client.log_level or (_LEGACY_DEFAULT if client.era == "legacy" else None)
     if least is None or not isinstance(level, str):
         return False
-    return _LEVELS.get(level, -1) >= _LEVELS.get(least, 0)
+    return LEVELS.get(level, -1) >= LEVELS.get(least, 0)
 
 
 async def answer(call: Call | None, question: Json, why_nobody: str = "no call is under way") -> Json:

@@ -137,7 +137,10 @@ class DownstreamServer:
         limit_s = self.timeouts.call_s
         try:
             with live, Deadline(self._loop, limit_s) as deadline:
-                return await carry(live.connection, method, params, request, deadline.pausing(back))
+                level = request.client.log_level
+                if level is not None and not live.log_level.suits(level):
+                    await live.log_level.lower(level)
+                return await carry(live.connection, method, params, request, deadline.pausing(back), deadline)
         except TimeoutError:
             raise CallTimeout(self.id, limit_s) from None
         except (ConnectionLost, BudgetBroken) as error:

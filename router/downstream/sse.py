@@ -12,6 +12,7 @@ from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router import wire
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.crowd import Crowd, Habits
 from pointsman.router.downstream.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.http_client import TCP_CONNECT_S, in_words
@@ -27,7 +28,13 @@ _SESSION_GONE = frozenset({404, 410})
 
 
 async def connect_sse(
-    url: str, headers: Mapping[str, str], *, era: WantedEra, limits: Limits, noticed: Noticed
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    era: WantedEra,
+    limits: Limits,
+    noticed: Noticed,
+    habits: Habits | None = None,
 ) -> SseConnection:
     """Open the stream and shake hands. The total time is the caller's to limit; an idle stream is never cut.
 
@@ -38,7 +45,7 @@ async def connect_sse(
         raise ConnectionLost(
             "`transport: sse` belongs to the legacy era: remove `era: modern`, or use `transport: http`"
         )
-    connection = SseConnection(url, headers, limits, noticed)
+    connection = SseConnection(url, headers, limits, noticed, habits or Habits())
     try:
         await connection.open()
     except BaseException:
@@ -50,11 +57,11 @@ async def connect_sse(
 class SseConnection:
     """As `Connection` has it."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], limits: Limits, noticed: Noticed) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], limits: Limits, noticed: Noticed, habits: Habits) -> None:
         self._url = URL(url)
         self._headers = dict(headers)
         self._limits = limits
-        self._mux = Multiplexer(self._send, limits, noticed)
+        self._mux = Multiplexer(self._send, limits, noticed, Crowd(habits, mixed=True))
         self._background = Background()
         self._unsent = 0
         self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()

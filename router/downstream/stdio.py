@@ -9,6 +9,7 @@ from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.child import Child
 from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.crowd import Crowd, Habits
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.lines import Line, LineAssembler
@@ -31,15 +32,16 @@ async def connect_stdio(
     noticed: Noticed,
     probe_s: float = PROBE_S,
     stderr: StderrLog | None = None,
+    habits: Habits | None = None,
 ) -> StdioConnection:
     """Start the child and shake hands. The total time is the caller's to limit.
 
-    `stderr` is the server's log, which outlives its children.
+    `stderr` is the server's log and `habits` what it is known to do; both outlive its children.
 
     Raises:
         ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
     """
-    connection = StdioConnection(limits, noticed, stderr or StderrLog())
+    connection = StdioConnection(limits, noticed, stderr or StderrLog(), habits or Habits())
     child = await starter(command, connection)
     try:
         connection.attach(child)
@@ -53,9 +55,9 @@ async def connect_stdio(
 class StdioConnection:
     """As `Connection` has it; hears of its child as `ChildEvents`."""
 
-    def __init__(self, limits: Limits, noticed: Noticed, stderr: StderrLog) -> None:
+    def __init__(self, limits: Limits, noticed: Noticed, stderr: StderrLog, habits: Habits) -> None:
         self.stderr = stderr
-        self.mux = Multiplexer(self._send, limits, noticed)
+        self.mux = Multiplexer(self._send, limits, noticed, Crowd(habits, mixed=True))
         self._unsent_limit = limits.result_bytes
         self._lines = LineAssembler(limits.result_bytes, self._too_long)
         self._backlog: deque[Line] = deque()  # at most what one read brought: reading stands still while it is filled

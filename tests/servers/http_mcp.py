@@ -209,7 +209,7 @@ class HttpMcp:
             if self.hold_lists is not None:
                 await self.hold_lists.wait()
             return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": self.tools}})
-        if method in ("resources/subscribe", "resources/unsubscribe"):
+        if method in ("resources/subscribe", "resources/unsubscribe", "logging/setLevel"):
             return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         if method != "tools/call":
             return _error(message["id"], -32601, "Method not found", 404 if self.era == "modern" else 200)
@@ -225,6 +225,9 @@ class HttpMcp:
         name, arguments = params["name"], params.get("arguments", {})
         if name == "refuse":
             return _error(message["id"], -32050, "I will not", 200)
+        if name == "task":
+            task = {"resultType": "task", "task": {"taskId": "t1", "status": "working"}}
+            return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": task})
         if name == "confirm":
             return await self._confirm(message)
         if name == "wait":

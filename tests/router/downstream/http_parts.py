@@ -34,10 +34,17 @@ class Back:
 
 
 def front_request(
-    *, era: Era = "legacy", progress_token: str | int | None = None, meta: Json | None = None
+    *,
+    era: Era = "legacy",
+    progress_token: str | int | None = None,
+    meta: Json | None = None,
+    capabilities: Json | None = None,
+    log_level: str | None = None,
+    **params: Any,
 ) -> FrontRequest:
-    client = Client("test", era, "2025-11-25", {"elicitation": {}}, progress_token, None)
-    return FrontRequest("r1", "tools/call", {"_meta": meta or {}}, Caller("t", None), client)
+    able = {"elicitation": {}} if capabilities is None else capabilities
+    client = Client("test", era, "2025-11-25", able, progress_token, log_level)
+    return FrontRequest("r1", "tools/call", {"_meta": meta or {}, **params}, Caller("t", None), client)
 
 
 def call_of(name: str, back: Back | None = None, request: FrontRequest | None = None, **arguments: Any) -> Call:

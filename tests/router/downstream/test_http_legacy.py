@@ -97,17 +97,28 @@ async def test_a_question_on_the_standing_stream_goes_to_the_only_call_that_can_
     assert len(back.asked) == 1
 
 
-async def test_a_question_that_could_be_for_several_calls_is_refused_clearly() -> None:
+async def test_a_server_that_asks_on_the_standing_stream_is_asked_one_call_at_a_time() -> None:
+    backs = [Back(), Back()]
     async with serving("legacy") as server, connected(server.url) as connection:
         await server.stream_opened.acquire()
-        waiting = [asyncio.create_task(connection.request(call_of("wait"))) for _ in range(2)]
-        for _ in waiting:
-            await server.arrived.acquire()
-        reply = server.expect_reply("q")
-        server.push({"id": "q", "method": "elicitation/create", "params": {}})
-        assert "several calls are under way" in (await reply)["error"]["message"]
+        calls = [asyncio.create_task(connection.request(call_of("wait", backs[0])))]
+        await server.arrived.acquire()
+        for number, back in enumerate(backs):
+            reply = server.expect_reply(f"q{number}")
+            server.push({"id": f"q{number}", "method": "elicitation/create", "params": {}})
+            assert "result" in await reply
+            assert len(back.asked) == 1
+            if number == 0:
+                calls.append(asyncio.create_task(connection.request(call_of("wait", backs[1]))))
+                await connection.request(Call("tools/list", {}))  # a round trip later it is still not there
+                assert server.count("tools/call") == 1
+                server.gate.set()
+                await calls[0]
+                server.gate.clear()
+                await server.arrived.acquire()
         server.gate.set()
-        await asyncio.gather(*waiting)
+        await calls[1]
+    assert [len(back.asked) for back in backs] == [1, 1]
 
 
 async def test_a_changed_list_is_noticed_on_the_standing_stream_also_after_it_was_cut() -> None:

@@ -146,14 +146,6 @@ async def test_our_own_lists_under_way_do_not_make_a_question_ambiguous() -> Non
     await asyncio.gather(*tasks)
 
 
-async def test_an_ambiguous_question_is_refused_with_the_reason() -> None:
-    stream = Stream()
-    tasks = [await stream.start(tool_call("a", person=Person())) for _ in range(2)]
-    assert "several calls" in (await stream.answer_to("q"))["error"]["message"]
-    await stream.finish()
-    await asyncio.gather(*tasks)
-
-
 async def test_a_question_outside_of_any_call_is_refused() -> None:
     assert "no call" in (await Stream().answer_to("q"))["error"]["message"]
 

@@ -15,7 +15,7 @@ from pointsman.catalog.model import Json, ToolSource
 from pointsman.config.model import Limits, Timeouts
 from pointsman.router.downstream.http_connect import connect_http
 from pointsman.router.downstream.server import DownstreamServer
-from pointsman.router.seams import CannotAsk, Change, Downstream
+from pointsman.router.seams import CannotAsk, Change, Downstream, FrontRequest
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import HttpMcp, serving
 
@@ -34,8 +34,11 @@ class Opened:
         )
 
     async def call(self, name: str, back: Back | None = None, **arguments: object) -> Json:
+        return await self.call_for(front_request(), name, back, **arguments)
+
+    async def call_for(self, request: FrontRequest, name: str, back: Back | None = None, **arguments: object) -> Json:
         params = {"name": name, "arguments": arguments}
-        return await self.server.request("tools/call", params, front_request(), back or Back())
+        return await self.server.request("tools/call", params, request, back or Back())
 
 
 @asynccontextmanager
@@ -253,3 +256,76 @@ async def test_a_watched_resource_is_heard_of_in_both_eras_and_after_a_new_conne
         await until(lambda: heard() == 2)
         await opened.server.request("resources/unsubscribe", {"uri": "a:b"}, front_request(), Back())
         await live.retire(0)
+
+
+# ---------------------------------------------------------------------- a modern client at a modern server
+
+
+async def test_a_modern_client_gets_the_question_and_its_answer_goes_to_the_server_as_it_came() -> None:
+    async with attached("modern") as (http, opened):
+        asked = await opened.call_for(front_request(era="modern"), "confirm")
+        assert asked["resultType"] == "input_required"
+        assert asked["requestState"] == "s1"
+        assert set(asked["inputRequests"]) == {"sure"}
+        assert http.count("tools/call") == 1
+        answers = {"sure": {"action": "accept", "content": {}}}
+        again = front_request(era="modern", inputResponses=answers, requestState="s1")
+        assert "resultType" in await opened.call_for(again, "confirm")
+        sent = [params for params in http.params if params.get("name") == "confirm"][-1]
+        assert (sent["inputResponses"], sent["requestState"]) == (answers, "s1")
+
+
+async def test_a_modern_client_is_not_shown_a_question_of_a_kind_that_it_did_not_declare() -> None:
+    async with attached("modern") as (_, opened):
+        with pytest.raises(DownstreamRefusal, match="needs `elicitation/create`, which this client cannot do"):
+            await opened.call_for(front_request(era="modern", capabilities={"sampling": {}}), "confirm")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_task_is_not_handed_to_a_client_that_could_do_nothing_with_it(
+    era: Literal["legacy", "modern"],
+) -> None:
+    async with attached("modern") as (_, opened):
+        with pytest.raises(DownstreamRefusal, match="a result of type `task`, which this gateway does not carry"):
+            await opened.call_for(front_request(era=era), "task")
+
+
+async def test_an_unasked_answer_of_a_legacy_client_does_not_reach_the_server() -> None:
+    async with attached("modern") as (http, opened):
+        await opened.call_for(front_request(inputResponses={"x": {}}, requestState="s"), "echo")
+        assert not any({"inputResponses", "requestState"} & set(params) for params in http.params)
+
+
+async def test_a_client_that_knows_tasks_does_not_make_a_server_believe_that_we_carry_them() -> None:
+    tasks, other = "io.modelcontextprotocol/tasks", "com.example/other"
+    able = {"elicitation": {}, "tasks": {}, "extensions": {tasks: {}, other: {}}}
+    async with attached("modern") as (http, opened):
+        await opened.call_for(front_request(era="modern", capabilities=able), "echo")
+        sent = next(params for params in http.params if params.get("name") == "echo")
+        declared = sent["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        assert declared == {"elicitation": {}, "extensions": {other: {}}}
+
+
+# ---------------------------------------------------------------------- the log level
+
+
+async def test_a_legacy_server_is_told_the_lowest_level_that_any_client_wants() -> None:
+    async with asyncio.timeout(PATIENCE_S), serving("legacy") as http:
+        http.capabilities = {"tools": {}, "logging": {}}
+        opened = Opened(Timeouts())
+        live = opened.server.attach(await connect_http(http.url, {}, "auto", 5.0, Limits(), opened.server.notice))
+        for level in ("warning", "error", None, "debug", "info"):
+            await opened.call_for(front_request(log_level=level), "echo")
+        told = [params["level"] for params in http.params if "level" in params]
+        assert told == ["warning", "debug"]
+        http.forget_sessions()
+        await opened.call("echo")
+        await until(lambda: http.count("logging/setLevel") == 3)
+        assert any(params.get("level") == "debug" for params in http.params[-4:])
+        await live.retire(0)
+
+
+async def test_a_server_without_logging_is_told_no_level() -> None:
+    async with attached("legacy") as (http, opened):
+        await opened.call_for(front_request(log_level="debug"), "echo")
+        assert "logging/setLevel" not in http.seen
