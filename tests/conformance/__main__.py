@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -66,7 +66,7 @@ async def main(patterns: Sequence[str]) -> int:
         for version in VERSIONS:
             async with fixture() as url:
                 alone[version] = await suite.run(url, version, (), folder / f"alone {version}")
-            if not _report(f"fixture alone {version}", alone[version], []):
+            if not _report(f"fixture alone {version}", alone[version], (), ()):
                 return 1
         results = [await _judge(run, alone[run.version], folder) for run in chosen]
     return 0 if all(results) else 1
@@ -79,20 +79,24 @@ async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:
     known = expected(run.name)
     async with fixture() as fixture_url, run.target(fixture_url, own_folder) as url:
         verdict = await suite.run(url, run.version, known, own_folder / "out")
-    lost = alone.passed - verdict.passed
-    unexplained = sorted(check for check in lost if check not in known and check.split(":")[0] not in known)
-    return _report(run.name, verdict, unexplained)
+    return _report(run.name, verdict, alone.passed, known)
 
 
-def _report(name: str, verdict: suite.Verdict, unexplained: Sequence[str]) -> bool:
-    good = verdict.content and not unexplained
-    print(f"{'ok  ' if good else 'FAIL'} {name:32} {verdict.summary}", flush=True)
-    if good:
-        return True
-    for check in unexplained:
-        print(f"       passes on the fixture alone, not here: {check}")
-    print(verdict.log[verdict.log.find("=== SUMMARY") :])
-    return False
+def _report(name: str, verdict: suite.Verdict, must_pass: Collection[str], known: Collection[str]) -> bool:
+    """`known` are scenarios or checks; what must pass and does not, without being known, is a fault."""
+
+    def is_known(check: str) -> bool:
+        return check in known or check.partition(":")[0] in known
+
+    lost = {check for check in must_pass if check not in verdict.passed and not is_known(check)}
+    lost |= {check for check in verdict.complaints if not is_known(check)}
+    good = verdict.content and not lost
+    print(f"{'ok  ' if good else 'FAIL'} {name:30} {verdict.summary}", flush=True)
+    for check in sorted(lost):
+        print(f"       {check}: {verdict.complaints.get(check, 'not reached')}")
+    if not good and not lost:
+        print(verdict.log[verdict.log.find("=== SUMMARY") :])  # an entry that passes, or no run at all
+    return good
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
 from pointsman.router import daemon
 from pointsman.router.listening import bind
+from tests.conformance.fixture.events import Events
 from tests.conformance.sdk_front import SdkFront
 
 
@@ -41,7 +42,9 @@ async def serve(folder: Path, token: str) -> None:
             security = TransportSecuritySettings(
                 allowed_hosts=hosts, allowed_origins=[f"http://{host}" for host in hosts]
             )
-            manager = StreamableHTTPSessionManager(front.server(), security_settings=security)
+            manager = StreamableHTTPSessionManager(
+                front.server(), event_store=Events(), retry_interval=100, security_settings=security
+            )
             app = Starlette(routes=[Route("/mcp", StreamableHTTPASGIApp(manager))])
             config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_level="warning")
             async with manager.run(), front.publishing():

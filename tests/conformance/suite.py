@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ RUN_S = 300.0  # a bound against hanging; a run takes about ten seconds
 class Verdict:
     counts: Counter[str]  # by the suite's own words: SUCCESS, FAILURE, WARNING ...
     passed: frozenset[str]  # `scenario:check` with no failure among its occurrences
+    complaints: Mapping[str, str]  # `scenario:check` and what the suite says of its failure
     content: bool  # nothing failed that was not expected to, and nothing passed that was
     log: str
 
@@ -52,21 +53,22 @@ async def run(url: str, version: str, expected: Collection[str], folder: Path) -
         if process.returncode is None:
             process.kill()
             await process.wait()
-    checks = list(_checks(folder))
-    bad = {name for name, status in checks if status in ("FAILURE", "WARNING")}
-    good = {name for name, status in checks if status == "SUCCESS"}
+    checks = _checks(folder)
+    complaints = {name: said for name, status, said in checks if status in ("FAILURE", "WARNING")}
     return Verdict(
-        counts=Counter(status for _, status in checks),
-        passed=frozenset(good - bad),
+        counts=Counter(status for _, status, _ in checks),
+        passed=frozenset(name for name, status, _ in checks if status == "SUCCESS" and name not in complaints),
+        complaints=complaints,
         content=process.returncode == 0 and bool(checks),
         log=log.decode(errors="replace"),
     )
 
 
-def _checks(folder: Path) -> list[tuple[str, str]]:
-    """`scenario:check` and status, of every check that the suite wrote down."""
+def _checks(folder: Path) -> list[tuple[str, str, str]]:
+    """`scenario:check`, status and message of every check that the suite wrote down."""
     found = []
     for file in sorted(folder.glob("server-*/checks.json")):
         scenario = file.parent.name.removeprefix("server-").rsplit("-", 6)[0]  # without the moment of the run
-        found += [(f"{scenario}:{check['id']}", check["status"]) for check in json.loads(file.read_text())]
+        for check in json.loads(file.read_text()):
+            found.append((f"{scenario}:{check['id']}", check["status"], check.get("errorMessage") or ""))
     return found
