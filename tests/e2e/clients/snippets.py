@@ -10,9 +10,12 @@ ADDRESS = "http://127.0.0.1:3282"
 _BLOCK = re.compile(r"<!-- client: (?P<name>\S+) -->\n```\w+\n(?P<code>.*?)```", re.DOTALL)
 
 
+def blocks() -> dict[str, str]:
+    return {found["name"]: found["code"] for found in _BLOCK.finditer(PAGE.read_text())}
+
+
 def snippet(name: str, base_url: str) -> str:
     """The block of a client, pointed at the gateway of a test."""
-    blocks = {found["name"]: found["code"] for found in _BLOCK.finditer(PAGE.read_text())}
-    code = blocks[name]
+    code = blocks()[name]
     assert ADDRESS in code, f"the block of {name} names no address"
     return code.replace(ADDRESS, base_url)
