@@ -9,6 +9,7 @@ import click
 
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
+    "stdio": "pointsman.router.cli.stdio:stdio",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
     "server": "pointsman.router.cli.server:server",

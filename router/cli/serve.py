@@ -32,8 +32,8 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
     """Start the gateway. Without any configuration it makes one, and shows the first token."""
     with clear_errors():
         settings = read_settings()
-        _log_to_stderr(settings)
-        path, secret = _find_or_make_config(config_file, settings)
+        log_to_stderr(settings)
+        path, secret = find_or_make_config(config_file, settings)
         folder = state_folder(state_dir, settings, os.environ)
 
         def read() -> GatewayConfig:
@@ -58,7 +58,7 @@ def _run(launch: Launch) -> None:
         raise Refusal(str(error)) from error
 
 
-def _find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path, str | None]:
+def find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path, str | None]:
     """The file, and the secret of the first token if the file had to be made."""
     found = find_config(option, settings, os.environ, Path.cwd())
     if found is not None:
@@ -75,7 +75,7 @@ def _find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path,
         ) from error
 
 
-def _log_to_stderr(settings: Settings) -> None:
+def log_to_stderr(settings: Settings) -> None:
     logging.basicConfig(
         stream=sys.stderr,
         level=settings.log_level.upper(),
