@@ -44,6 +44,7 @@ def build_app(
         routes=[
             Route("/mcp", front),
             Route("/projects/{id}/mcp", front),
+            *front.sse_routes(),
             Route("/health", _page(show_health, front, gateway)),
             Route("/metrics", _page(show_metrics, front, gateway)),
             *oauth_routes(),

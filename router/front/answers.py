@@ -40,3 +40,12 @@ def error_message(request_id: Any, code: int, message: str, data: Any = None) ->
 
 def event(message: bytes) -> bytes:
     return b"event: message\r\ndata: %b\r\n\r\n" % message
+
+
+def numbered_event(event_id: bytes, message: bytes) -> bytes:
+    return b"id: %b\r\nevent: message\r\ndata: %b\r\n\r\n" % (event_id, message)
+
+
+def priming_event(event_id: bytes) -> bytes:
+    """An id and nothing else."""
+    return b"id: %b\r\ndata: \r\n\r\n" % event_id

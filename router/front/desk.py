@@ -17,13 +17,22 @@ if TYPE_CHECKING:
 
 
 class Desk:
-    def __init__(self, gateway: Gateway, server_info: Json, instructions: str | None, clock: Clock, ping_s: float):
+    def __init__(
+        self,
+        gateway: Gateway,
+        server_info: Json,
+        instructions: str | None,
+        clock: Clock,
+        ping_s: float,
+        resume_s: float,
+    ) -> None:
         self.loop = asyncio.get_running_loop()  # kept, because looking it up is a system call on 3.11
         self.gateway = gateway
         self.server_info = server_info
         self.instructions = instructions
         self.failures = Failures(clock)
         self.ping_s = ping_s
+        self.resume_s = resume_s  # how long a legacy client that lost its stream is expected back
         self._prefix = secrets.token_hex(6)
         self._count = itertools.count(1)
         self.running: set[Exchange] = set()

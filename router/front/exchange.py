@@ -12,6 +12,7 @@ from starlette.types import Receive, Send
 from pointsman.catalog.model import Json
 from pointsman.router.front.answers import PING, error_message, event, respond, result_message
 from pointsman.router.front.desk import Desk
+from pointsman.router.front.replay import EventLog, SessionEvents
 from pointsman.router.front.stream import EventStream, until_left
 from pointsman.router.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGone, FrontRequest, ProtocolError
 from pointsman.router.wire import encode
@@ -54,8 +55,10 @@ class Exchange:
         "_cancelled",
         "_desk",
         "_door",
+        "_events",
         "_expected",
         "_id",
+        "_log",
         "_receive",
         "_rules",
         "_send",
@@ -70,14 +73,24 @@ class Exchange:
     )
 
     def __init__(
-        self, desk: Desk, client_id: str | int, receive: Receive, send: Send, rules: EraRules, asker: Asker
+        self,
+        desk: Desk,
+        client_id: str | int,
+        receive: Receive,
+        send: Send,
+        rules: EraRules,
+        asker: Asker,
+        events: SessionEvents | None = None,
     ) -> None:
+        """`events`: where a stream is recorded, so that a client that loses it can come back for the rest."""
         self._desk = desk
         self._id = client_id
         self._receive = receive
         self._send = send
         self._rules = rules
         self._asker = asker
+        self._events = events
+        self._log: EventLog | None = None  # of the stream, once there is one
         self.request: FrontRequest | None = None  # as the gateway knows it, once it does
         self.gone = False  # the client closed its connection
         self._successor: Successor | None = None
@@ -122,11 +135,11 @@ class Exchange:
         if not self._working or self.gone:
             return False
         try:
-            data = event(encode(message))
+            data = encode(message)
         except _UNENCODABLE as error:
             self._desk.failures.report("notification", error)
             return False
-        return self._open_stream().put(data)
+        return self._put(data)
 
     def cancel(self) -> None:
         """The work sees a cancellation, and the client, if it is still there, an error."""
@@ -141,7 +154,7 @@ class Exchange:
         self._stop_watching()
         stream, writing, self._writing = self._stream, self._writing, None
         answer = result_message(self._id, result)
-        self._desk.beside("answer", _write_answer(self._send, 200, answer, stream, writing))
+        self._desk.beside("answer", _answer(self._send, answer, stream, writing))
 
     def expect_answer(self) -> asyncio.Future[Json]:
         """A place for the client's answer to a question; fails with ClientGone when the client leaves."""
@@ -183,19 +196,28 @@ class Exchange:
         except _UNENCODABLE:
             return status, error_message(self._id, outcome.code, "Error")
 
+    def _put(self, message: bytes) -> bool:
+        stream = self._stream or self._open_stream()
+        return stream.put(event(message)) if self._log is None else self._log.add(message)
+
     async def _write(self, status: int, answer: bytes) -> None:
-        if self.gone:
-            return
         if self._stream is None:
-            await respond(self._send, status, answer)
-        else:
-            await _write_answer(self._send, status, answer, self._stream, self._writing)
+            if not self.gone:
+                await respond(self._send, status, answer)
+        elif self._log is not None:
+            assert self._writing is not None
+            self._log.finish(answer)  # read by whoever reads the stream now, or comes back for it
+            await self._writing
+        elif not self.gone:
+            await _answer(self._send, answer, self._stream, self._writing)
 
     def _open_stream(self) -> EventStream:
-        if self._stream is None:
-            self._stream = EventStream(self._send, self._desk.ping_s)
-            self._writing = asyncio.ensure_future(self._stream.run())
-        return self._stream
+        stream = self._stream = EventStream(self._send, self._desk.ping_s)
+        self._writing = asyncio.ensure_future(stream.run())
+        if self._events is not None:
+            self._log = self._events.open()
+            self._log.attach(stream)
+        return stream
 
     def _watch(self) -> None:
         """The call takes its time: see whether the client leaves, and keep the line alive."""
@@ -205,17 +227,26 @@ class Exchange:
 
     async def _watch_door(self) -> None:
         await until_left(self._receive)
+        if self._log is not None and self._stream is not None:
+            self._log.lost(self._stream, self._desk.resume_s, self._expect_nobody)
+            return
         self.gone = True
-        for answer in self._expected or ():
-            if not answer.done():
-                answer.set_exception(ClientGone())
+        self._expect_nobody()
         if self._rules.leaving_cancels:
             self.cancel()
 
+    def _expect_nobody(self) -> None:
+        for answer in self._expected or ():
+            if not answer.done():
+                answer.set_exception(ClientGone())
+
     def _keep_alive(self) -> None:
         """Proxies close a connection on which nothing happens; from here on the stream pings by itself."""
-        if self._working and not self.gone:
-            self._open_stream().put(PING)
+        if not self._working or self.gone or self._stream is not None:
+            return
+        self._open_stream().put(PING)
+        if self._log is not None:
+            self._log.prime()
 
     def _close(self) -> None:
         self._desk.leave(self)
@@ -230,11 +261,9 @@ class Exchange:
             self._door.cancel()
 
 
-async def _write_answer(
-    send: Send, status: int, answer: bytes, stream: EventStream | None, writing: asyncio.Task[None] | None
-) -> None:
+async def _answer(send: Send, answer: bytes, stream: EventStream | None, writing: asyncio.Task[None] | None) -> None:
     if stream is None:
-        await respond(send, status, answer)
+        await respond(send, 200, answer)
         return
     assert writing is not None
     stream.close(event(answer))

@@ -1,42 +1,34 @@
-"""The legacy era, 2024-11-05 to 2025-11-25: a handshake opens a session, and requests come in it."""
+"""The legacy era, 2024-11-05 to 2025-11-25, on one path: a handshake opens a session, and requests come in it."""
 
 from __future__ import annotations
-
-import asyncio
-from dataclasses import replace
-from typing import Any
 
 from starlette.types import Receive, Send
 
 from pointsman.catalog.model import Caller, Json
-from pointsman.router.front.answers import event, respond, result_message
+from pointsman.router.front.answers import respond, result_message
 from pointsman.router.front.checks import Head
 from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import EraRules, Exchange
+from pointsman.router.front.introduction import legacy_client
+from pointsman.router.front.legacy_methods import LegacyMethods, wanted
 from pointsman.router.front.message import meta_of
-from pointsman.router.front.methods import LEGACY_METHODS, log_level, method_not_found, progress_token
+from pointsman.router.front.open_streams import OpenStreams
 from pointsman.router.front.refusal import Refusal, overloaded, unknown_session
+from pointsman.router.front.replay import CHANGES, EventLog, NotKept
+from pointsman.router.front.resuming import serve_changes, serve_rest
 from pointsman.router.front.sessions import Session, Sessions, TooManySessions
-from pointsman.router.front.stream import serve_stream
-from pointsman.router.sdk import (
-    HANDSHAKE_PROTOCOL_VERSIONS,
-    HEADER_MISMATCH,
-    LATEST_HANDSHAKE_VERSION,
-    PROTOCOL_VERSION_META_KEY,
-)
-from pointsman.router.seams import INVALID_PARAMS, Change, Client, FrontRequest
-from pointsman.router.wire import encode
+from pointsman.router.sdk import HEADER_MISMATCH, PROTOCOL_VERSION_META_KEY
+from pointsman.router.seams import ProtocolError
 
-_RULES = EraRules(leaving_cancels=False, error_status={})  # a legacy client may leave and still want its call to run
-_MODERN_FIELDS = frozenset({"resultType", "ttlMs", "cacheScope"})
-_LONGEST_NAME = 128
-_MOST_CAPABILITIES = 4096  # bytes; a session keeps them, and a thousand sessions must stay small
+RULES = EraRules(leaving_cancels=False, error_status={})  # a legacy client may leave and still want its call to run
 
 
 class LegacyEra:
-    def __init__(self, desk: Desk, sessions: Sessions) -> None:
+    def __init__(self, desk: Desk, methods: LegacyMethods, sessions: Sessions, streams: OpenStreams) -> None:
         self._desk = desk
+        self._methods = methods
         self._sessions = sessions
+        self._streams = streams
 
     async def post(
         self, head: Head, message: Json, caller: Caller, address: str | None, receive: Receive, send: Send
@@ -56,26 +48,30 @@ class LegacyEra:
             session.questions.answered(message)
             await self._accept(session, send)
         elif "id" not in message:
-            self._notice(session, method, message.get("params") or {})
+            self._methods.notice(session, method, message.get("params") or {})
             await self._accept(session, send)
         elif method == "initialize":
             raise Refusal(400, "This session is initialized already. Leave out Mcp-Session-Id to open another one.")
         else:
-            await self._request(session, message, caller, receive, send)
+            exchange = Exchange(self._desk, message["id"], receive, send, RULES, session, session.events)
+            try:
+                await self._methods.run(session, message, caller, exchange)
+            finally:
+                self._sessions.touch(session)
 
     async def get(self, head: Head, caller: Caller, address: str | None, receive: Receive, send: Send) -> None:
-        """The stream of changes; a new one takes the place of the old one. Raises Refusal 400, 404."""
+        """The stream of changes, or the rest of a request's stream. Raises Refusal 400, 404."""
         session = self._session(head, caller, address)
-        session.end_stream()
-        ended = session.stream = asyncio.get_running_loop().create_future()
-        changes = self._desk.gateway.changes(caller)
+        log, after = _place(session, head)
         try:
-            await serve_stream(receive, send, changes, _as_event, ended, self._desk.ping_s)
+            if log.number == CHANGES:
+                await self._changes(session, caller, log, after, receive, send)
+            else:
+                assert after is not None
+                await serve_rest(receive, send, log, after, self._desk.ping_s, self._desk.resume_s)
         except Exception as error:  # the stream has ended properly; it cannot be answered once more
             self._desk.failures.report("GET", error)
         finally:
-            if session.stream is ended:
-                session.stream = None
             self._sessions.touch(session)
 
     async def delete(self, head: Head, caller: Caller, address: str | None, send: Send) -> None:
@@ -85,89 +81,70 @@ class LegacyEra:
 
     def project_of(self, head: Head) -> str | None:
         """The project of the session that is meant: GET and DELETE have no `_meta` to name it in."""
-        session = self._sessions.find(_session_id(head))
-        return session.caller.project_id if session is not None else None
+        return self._sessions.project_of(_session_id(head))
 
     def _session(self, head: Head, caller: Caller, address: str | None) -> Session:
-        session = self._sessions.find(_session_id(head))
-        if session is None or session.caller.token_id != caller.token_id or session.address != address:
+        try:
+            session = self._sessions.find(_session_id(head), caller.token_id, address)
+        except TooManySessions:
+            raise _full() from None
+        if session is None:
             raise unknown_session()
         return session
 
     async def _initialize(self, message: Json, caller: Caller, address: str | None, send: Send) -> None:
-        client = _introduced(message.get("params") or {})
-        result: Json = {
-            "protocolVersion": client.version,
-            "capabilities": self._desk.gateway.capabilities(caller, "legacy"),
-            "serverInfo": self._desk.server_info,
-        }
-        if self._desk.instructions is not None:
-            result["instructions"] = self._desk.instructions
-        body = result_message(message["id"], result)
+        try:
+            client = legacy_client(message.get("params") or {})
+        except ProtocolError as error:
+            raise Refusal(400, error.message, code=error.code) from None
+        body = result_message(message["id"], self._methods.welcome(client, caller))
         try:
             session = self._sessions.open(caller, address, client)
         except TooManySessions:
-            raise overloaded("Too many sessions are open. Try again later.") from None
+            raise _full() from None
         await respond(send, 200, body, ((b"mcp-session-id", session.id.encode()),))
 
     async def _accept(self, session: Session, send: Send) -> None:
         self._sessions.touch(session)
         await respond(send, 202)
 
-    def _notice(self, session: Session, method: str, params: Json) -> None:
-        if method != "notifications/cancelled":
-            return  # `initialized` and the like: nothing here waits for them
-        client_id = params.get("requestId")
-        if type(client_id) is int or type(client_id) is str:
-            session.cancel(client_id)
-
-    async def _request(self, session: Session, message: Json, caller: Caller, receive: Receive, send: Send) -> None:
-        client_id, method = message["id"], message["method"]
-        exchange = Exchange(self._desk, client_id, receive, send, _RULES, session)
-        same_id = session.calls.setdefault(client_id, [])
-        same_id.append(exchange)
-        try:
-            await exchange.run(method, self._work(session, method, message.get("params") or {}, caller, exchange))
-        finally:
-            same_id.remove(exchange)
-            if not same_id:
-                del session.calls[client_id]
-            self._sessions.touch(session)
-
-    async def _work(self, session: Session, method: str, params: Json, caller: Caller, exchange: Exchange) -> Json:
-        """Raises ProtocolError."""
-        check = LEGACY_METHODS.get(method)
-        if check is not None:
-            check(params)
-            client = session.client
-            token = progress_token(params.get("_meta"))
-            if token is not None:
-                client = replace(client, progress_token=token)
-            request = FrontRequest(self._desk.new_id(), method, params, caller, client)
-            return as_legacy(await self._desk.gateway.handle(request, exchange))
-        if method == "ping":
-            return {}
-        if method == "logging/setLevel":
-            session.client = replace(session.client, log_level=log_level(params.get("level"), "level"))
-            return {}
-        raise method_not_found()
+    async def _changes(
+        self, session: Session, caller: Caller, log: EventLog, after: int | None, receive: Receive, send: Send
+    ) -> None:
+        """A new stream takes the place of the old one."""
+        session.end_stream()
+        with self._streams.entered(caller) as ended:
+            session.stream = ended
+            try:
+                await serve_changes(
+                    receive,
+                    send,
+                    log,
+                    after,
+                    self._desk.gateway.changes(caller),
+                    lambda change: wanted(session, change),
+                    ended,
+                    ping_s=self._desk.ping_s,
+                    wait_s=self._desk.resume_s,
+                )
+            finally:
+                if session.stream is ended:
+                    session.stream = None
 
 
-def as_legacy(result: Json) -> Json:
-    """Without what only the modern era knows. The result may be shared, so it is copied where it changes."""
-    content = result.get("structuredContent")
-    illegal = content is not None and type(content) is not dict
-    if not illegal and _MODERN_FIELDS.isdisjoint(result):
-        return result
-    return {
-        key: value
-        for key, value in result.items()
-        if key not in _MODERN_FIELDS and not (illegal and key == "structuredContent")
-    }
+def _place(session: Session, head: Head) -> tuple[EventLog, int | None]:
+    """The stream that is meant, and the last event of it that the client has. Raises Refusal 400."""
+    given = head.get(b"last-event-id")
+    if given is None:
+        return session.events.changes(), None
+    try:
+        return session.events.find(given.decode("latin-1")) or (session.events.changes(), None)
+    except NotKept:
+        raise Refusal(400, "What followed this Last-Event-ID is kept no longer. Make the request again.") from None
 
 
-def _as_event(change: Change) -> bytes:
-    return event(encode({"jsonrpc": "2.0", "method": change.method, "params": change.params}))
+def _full() -> Refusal:
+    return overloaded("Too many sessions are open. Try again later.")
 
 
 def _session_id(head: Head) -> str:
@@ -175,29 +152,3 @@ def _session_id(head: Head) -> str:
     if given is None:
         raise Refusal(400, "The Mcp-Session-Id header is missing. Open a session with `initialize`.")
     return given.decode("latin-1")
-
-
-def _introduced(params: Json) -> Client:
-    """The client as its `initialize` describes it. Raises Refusal 400."""
-    asked, capabilities, info = params.get("protocolVersion"), params.get("capabilities"), params.get("clientInfo")
-    if type(asked) is not str or type(capabilities) is not dict or type(info) is not dict:
-        raise Refusal(
-            400,
-            "`initialize` needs `protocolVersion` (a string), `capabilities` and `clientInfo` (objects).",
-            code=INVALID_PARAMS,
-        )
-    if len(encode(capabilities)) > _MOST_CAPABILITIES:
-        raise Refusal(400, "`capabilities` is too large.", code=INVALID_PARAMS)
-    return Client(
-        name=client_name(info),
-        era="legacy",
-        version=asked if asked in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION,
-        capabilities=capabilities,
-        progress_token=None,
-        log_level="info",
-    )
-
-
-def client_name(info: Any) -> str:
-    name = info.get("name") if type(info) is dict else None
-    return name[:_LONGEST_NAME] if type(name) is str else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,14 +53,13 @@ class Parking:
             raise invalid_state()
         return await call.resume(exchange, _responses(exchange.request.params))
 
-    def end_all(self) -> None:
+    def end(self, which: Callable[[Caller], bool]) -> None:
         for call in list(self._parked.values()):
-            call.end()
-
-    def end_of(self, callers: set[Caller]) -> None:
-        for call in list(self._parked.values()):
-            if call.caller in callers:
+            if which(call.caller):
                 call.end()
+
+    def end_all(self) -> None:
+        self.end(lambda caller: True)
 
     def callers(self) -> set[Caller]:
         return {call.caller for call in self._parked.values()}

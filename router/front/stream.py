@@ -33,9 +33,9 @@ class EventStream:
         self._wake = asyncio.Event()
         self._closed = False
 
-    def put(self, data: bytes) -> bool:
-        """False where too much is waiting already: the reader loses this message."""
-        if self._closed or self._size + len(data) > PENDING_BYTES:
+    def put(self, data: bytes, *, always: bool = False) -> bool:
+        """False where too much is waiting already: the reader loses this message, unless it must have it."""
+        if self._closed or (self._size + len(data) > PENDING_BYTES and not always):
             return False
         self._add(data)
         return True
@@ -96,38 +96,13 @@ async def forward(changes: AsyncIterator[Change], say: Callable[[Change], bool],
                 return
     finally:
         if step is not None:
-            await _stop(step)
+            await stop(step)
         close = getattr(changes, "aclose", None)  # a generator frees what it holds
         if close is not None:
             await close()
 
 
-async def serve_stream(
-    receive: Receive,
-    send: Send,
-    changes: AsyncIterator[Change],
-    as_event: Callable[[Change], bytes],
-    ended: asyncio.Future[None],
-    ping_s: float,
-) -> None:
-    """Answer a GET with all changes, until the client leaves or `ended` is done."""
-    stream = EventStream(send, ping_s)
-    stream.put(PING)  # the client learns at once that the stream is open
-    writing = asyncio.ensure_future(stream.run())
-    leaving = asyncio.ensure_future(until_left(receive))
-    forwarding = asyncio.ensure_future(forward(changes, lambda change: stream.put(as_event(change)), ended))
-    try:
-        await asyncio.wait((leaving, forwarding), return_when=asyncio.FIRST_COMPLETED)
-        if forwarding.done():
-            stream.close()
-            await asyncio.wait((leaving, writing), return_when=asyncio.FIRST_COMPLETED)
-            forwarding.result()
-    finally:
-        for task in (writing, leaving, forwarding):
-            await _stop(task)
-
-
-async def _stop(task: asyncio.Future[Any]) -> None:
+async def stop(task: asyncio.Future[Any]) -> None:
     if task.done():
         return
     task.cancel()

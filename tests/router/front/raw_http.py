@@ -57,6 +57,7 @@ class Connection:
         self.reader = reader
         self.writer = writer
         self._events: list[Json] = []
+        self.last_event_id = ""  # of the newest event that was read from the line
 
     @classmethod
     async def open(cls, port: int) -> Connection:
@@ -98,7 +99,11 @@ class Connection:
         """The next message of a stream; comments are skipped."""
         while not self._events:
             lines = (await self.chunk()).decode().splitlines()
-            self._events += [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+            for line in lines:
+                if line.startswith("id: "):
+                    self.last_event_id = line[4:]
+                elif line.startswith("data: {"):
+                    self._events.append(json.loads(line[6:]))
         return self._events.pop(0)
 
     async def closed(self) -> bytes:

@@ -53,9 +53,11 @@ class Served:
         finally:
             await connection.close()
 
-    async def open_session(self, capabilities: Json | None = None, **how: Any) -> list[tuple[str, str]]:
+    async def open_session(
+        self, capabilities: Json | None = None, version: str = "2025-11-25", **how: Any
+    ) -> list[tuple[str, str]]:
         """The headers of a new legacy session."""
-        answer = await self.send(initialize(capabilities=capabilities), **how)
+        answer = await self.send(initialize(version, capabilities), **how)
         assert answer.status == 200, answer
         return [("Mcp-Session-Id", answer.headers["mcp-session-id"])]
 
@@ -104,6 +106,7 @@ async def serving(
     limits: Limits | None = None,
     listen: Listen | None = None,
     read_s: float = 10.0,
+    resume_s: float = 0.05,  # no test has to wait for clients that it knows will not come back
     **front_settings: Any,
 ) -> AsyncIterator[Served]:
     gateway = gateway or SmallGateway()
@@ -111,8 +114,9 @@ async def serving(
     port = listener.getsockname()[1]
     hosts = HostRules.of(listen or Listen(), port)
     about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": "Two tools."}
-    front = Front(gateway, limits or Limits(), hosts, **about, **front_settings)
-    routes = Starlette(routes=[Route("/mcp", front), Route("/projects/{id}/mcp", front), *oauth_routes()])
+    front = Front(gateway, limits or Limits(), hosts, **about, resume_s=resume_s, **front_settings)
+    mcp = [Route("/mcp", front), Route("/projects/{id}/mcp", front)]
+    routes = Starlette(routes=[*mcp, *front.sse_routes(), *oauth_routes()])
     protocol = guarded_protocol(lambda: front.limits, read_s)
     reaping = asyncio.create_task(front.run())
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pointsman.catalog.errors import Denied, Unauthorized
 from pointsman.catalog.model import Caller, Json
+from pointsman.router.front.subscriptions import Nobody
 from pointsman.router.seams import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -110,6 +111,11 @@ class SmallGateway:
         self.requests.append(request)
         if request.method == "tools/list":
             return {"tools": TOOLS}
+        if request.method == "resources/subscribe":
+            return await self._subscribe(request.params["uri"])
+        if request.method == "resources/unsubscribe":
+            self.subscribed.remove(request.params["uri"])
+            return {}
         if request.method != "tools/call":
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
         tool = self._tools().get(request.params["name"])
@@ -122,6 +128,15 @@ class SmallGateway:
         except asyncio.CancelledError:
             self.cancelled.release()
             raise
+
+    async def _subscribe(self, uri: str) -> Json:
+        """Resources are called `x://...`; those below `x://slow/` take their time."""
+        if not uri.startswith("x://"):
+            raise ProtocolError(INVALID_PARAMS, "No such resource")
+        if uri.startswith("x://slow/"):
+            await self._slow({}, Nobody())
+        self.subscribed.append(uri)
+        return {}
 
     def _tools(self) -> dict[str, Callable[[Json, BackChannel], Awaitable[Json]]]:
         return {

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from pointsman.config.model import Limits
-from tests.router.front.raw_http import LONG_S, Connection, call, initialize, modern_call, request
+from tests.router.front.raw_http import LONG_S, Connection, Json, call, initialize, modern_call, request
 from tests.router.front.serving import Served, serving
 
 BRIEF = 0.05
@@ -235,9 +235,13 @@ async def test_a_stream_says_all_to_a_client_that_reads() -> None:
         assert len(answer.messages) == 201
 
 
+MUCH: Json = {"experimental": {"x": "x" * 2000}}
+"""Capabilities that do not fit into a session id, so that a session that is let go is gone."""
+
+
 async def test_the_oldest_idle_session_makes_room() -> None:
     async with serving(limits=Limits(sessions=3)) as served:
-        first, second, third = [await served.open_session() for _ in range(3)]
+        first, second, third = [await served.open_session(MUCH) for _ in range(3)]
         assert (await served.send(call("echo"), headers=first)).status == 200  # now `second` is the oldest
         await served.open_session()
         assert served.front.sessions_open == 3
@@ -274,7 +278,7 @@ async def test_a_lower_cap_holds_for_the_next_session() -> None:
 async def test_an_idle_session_expires_to_the_second() -> None:
     now = 1000.0
     async with serving(limits=Limits(session_idle_s=600), clock=lambda: now) as served:
-        session = await served.open_session()
+        session = await served.open_session(MUCH)
         now += 599
         assert (await served.send(call("echo"), headers=session)).status == 200
         now += 599

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,20 @@ async def test_a_tampered_state_is_refused() -> None:
         first = await called(served, "ask")
         good = state(first)
         flipped = good[:40] + ("A" if good[40] != "A" else "B") + good[41:]
-        for forged in (flipped, good + "=", good + "!", good[:-4], "", "v1.", "v2" + good[2:], "ünsinn", 7, {}, []):
+        forgeries: list[Any] = [
+            flipped,
+            good + "=",
+            good + "!",
+            good[:-4],
+            "",
+            "v1.",
+            "v2" + good[2:],
+            "ünsinn",
+            7,
+            {},
+            [],
+        ]
+        for forged in forgeries:
             body, headers = retry_of(first, "ask", None, answers(first, str))
             body["params"]["requestState"] = forged
             answer = await served.send(body, headers=headers)

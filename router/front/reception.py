@@ -1,0 +1,139 @@
+"""What every way in begins and ends with: checks of the head, who calls, the message, and refusals in fixed words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from starlette.types import Receive, Scope, Send
+
+from pointsman.catalog.errors import Denied, Unauthorized
+from pointsman.catalog.model import Caller, Json
+from pointsman.config.model import Limits
+from pointsman.router.front.answers import respond_refusal
+from pointsman.router.front.body import read_body
+from pointsman.router.front.checks import Head, HostRules, check_content_type, checked_head
+from pointsman.router.front.failures import Failures
+from pointsman.router.front.identity import Claims, claims_of, with_meta
+from pointsman.router.front.introduction import client_name
+from pointsman.router.front.message import echoed_id, meta_of, parse
+from pointsman.router.front.refusal import ClientLeft, Refusal, denied, overloaded, unauthorized
+from pointsman.router.sdk import CLIENT_INFO_META_KEY
+from pointsman.router.seams import INTERNAL_ERROR, Gateway
+
+_READ_FOR_AUDIT = 64 << 10  # bytes of a refused body, to learn what was tried
+
+
+class Visit:
+    """One HTTP request, and what is known of it so far."""
+
+    __slots__ = ("address", "body_taken", "head", "message", "receive", "send", "token")
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self.receive = receive
+        self.send = send
+        self.head: Head = {}
+        self.token: str | None = None  # for the audit of a refusal
+        self.address: str | None = None  # the project in header or path
+        self.message: Json | None = None
+        self.body_taken = False
+
+
+Serve = Callable[[Scope, Visit, Claims], Awaitable[None]]
+"""Answers a visit whose head is good. Raises Refusal, ClientLeft."""
+
+
+class Reception:
+    def __init__(self, gateway: Gateway, failures: Failures, limits: Limits, hosts: HostRules) -> None:
+        self._gateway = gateway
+        self._failures = failures
+        self.limits = limits
+        self.hosts = hosts
+        self.draining = False
+
+    async def admit(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"the front serves HTTP, not {scope['type']}")
+        visit = Visit(receive, send)
+        try:
+            try:
+                await serve(scope, visit, self._claims(scope, visit))
+            except Refusal as refusal:
+                await self._refuse(scope["method"], visit, refusal)
+        except ClientLeft:
+            return
+        except Exception as error:
+            self._failures.report(scope["method"], error)
+            await respond_refusal(send, Refusal(500, "Internal error", code=INTERNAL_ERROR), echoed_id(visit.message))
+
+    async def message(self, visit: Visit, claims: Claims) -> tuple[Json, Caller]:
+        """The message of a POST, and who sent it. Raises Refusal, ClientLeft."""
+        caller = self._vouched(claims)
+        check_content_type(visit.head)
+        visit.body_taken = True
+        body = await read_body(visit.head, visit.receive, self.limits.body_bytes)
+        try:
+            message = visit.message = parse(body)
+        except Refusal:
+            if caller is None:
+                self.identify(claims)  # without a token not even the reason is told
+            raise
+        completed = with_meta(claims, meta_of(message))
+        if caller is None or completed is not claims:
+            visit.token = completed.token
+            caller = self.identify(completed)
+        return message, caller
+
+    def identify(self, claims: Claims) -> Caller:
+        """Raises Refusal 401, 403."""
+        try:
+            return self._gateway.identify(claims.token, claims.project)
+        except Unauthorized as error:
+            raise unauthorized(str(error)) from None
+        except Denied as error:
+            raise denied(str(error)) from None
+
+    def _claims(self, scope: Scope, visit: Visit) -> Claims:
+        """Raises Refusal."""
+        visit.head = checked_head(scope["headers"], self.hosts)
+        if self.draining:
+            raise overloaded("The gateway is shutting down. Try again in a moment.")
+        path_params = scope.get("path_params")
+        claims = claims_of(visit.head, path_params.get("id") if path_params else None)
+        visit.token, visit.address = claims.token, claims.project
+        return claims
+
+    def _vouched(self, claims: Claims) -> Caller | None:
+        """The caller by its headers alone; None where the body may still say more. Raises Refusal 401, 403."""
+        if claims.token is None:
+            return None
+        try:
+            return self._gateway.identify(claims.token, claims.project)
+        except Unauthorized as error:
+            raise unauthorized(str(error)) from None
+        except Denied as error:
+            if claims.project_stated:
+                raise denied(str(error)) from None
+            return None
+
+    async def _refuse(self, verb: str, visit: Visit, refusal: Refusal) -> None:
+        """Raises ClientLeft."""
+        if refusal.audited and verb == "POST":
+            await self._report(visit, refusal.data["code"])
+        await respond_refusal(visit.send, refusal, echoed_id(visit.message))
+
+    async def _report(self, visit: Visit, code: str) -> None:
+        """Tell the audit what was tried. A body that was not read yet is read for that only. Raises ClientLeft."""
+        if not visit.body_taken:
+            visit.message = await self._tried(visit)
+        message = visit.message or {}
+        params, method = message.get("params") or {}, message.get("method")
+        info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
+        self._gateway.refused(code, visit.token, method, params, client_name(info))
+
+    async def _tried(self, visit: Visit) -> Json | None:
+        try:
+            message = parse(await read_body(visit.head, visit.receive, _READ_FOR_AUDIT))
+            with_meta(Claims(None, None, project_stated=False), meta_of(message))  # takes the secrets out
+        except Refusal:
+            return None
+        return message
