@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.listing import KnownTool
-from pointsman.catalog.model import Caller, ToolKey
+from pointsman.catalog.model import Caller, Json, ToolKey
 from pointsman.catalog.naming import holders, prefix_of
 from pointsman.catalog.service import ToolCatalogService
 
@@ -64,14 +63,14 @@ class FlatTools:
                 unavailable = unavailable or error
         raise unavailable or UnknownTool(name)
 
-    def known_schema(self, caller: Caller, name: str) -> Mapping[str, object] | None:
+    def known_schema(self, caller: Caller, name: str) -> Json | None:
         """The inputSchema of a tool whose list is known; never waits."""
         for key in self.keys(caller, name):
             try:
                 tool = self._catalog.resolve_known(caller, str(key))
             except (UnknownTool, ServerUnavailable):
                 continue
-            return None if tool is None else tool.document.input_schema
+            return None if tool is None else tool.tool.get("inputSchema")
         return None
 
     def _absent_holder(self, caller: Caller, name: str, server_id: str) -> str | None:

@@ -15,12 +15,14 @@ import uvicorn
 from starlette.applications import Starlette
 
 from pointsman import __version__
+from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig
 from pointsman.providers.bm25 import BM25SearchProvider
 from pointsman.router import signals, state_folder
 from pointsman.router.app import build_app
 from pointsman.router.audit.moving import auditing
+from pointsman.router.cursors import Cursors
 from pointsman.router.downstream.connectors import Connectors
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.downstream.guard import Guard
@@ -125,7 +127,9 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
 
         logs = ServerLogs(launch.state_dir)
         connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs)
-        fleet = Fleet(connectors, clock=time.time, on_change=lambda server_id, change: None)
+        fleet = Fleet(
+            connectors, clock=time.time, on_change=lambda server_id, change: gateway.hub.publish(server_id, change)
+        )
         catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()})
         metrics = Metrics()
         audit = await stack.enter_async_context(
@@ -133,19 +137,24 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         )
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(catalog.close)
-        gateway = PointsmanGateway(catalog, fleet, audit)
+        offers = Offers(catalog, fleet.servers)
+        stack.push_async_callback(offers.close)
+        keys = request_keys(launch.config.state.request_keys, launch.state_dir)
+        gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time))
         front = Front(
             gateway,
             launch.config.limits,
             HostRules.of(launch.config.listen, port),
             server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
             instructions=INSTRUCTIONS,
-            request_keys=request_keys(launch.config.state.request_keys, launch.state_dir),
+            request_keys=keys,
         )
 
         async def apply(config: GatewayConfig) -> None:
             """Rights first: a revoked token must not wait for servers to start or end."""
             catalog.reconfigure(config)
+            offers.reconfigure(config)
+            gateway.hub.rights_changed()
             front.configure(config.limits, HostRules.of(config.listen, port))
             await fleet.apply(config)
 

@@ -14,13 +14,13 @@ from pointsman.router import wire
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.fleet import Fleet
+from pointsman.router.links import Links
 from pointsman.router.meta_tools import read_execute
 from pointsman.router.results import carried, failure, own_result
-from pointsman.router.rounds import Rounds
+from pointsman.router.rounds import Rounds, with_round
 from pointsman.router.seams import INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError
 
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}
-_ROUND_KEYS = ("inputResponses", "requestState")
 TOOL_ERROR = "tool_error"  # the row's code when the tool itself said `isError`
 
 Find = Callable[[], Awaitable[tuple[KnownTool, Json]]]
@@ -30,11 +30,14 @@ Find = Callable[[], Awaitable[tuple[KnownTool, Json]]]
 class Executor:
     """Carries calls. Every one has a row in the audit, written before anything is sent."""
 
-    def __init__(self, catalog: ToolCatalogService, flat: FlatTools, fleet: Fleet, audit: AuditLog) -> None:
+    def __init__(
+        self, catalog: ToolCatalogService, flat: FlatTools, fleet: Fleet, audit: AuditLog, links: Links
+    ) -> None:
         self._catalog = catalog
         self._flat = flat
         self._fleet = fleet
         self._audit = audit
+        self._links = links
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`."""
@@ -107,6 +110,7 @@ class Executor:
             rounds.record.finish("error", "internal")
             raise
         rounds.record.finish(*_ending(result), bytes=len(wire.encode(result)))
+        self._links.note(request.caller, tool.server_id, result.get("content"))
         return result
 
     async def _carry(self, request: FrontRequest, back: BackChannel, tool: KnownTool, arguments: Json) -> Json:
@@ -116,14 +120,6 @@ class Executor:
             raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")
         params: Json = {"name": tool.tool_name, "arguments": arguments}
         return await server.request("tools/call", with_round(params, request.params), request, back)
-
-
-def with_round(params: Json, given: Json) -> Json:
-    """`params` with the answers that a modern client sends when it repeats its request."""
-    for key in _ROUND_KEYS:
-        if key in given:
-            params[key] = given[key]
-    return params
 
 
 def _ending(result: Json) -> tuple[Ending, str | None]:

@@ -1,18 +1,25 @@
-"""The gateway behind the front: who is calling, what there is, and the two tools."""
+"""The gateway behind the front: who is calling, what there is, and where each request leads."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pointsman.catalog.flat import FlatTools
+from pointsman.catalog.kinds import TOOLS as TOOLS_KIND
 from pointsman.catalog.model import Caller, Json
+from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
+from pointsman.router.changes import ChangeHub
+from pointsman.router.cursors import Cursors
 from pointsman.router.discover import discover
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.execute import Executor
+from pointsman.router.links import Links
+from pointsman.router.lists import KINDS, ListDesk
 from pointsman.router.meta_tools import DISCOVERY, EXECUTE, TOOLS
+from pointsman.router.reads import Reads
 from pointsman.router.seams import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -22,21 +29,38 @@ from pointsman.router.seams import (
     FrontRequest,
     ProtocolError,
 )
+from pointsman.router.watching import Watching
 
 INSTRUCTIONS = (
     "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
     "and run them with tool_execute."
 )
 
+Handler = Callable[[FrontRequest, BackChannel], Awaitable[Json]]
+
 
 class PointsmanGateway:
     """Fits `router.seams.Gateway`."""
 
-    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog) -> None:
+    def __init__(
+        self, catalog: ToolCatalogService, offers: Offers, fleet: Fleet, audit: AuditLog, cursors: Cursors
+    ) -> None:
         self._catalog = catalog
         self._audit = audit
         self._flat = FlatTools(catalog)
-        self._executor = Executor(catalog, self._flat, fleet, audit)
+        links = Links()
+        self._executor = Executor(catalog, self._flat, fleet, audit, links)
+        self._lists = ListDesk(catalog, self._flat, offers, cursors)
+        reads = Reads(offers, fleet, links)
+        watching = Watching(reads, fleet)
+        self.hub = ChangeHub(lambda: catalog.rights, watching.forms)
+        self._handlers: dict[str, Handler] = {
+            "resources/read": reads.resource,
+            "resources/subscribe": watching.subscribe,
+            "resources/unsubscribe": watching.unsubscribe,
+            "prompts/get": reads.prompt,
+            "completion/complete": reads.completion,
+        }
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         return self._catalog.identify(token, project)
@@ -46,7 +70,7 @@ class PointsmanGateway:
 
     def tool_schema(self, caller: Caller, name: str) -> Json | None:
         """The two tools have no parameter that is mirrored in a header."""
-        return None
+        return self._flat.known_schema(caller, name) if self._catalog.rights.is_flat(caller) else None
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         name, given = params.get("name"), params.get("arguments")
@@ -65,27 +89,31 @@ class PointsmanGateway:
         return self._catalog.rights.may_use_server(caller, server_id)
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
+        """What is carried, whether or not a server that has it is there at the moment."""
         flat = self._catalog.rights.is_flat(caller)
-        return {"tools": {"listChanged": True} if flat else {}, "logging": {}}
+        return {
+            "tools": {"listChanged": True} if flat else {},
+            "resources": {"subscribe": True, "listChanged": True},
+            "prompts": {"listChanged": True},
+            "completions": {},
+            "logging": {},
+        }
 
     async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
         if request.method == "tools/call":
             return await self._call(request, back)
-        if request.method == "tools/list":
-            return await self._tools(request)
-        raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
-
-    async def changes(self, caller: Caller) -> AsyncIterator[Change]:
-        """The two tools never change, and nothing else is listed: there is nothing to tell."""
-        return
-        yield  # makes this an iterator
-
-    async def _tools(self, request: FrontRequest) -> Json:
-        if not self._catalog.rights.is_flat(request.caller):
+        kind = KINDS.get(request.method)
+        if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
             return {"tools": TOOLS}
-        available = await self._catalog.available(request.caller)
-        named = self._flat.named(request.caller, available.tools)
-        return {"tools": [{**tool.tool, "name": name} for name, tool in named.items()]}
+        if kind is not None:
+            return await self._lists.page(kind, request)
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+        return await handler(request, back)
+
+    def changes(self, caller: Caller) -> AsyncIterator[Change]:
+        return self.hub.listen(caller)
 
     async def _call(self, request: FrontRequest, back: BackChannel) -> Json:
         name, given = request.params.get("name"), request.params.get("arguments")

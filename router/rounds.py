@@ -1,4 +1,4 @@
-"""The audit of a call with questions in it: for a modern client each round is an exchange of its own, and a row."""
+"""Calls with questions in them: what a repeated request carries, and the audit, where each round is a row."""
 
 from __future__ import annotations
 
@@ -12,8 +12,23 @@ from pointsman.router.seams import INTERNAL_ERROR, BackChannel, CannotAsk, Clien
 _CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
+_ROUND_KEYS = ("inputResponses", "requestState")
+
+
+def with_round(params: Json, given: Json) -> Json:
+    """`params` with the answers that a modern client sends when it repeats its request."""
+    for key in _ROUND_KEYS:
+        if key in given:
+            params[key] = given[key]
+    return params
+
+
 class Rounds:
-    """Fits `BackChannel`. `record` is the row of the present round."""
+    """Fits `BackChannel`. `record` is the row of the present round.
+
+    For a modern client each round is an exchange of its own: it ends with `input_required`, and the answer begins
+    the next one.
+    """
 
     __slots__ = ("_back", "_begin", "_client", "_waiting", "record", "tell")
 

@@ -46,13 +46,13 @@ class Speaker:
 
     async def result(self, method: str, params: Mapping[str, Any] | None = None) -> Json:
         answer = await self.message(method, params)
-        assert "result" in answer, answer
+        assert "result" in answer, str(answer)[:1000]
         result: Json = answer["result"]
         return result
 
     async def error(self, method: str, params: Mapping[str, Any] | None = None) -> Json:
         answer = await self.message(method, params)
-        assert "error" in answer, answer
+        assert "error" in answer, str(answer)[:1000]
         error: Json = answer["error"]
         return error
 

@@ -1,0 +1,167 @@
+"""Resources, resource templates and prompts of all servers that a caller may use, and the way back from their names."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pointsman.catalog.collecting import Lists
+from pointsman.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, ListKind
+from pointsman.catalog.listing import Clock, Patience, Snapshot, encoded_entry
+from pointsman.catalog.model import Caller, Json, ToolSource
+from pointsman.catalog.naming import holders, prefix_of
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.catalog.uris import fits, unwrapped, wrapped
+from pointsman.config.model import GatewayConfig, Server
+
+logger = logging.getLogger(__name__)
+
+MAX_LOGGED = 1_000  # clashes, each said once
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An entry of a list as a caller sees it."""
+
+    server_id: str
+    key: str  # its name or URI at the server
+    shown: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    offers: list[Offer]
+    ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a name or URI leads."""
+
+    server_id: str
+    own: str  # the server's own word for it
+    wrapped: bool = False  # the client used our form of the URI, so it gets that form back
+
+
+class Offers:
+    """Asks the catalog who may use what, so that one place decides."""
+
+    def __init__(
+        self,
+        catalog: ToolCatalogService,
+        sources: Mapping[str, ToolSource],
+        *,
+        clock: Clock = time.monotonic,
+        patience: Patience = Patience(),  # noqa: B008 - frozen
+    ) -> None:
+        self._catalog = catalog
+        self._lists = {
+            kind: Lists(kind, _entries, sources, clock, patience) for kind in (RESOURCES, TEMPLATES, PROMPTS)
+        }
+        self._logged: set[tuple[str, str, str]] = set()
+
+    def reconfigure(self, config: GatewayConfig) -> None:
+        for lists in self._lists.values():
+            lists.keep_only(config.servers)
+
+    async def close(self) -> None:
+        for lists in self._lists.values():
+            await lists.close()
+
+    async def listed(self, caller: Caller, kind: ListKind) -> Offered:
+        """In the order of the configuration; of two with one name the first counts."""
+        parts, ttl_s = await self._parts(caller, kind)
+        servers = self._catalog.rights.servers_of(caller)
+        seen: dict[str, str] = {}
+        offers: list[Offer] = []
+        for server_id, part in parts.items():
+            server = servers.get(server_id)
+            if server is None:  # a reload took it away meanwhile
+                continue
+            for key, entry in part.items.items():
+                name = _outside(server_id, server, kind, key)
+                if name in seen:
+                    self._log_clash(name, seen[name], server_id)
+                    continue
+                seen[name] = server_id
+                offers.append(Offer(server_id, key, {**entry, kind.key: name}))
+        return Offered(offers, ttl_s)
+
+    async def prompt(self, caller: Caller, name: str) -> Place | None:
+        """None: there is no such prompt, or the caller may not use its server; the two look the same."""
+        found = [Place(*holder) for holder in holders(self._usable(caller), name)]
+        if len(found) < 2:
+            return found[0] if found else None
+        parts, _ = await self._parts(caller, PROMPTS)
+        listed = (place for place in found if place.server_id in parts and place.own in parts[place.server_id].items)
+        return next(listed, None)
+
+    async def resource(self, caller: Caller, uri: str, linked: str | None = None) -> list[Place]:
+        """Where a URI may lead, the likeliest first; nowhere, if the caller may use no such server.
+
+        Servers' own URIs are understood, too: results of tools hold them, and they pass unchanged. `linked` is the
+        server that last gave this caller such a link.
+        """
+        usable = self._usable(caller)
+        known = unwrapped(uri)
+        if known is not None and known[0] in usable:
+            return [Place(*known, wrapped=True)]
+        if len(usable) == 1 and _is_bare(*next(iter(usable.items()))):
+            return [Place(next(iter(usable)), uri)]
+        bare = [server_id for server_id, server in usable.items() if _is_bare(server_id, server)]
+        by_rank = [*bare, *(server_id for server_id in usable if server_id not in bare)]
+        order = [linked] if linked in usable else []
+        order += [*await self._listing(caller, uri, by_rank), *bare]
+        return [Place(server_id, uri) for server_id in dict.fromkeys(order) if server_id is not None]
+
+    async def template(self, caller: Caller, uri: str) -> Place | None:
+        """The server of a template, or of a resource, that a completion refers to."""
+        return next(iter(await self.resource(caller, uri)), None)
+
+    async def _listing(self, caller: Caller, uri: str, by_rank: Iterable[str]) -> list[str]:
+        """The servers that list a resource of this URI, then those with a template that fits."""
+        resources, _ = await self._parts(caller, RESOURCES)
+        templates, _ = await self._parts(caller, TEMPLATES)
+        listing = [one for one in by_rank if one in resources and uri in resources[one].items]
+        fitting = [
+            one
+            for one in by_rank
+            if one in templates and any(key == uri or fits(key, uri) for key in templates[one].items)
+        ]
+        return listing + fitting
+
+    async def _parts(self, caller: Caller, kind: ListKind) -> tuple[dict[str, Snapshot[Json]], float]:
+        max_age_s = self._catalog.rights.config.limits.list_max_age_s
+        collected = await self._lists[kind].collect(lambda: self._catalog.usable_servers(caller), max_age_s)
+        return collected.parts, collected.ttl_s
+
+    def _usable(self, caller: Caller) -> dict[str, Server]:
+        servers = self._catalog.rights.servers_of(caller)
+        return {server_id: servers[server_id] for server_id in self._catalog.usable_servers(caller)}
+
+    def _log_clash(self, name: str, first: str, second: str) -> None:
+        clash = (name, first, second)
+        if first == second or clash in self._logged or len(self._logged) >= MAX_LOGGED:
+            return
+        self._logged.add(clash)
+        logger.warning("%.200r of server %s is hidden: server %s has that name, too", name, second, first)
+
+
+def outside(server_id: str, server: Server, uri: str) -> str:
+    """A resource's URI, or a template, as clients see it."""
+    return uri if _is_bare(server_id, server) else wrapped(server_id, uri)
+
+
+def _outside(server_id: str, server: Server, kind: ListKind, key: str) -> str:
+    return prefix_of(server_id, server) + key if kind is PROMPTS else outside(server_id, server, key)
+
+
+def _is_bare(server_id: str, server: Server) -> bool:
+    return not prefix_of(server_id, server)
+
+
+def _entries(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
+    """As they came, without what could not be sent on."""
+    return {key: entry for key, entry in entries.items() if encoded_entry(entry) is not None}
