@@ -19,7 +19,6 @@ from pointsman.router.seams import (
 _ROUNDS = 10  # a server that is never content must not keep a person busy for ever
 _CAPABILITY_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 _SHOWN = 40  # characters of a server's word
-_OF_THE_CLIENT = ("inputResponses", "requestState")
 
 
 async def carry(
@@ -37,13 +36,10 @@ async def carry(
     """
     if connection.introduction.era == "legacy":
         return await connection.request(Call(method, params, request, back, clock))
-    modern_client = request.client.era == "modern"
-    if modern_client:
-        params = _with_answers(params, request.params)
     result = await connection.request(Call(method, params, request, back, clock))
     if not _asks(result):
         return result
-    if modern_client:
+    if request.client.era == "modern":
         _check_declared(result, request.client.capabilities)
         return result
     for _ in range(_ROUNDS):
@@ -54,12 +50,6 @@ async def carry(
         if not _asks(result):
             return result
     raise DownstreamRefusal(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
-
-
-def _with_answers(params: Json, given: Json) -> Json:
-    """A repeated call carries the client's answers, and the server's own note to itself."""
-    carried = {field: given[field] for field in _OF_THE_CLIENT if field in given and field not in params}
-    return {**params, **carried} if carried else params
 
 
 def _asks(result: Json) -> bool:

@@ -40,11 +40,10 @@ def front_request(
     meta: Json | None = None,
     capabilities: Json | None = None,
     log_level: str | None = None,
-    **params: Any,
 ) -> FrontRequest:
     able = {"elicitation": {}} if capabilities is None else capabilities
     client = Client("test", era, "2025-11-25", able, progress_token, log_level)
-    return FrontRequest("r1", "tools/call", {"_meta": meta or {}, **params}, Caller("t", None), client)
+    return FrontRequest("r1", "tools/call", {"_meta": meta or {}}, Caller("t", None), client)
 
 
 def call_of(name: str, back: Back | None = None, request: FrontRequest | None = None, **arguments: Any) -> Call:
