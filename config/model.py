@@ -26,6 +26,7 @@ UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
 Id = Annotated[str, StringConstraints(pattern=r"^_?([A-Za-z0-9-]_?)*$", min_length=1, max_length=64)]
+Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]  # what all clients take
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
 Strategy = Literal["bm25", "cloud"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -94,7 +95,7 @@ class Server(Part):
     headers: Mapping[str, SecretStr] = {}
     era: Literal["auto", "legacy", "modern"] = "auto"
     isolation: Literal["shared", "per-caller"] = "shared"
-    prefix: str | None = None
+    prefix: Prefix | None = None  # absent: `<id>__`; empty: none, and resource URIs are the server's own
     projects: tuple[Id, ...] = ()
     tool_permissions: Mapping[str, bool] = {}
     timeouts: ServerTimeouts = ServerTimeouts()

@@ -23,7 +23,8 @@ OnChange = Callable[[str, Change], None]
 Kind = Literal["tools", "resources", "prompts"]
 
 _SUBSCRIBE = "resources/subscribe"
-_WATCHING = frozenset({_SUBSCRIBE, "resources/unsubscribe"})
+_UNSUBSCRIBE = "resources/unsubscribe"
+_WATCHING = frozenset({_SUBSCRIBE, _UNSUBSCRIBE})
 _MOST_WATCHED = 10_000
 _UPDATED = "notifications/resources/updated"
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
@@ -120,6 +121,9 @@ class DownstreamServer:
             raise ServerUnavailable(self.id, str(error)) from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+        if method == _UNSUBSCRIBE and self._live is None:
+            self._watched.discard(str(params.get("uri")))  # it has forgotten by itself, and is not told of it anew
+            return {}
         live = self._shared()
         if method in _WATCHING:  # over the shared connection in any case, which outlives each caller's own
             return await self._watch(live, method, params, request, back)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,15 @@ from tests.router.speaking import ERAS, Era, speaker
 from tests.router.test_resources import config
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
-    async with gateway_process(tmp_path, config()) as process:
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module, and so one gateway for all that change nothing."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    async with gateway_process(tmp_path_factory.mktemp("gateway"), config()) as process:
         yield process
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.gateway_process import GatewayProcess, gateway_process
-from tests.router.speaking import ERAS, Era, Speaker, speaker
+from tests.router.speaking import ERAS, WAIT_S, Era, Speaker, speaker
 
 LIBRARY = Path(__file__).parents[1] / "servers" / "library.py"
 OLD, NEW, BARE = "pointsman+old+book://shelf/1", "pointsman+new.5fone+book://shelf/1", "book://shelf/1"
@@ -35,9 +36,15 @@ def config(**more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path) -> AsyncIterator[GatewayProcess]:
-    async with gateway_process(tmp_path, config()) as process:
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module, and so one gateway for all that change nothing."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    async with gateway_process(tmp_path_factory.mktemp("gateway"), config()) as process:
         yield process
 
 
@@ -133,15 +140,16 @@ async def test_a_link_of_another_caller_leads_to_no_forbidden_server(gateway: Ga
         assert await text_of(client, "note://hidden") == "the old library has note://hidden"
 
 
-async def test_hints_for_caching_are_private_and_the_smallest_of_the_parts(gateway: GatewayProcess) -> None:
-    async with speaker(gateway, "modern") as client:
+async def test_hints_for_caching_are_private_and_the_smallest_of_the_parts(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, config()) as gateway, speaker(gateway, "modern") as client:
         both = await client.result("resources/list")
         assert (both["ttlMs"], both["cacheScope"]) == (0, "private")  # the old one says nothing
         read = await client.result("resources/read", {"uri": NEW})
         assert (read["ttlMs"], read["cacheScope"]) == (1234, "private")
         gateway.write_config(config(old=library("the old library", enabled=False)))
-        while (alone := await client.result("resources/list"))["ttlMs"] == 0:
-            pass
+        async with asyncio.timeout(WAIT_S):
+            while (alone := await client.result("resources/list"))["ttlMs"] == 0:
+                await asyncio.sleep(0.02)
         assert 0 < alone["ttlMs"] <= 60_000
         assert alone["cacheScope"] == "private"
 
@@ -152,12 +160,13 @@ async def test_legacy_clients_see_no_modern_fields(gateway: GatewayProcess) -> N
             assert not answer.keys() & {"ttlMs", "cacheScope", "resultType"}
 
 
-async def test_rights_that_are_taken_away_hold_in_open_sessions(gateway: GatewayProcess) -> None:
-    async with speaker(gateway, "legacy") as client:
+async def test_rights_that_are_taken_away_hold_in_open_sessions(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, config()) as gateway, speaker(gateway, "legacy") as client:
         assert await text_of(client, NEW)
         gateway.write_config(config(new_one=library("the new library", "modern", projects=["closed"])))
-        while "result" in (answer := await client.message("resources/read", {"uri": NEW})):
-            pass
+        async with asyncio.timeout(WAIT_S):
+            while "result" in (answer := await client.message("resources/read", {"uri": NEW})):
+                await asyncio.sleep(0.02)
         assert answer["error"]["code"] == -32002
         uris = [one["uri"] for one in await client.every("resources/list", "resources")]
         assert uris
