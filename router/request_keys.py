@@ -22,7 +22,7 @@ def request_keys(configured: Sequence[SecretStr], state_dir: Path) -> tuple[str,
         StateFolderError: the kept key cannot be read or written.
     """
     if configured:
-        return tuple(key.get_secret_value() for key in configured)
+        return tuple(dict.fromkeys(key.get_secret_value() for key in configured))
     path = state_dir / FILE
     try:
         return (_kept(path) or _made(path),)

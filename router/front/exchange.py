@@ -215,7 +215,7 @@ class Exchange:
         stream = self._stream = EventStream(self._send, self._desk.ping_s)
         self._writing = asyncio.ensure_future(stream.run())
         if self._events is not None:
-            self._log = self._events.open()
+            self._log = self._events.open(self._expect_nobody)
             self._log.attach(stream)
         return stream
 
@@ -228,7 +228,7 @@ class Exchange:
     async def _watch_door(self) -> None:
         await until_left(self._receive)
         if self._log is not None and self._stream is not None:
-            self._log.lost(self._stream, self._desk.resume_s, self._expect_nobody)
+            self._log.lost(self._stream, self._desk.resume_s)
             return
         self.gone = True
         self._expect_nobody()

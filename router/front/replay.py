@@ -80,10 +80,10 @@ class SessionEvents:
             self._logs[CHANGES] = EventLog(self, CHANGES)
         return self._logs[CHANGES]
 
-    def open(self) -> EventLog:
-        """The log of a request's stream."""
+    def open(self, on_abandoned: Callable[[], None] | None = None) -> EventLog:
+        """The log of a request's stream. `on_abandoned` is called when its client is not expected back."""
         self._count += 1
-        log = self._logs[self._count] = EventLog(self, self._count)
+        log = self._logs[self._count] = EventLog(self, self._count, on_abandoned)
         return log
 
     def id_of(self, stream: int, number: int) -> bytes:
@@ -127,7 +127,7 @@ class EventLog:
 
     __slots__ = ("_abandoned", "_done", "_last", "_on_abandoned", "_reader", "_session", "_timer", "kept", "number")
 
-    def __init__(self, session: SessionEvents, number: int) -> None:
+    def __init__(self, session: SessionEvents, number: int, on_abandoned: Callable[[], None] | None = None) -> None:
         self.number = number
         self.kept: deque[Event] = deque()
         self._session = session
@@ -136,7 +136,7 @@ class EventLog:
         self._done = False
         self._abandoned = False
         self._timer: asyncio.TimerHandle | None = None
-        self._on_abandoned: Callable[[], None] | None = None
+        self._on_abandoned = on_abandoned
 
     def prime(self) -> None:
         """Tell the reader an id before there is anything to say, so that it can come back."""
@@ -175,13 +175,12 @@ class EventLog:
             reader.close()
             self._reader = None
 
-    def lost(self, reader: EventStream, wait_s: float, on_abandoned: Callable[[], None] | None = None) -> None:
+    def lost(self, reader: EventStream, wait_s: float) -> None:
         """The reader's connection is gone. After `wait_s` nobody is expected back."""
         reader.close()
         if self._reader is not reader:
             return
         self._reader = None
-        self._on_abandoned = on_abandoned or self._on_abandoned
         self._timer = asyncio.get_running_loop().call_later(wait_s, self._abandon)
 
     def reaches_back_to(self, number: int) -> bool:

@@ -61,7 +61,7 @@ class Seal:
             "aud": self._audience,
             "p": [request.caller.token_id, request.caller.project_id],
             "m": request.method,
-            "t": params.get(NAME_BEARING_METHODS[request.method]),
+            "t": params.get(NAME_BEARING_METHODS.get(request.method, "name")),
             "a": sha256(_sorted.encode(params.get("arguments") or {})).hexdigest(),
         }
 

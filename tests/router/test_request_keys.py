@@ -28,7 +28,7 @@ def test_two_folders_have_two_keys(tmp_path: Path) -> None:
 
 
 def test_configured_keys_come_first_and_nothing_is_written(tmp_path: Path) -> None:
-    configured = (SecretStr("a" * 32), SecretStr("b" * 32))
+    configured = (SecretStr("a" * 32), SecretStr("b" * 32), SecretStr("a" * 32))
     assert request_keys(configured, tmp_path) == ("a" * 32, "b" * 32)
     assert list(tmp_path.iterdir()) == []
 

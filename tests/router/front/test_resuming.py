@@ -132,6 +132,22 @@ async def test_the_newest_reader_takes_the_stream_over() -> None:
         await new.close()
 
 
+async def test_a_client_that_does_not_come_back_ends_its_question() -> None:
+    async with serving() as served:
+        session = await served.open_session({"elicitation": {}})
+        asking = await served.start(call("ask"), headers=session)
+        await asking.head()
+        await asking.event()
+        taken_over = await resume(served, session, asking.last_event_id)
+        await taken_over.head()
+        await asking.closed_stream()
+        last = await lose(served, taken_over) or asking.last_event_id
+        await until_idle(served)
+        rest = await (await resume(served, session, last)).answer()
+        assert rest.text == "ClientGone"
+        await asking.close()
+
+
 async def test_only_the_owner_resumes() -> None:
     async with serving() as served:
         session = await served.open_session()

@@ -70,12 +70,39 @@ async def test_log_messages_arrive(mode: Mode) -> None:
     assert heard == ["0 x", "1 x", "2 x"]
 
 
-async def test_a_legacy_client_is_asked() -> None:
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_is_asked(mode: Mode) -> None:
     async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="accept", content={})
 
-    async with serving() as served, connected(served, "legacy", elicitation_callback=answer) as client:
+    async with serving() as served, connected(served, mode, elicitation_callback=answer) as client:
         assert await said(client, "ask") == "accept"
+
+
+async def test_a_modern_client_goes_through_many_rounds() -> None:
+    async def answer(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"answer": params.message})
+
+    async with serving() as served, connected(served, "auto", elicitation_callback=answer) as client:
+        assert await said(client, "ask_all", {"times": 3, "together": 2}) == "0.0 0.1 1.0 1.1 2.0 2.1"
+        assert await said(client, "rounds") == "server's own: 1 How many?"
+        assert served.front.calls_parked == 0
+
+
+async def test_a_legacy_client_that_loses_its_line_gets_its_answer() -> None:
+    heard = asyncio.Event()
+
+    async def hear(message: LoggingMessageNotificationParams) -> None:
+        heard.set()
+
+    async with serving() as served, connected(served, "legacy", logging_callback=hear) as client:
+        call = asyncio.ensure_future(said(client, "tell", {"slowly": True, "text": "after all"}))
+        await heard.wait()
+        await served.gateway.entered.acquire()
+        for connection in list(served.server.server_state.connections):
+            connection.transport.abort()
+        served.gateway.leave.set()
+        assert await call == "after all"
 
 
 @pytest.mark.parametrize("mode", ERAS)
