@@ -15,7 +15,7 @@ from typing import Any
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
-NAMES = ("name", "visit", "think", "places", "twice", "plain")
+NAMES = ("name", "visit", "think", "places", "twice", "plain", "stay")
 
 Message = dict[str, Any]
 Ask = Callable[[str, Message], Awaitable[Message]]
@@ -116,6 +116,10 @@ class Asker:
 
     async def tool_plain(self, tag: str, ask: Ask) -> str:
         return f"plain {tag}"
+
+    async def tool_stay(self, tag: str, ask: Ask) -> str:
+        await asyncio.Event().wait()
+        return "never"
 
     async def tool_name(self, tag: str, ask: Ask) -> str:
         return await self._name(tag, ask)
