@@ -1,8 +1,8 @@
 """Run the official conformance suite over everything: `python -m tests.conformance [PATTERN ...]`.
 
 First the fixture alone, which must pass everything. Then every gateway in front of it: what the fixture passes alone
-must pass through the gateway too, or stand in `expected-failures.yml` with the reason. Patterns choose runs by name,
-`'flat legacy own *'` for example.
+must pass through the gateway too, or stand in `expected-failures.yml` with the reason. Last the other side: the suite's
+mock servers behind a gateway, which is their client. Patterns choose runs by name, `'flat legacy own *'` for example.
 """
 
 from __future__ import annotations
@@ -23,6 +23,26 @@ from tests.conformance.targets import DownstreamEra, Surface, fixture, own_front
 
 VERSIONS = ("2025-11-25", "2026-07-28")
 Which = Literal["own", "sdk"]
+# What the suite has for clients, without authorization: the gateway's tokens for servers are the operator's affair.
+CLIENT_SCENARIOS = {
+    "2025-11-25": (
+        "initialize",
+        "tools_call",
+        "elicitation-sep1034-client-defaults",
+        "sse-retry",
+        "json-schema-2020-12-preservation",
+    ),
+    "2026-07-28": (
+        "tools_call",
+        "request-metadata",
+        "sep-2322-client-request-state",
+        "http-standard-headers",
+        "http-custom-headers",
+        "http-invalid-tool-headers",
+        "json-schema-ref-no-deref",
+        "json-schema-2020-12-preservation",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -54,12 +74,16 @@ def runs() -> Iterator[Run]:
                 yield Run(surface, era, front, version)
 
 
+def names() -> list[str]:
+    return [*(run.name for run in runs()), *(f"client {version}" for version in CLIENT_SCENARIOS)]
+
+
 async def main(patterns: Sequence[str]) -> int:
     reason = suite.missing()
     if reason is not None:
         print(f"conformance: skipped, {reason}")
         return 0
-    chosen = [run for run in runs() if not patterns or any(fnmatch(run.name, pattern) for pattern in patterns)]
+    chosen = {name for name in names() if not patterns or any(fnmatch(name, pattern) for pattern in patterns)}
     with tempfile.TemporaryDirectory(prefix="conformance-") as temporary:
         folder = Path(temporary)
         alone = {}
@@ -68,7 +92,10 @@ async def main(patterns: Sequence[str]) -> int:
                 alone[version] = await suite.run(url, version, (), folder / f"alone {version}")
             if not _report(f"fixture alone {version}", alone[version], (), ()):
                 return 1
-        results = [await _judge(run, alone[run.version], folder) for run in chosen]
+        results = [await _judge(run, alone[run.version], folder) for run in runs() if run.name in chosen]
+        for version in CLIENT_SCENARIOS:
+            if f"client {version}" in chosen:
+                results.append(await _judge_as_client(version, folder / f"client-{version}"))
     return 0 if all(results) else 1
 
 
@@ -80,6 +107,15 @@ async def _judge(run: Run, alone: suite.Verdict, folder: Path) -> bool:
     async with fixture() as fixture_url, run.target(fixture_url, own_folder) as url:
         verdict = await suite.run(url, run.version, known, own_folder / "out")
     return _report(run.name, verdict, alone.passed, known)
+
+
+async def _judge_as_client(version: str, folder: Path) -> bool:
+    scenarios = CLIENT_SCENARIOS[version]
+    command = f"{sys.executable} -m tests.conformance.downstream_client"
+    verdict = await suite.run_client(command, scenarios, version, folder)
+    reached = {check.partition(":")[0] for check in verdict.passed}
+    silent = [f"{scenario}:every check" for scenario in scenarios if scenario not in reached]
+    return _report(f"client {version}", verdict, silent, expected(f"client {version}"))
 
 
 def _report(name: str, verdict: suite.Verdict, must_pass: Collection[str], known: Collection[str]) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / ".foreign" / "conformance"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".foreign" / "conformance"
 NODE = FOLDER / "node_modules" / "node" / "bin" / "node"  # of its own: it needs Node 22
 PROGRAM = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 RUN_S = 300.0  # a bound against hanging; a run takes about ten seconds
@@ -37,13 +38,32 @@ def missing() -> str | None:
 
 
 async def run(url: str, version: str, expected: Collection[str], folder: Path) -> Verdict:
-    """Run all scenarios of one protocol version. `expected` names what may fail, as `scenario` or `scenario:check`."""
+    """Test a server in all scenarios of one protocol version.
+
+    `expected` names what may fail, as `scenario` or `scenario:check`; the suite itself refuses an entry that passes.
+    """
     folder.mkdir(parents=True)
     baseline = folder / "expected-failures.yml"
     baseline.write_text(json.dumps({"server": sorted(expected)}))  # JSON is YAML
+    options = ("--url", url, "--suite", "all", "--spec-version", version, "--expected-failures", baseline)
+    code, log = await _execute("server", *options, "--output-dir", folder)
+    return _verdict(folder, log, content=code == 0)
+
+
+async def run_client(command: str, scenarios: Sequence[str], version: str, folder: Path) -> Verdict:
+    """Test a client that `command` starts, one scenario after the other: each of them starts a whole gateway."""
+    log = ""
+    for scenario in scenarios:
+        options = ("--command", command, "--scenario", scenario, "--spec-version", version)
+        log += (await _execute("client", *options, "--output-dir", folder))[1]
+    return _verdict(folder, log, content=True)
+
+
+async def _execute(*options: str | Path) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
-        *(NODE, PROGRAM, "server", "--url", url, "--suite", "all", "--spec-version", version),
-        *("--expected-failures", baseline, "--output-dir", folder),
+        *(NODE, PROGRAM, *options),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
@@ -53,21 +73,26 @@ async def run(url: str, version: str, expected: Collection[str], folder: Path) -
         if process.returncode is None:
             process.kill()
             await process.wait()
+    assert process.returncode is not None
+    return process.returncode, log.decode(errors="replace")
+
+
+def _verdict(folder: Path, log: str, content: bool) -> Verdict:
     checks = _checks(folder)
     complaints = {name: said for name, status, said in checks if status in ("FAILURE", "WARNING")}
     return Verdict(
         counts=Counter(status for _, status, _ in checks),
         passed=frozenset(name for name, status, _ in checks if status == "SUCCESS" and name not in complaints),
         complaints=complaints,
-        content=process.returncode == 0 and bool(checks),
-        log=log.decode(errors="replace"),
+        content=content and bool(checks),
+        log=log,
     )
 
 
 def _checks(folder: Path) -> list[tuple[str, str, str]]:
     """`scenario:check`, status and message of every check that the suite wrote down."""
     found = []
-    for file in sorted(folder.glob("server-*/checks.json")):
+    for file in sorted(folder.glob("*/checks.json")):
         scenario = file.parent.name.removeprefix("server-").rsplit("-", 6)[0]  # without the moment of the run
         for check in json.loads(file.read_text()):
             found.append((f"{scenario}:{check['id']}", check["status"], check.get("errorMessage") or ""))

@@ -1,0 +1,87 @@
+"""The client that the suite starts to test our other side: a gateway before its mock server, and someone who calls.
+
+The suite gives the mock server's URL as the last argument and says in the environment what it wants to see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import mcp_types as types
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.gateway_process import gateway_process
+
+VALUES: dict[str, Any] = {"string": "text", "number": 1.5, "integer": 1, "boolean": True, "object": {}, "array": []}
+Visit = Callable[[Client], Awaitable[None]]
+
+
+async def call_all(client: Client) -> None:
+    """Call every tool that is offered, with arguments that fit its schema."""
+    for tool in (await client.list_tools()).tools:
+        properties = tool.input_schema.get("properties", {})
+        wanted = {name: VALUES.get(properties[name].get("type"), "text") for name in properties}
+        await client.call_tool(tool.name, wanted)
+
+
+async def call_as_told(client: Client) -> None:
+    """Call what the suite names, with the arguments that it names."""
+    await client.list_tools()
+    for call in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
+        await client.call_tool(call["name"], call["arguments"])
+
+
+async def use_everything(client: Client) -> None:
+    await call_all(client)
+    for resource in (await client.list_resources()).resources:
+        await client.read_resource(resource.uri)
+    for prompt in (await client.list_prompts()).prompts:
+        await client.get_prompt(prompt.name, {argument.name: "text" for argument in prompt.arguments or []})
+
+
+async def send_the_schema_back(client: Client) -> None:
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    focal = tools.pop("json_schema_2020_12_tool")
+    (echo,) = tools
+    await client.call_tool(echo, {"schema": focal.input_schema})
+
+
+VISITS: dict[str, Visit] = {
+    "http-custom-headers": call_as_told,
+    "http-standard-headers": use_everything,
+    "json-schema-2020-12-preservation": send_the_schema_back,
+}
+
+
+async def elicited(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    """Accept what is asked, with the defaults that are offered."""
+    schema: dict[str, Any] = getattr(params, "requested_schema", {})
+    fields = schema.get("properties", {})
+    content = {name: field.get("default", VALUES.get(field.get("type"), "text")) for name, field in fields.items()}
+    return types.ElicitResult(action="accept", content=content)
+
+
+async def main(server_url: str) -> None:
+    visit = VISITS.get(os.environ["MCP_CONFORMANCE_SCENARIO"], call_all)
+    config = {"servers": {"mock": {"url": server_url, "prefix": ""}}, "unassigned": {"exposure": "flat"}}
+    with tempfile.TemporaryDirectory() as folder:
+        async with gateway_process(Path(folder), config) as gateway:
+            headers = {"Authorization": f"Bearer {gateway.token}"}
+            async with (
+                httpx2.AsyncClient(headers=headers, timeout=30) as http,
+                Client(streamable_http_client(gateway.url, http_client=http), elicitation_callback=elicited) as client,
+            ):
+                await visit(client)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[-1]))
