@@ -22,6 +22,7 @@ from mcp_types import (
     LOG_LEVEL_META_KEY,
     PROTOCOL_VERSION_META_KEY,
     SERVER_INFO_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
 )
 from mcp_types.methods import INPUT_REQUIRED_METHODS
 from mcp_types.version import (
@@ -45,6 +46,7 @@ __all__ = [
     "NAME_BEARING_METHODS",
     "PROTOCOL_VERSION_META_KEY",
     "SERVER_INFO_META_KEY",
+    "UNSUPPORTED_PROTOCOL_VERSION",
     "AESGCMRequestStateCodec",
     "InboundLadderRejection",
     "InvalidRequestState",

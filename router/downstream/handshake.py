@@ -15,11 +15,20 @@ from pointsman.router.sdk import (
     LATEST_HANDSHAKE_VERSION,
     LATEST_MODERN_VERSION,
     MODERN_PROTOCOL_VERSIONS,
+    UNSUPPORTED_PROTOCOL_VERSION,
 )
 
 WantedEra = Literal["auto", "legacy", "modern"]
 # The two requests that a server must never be told to cancel: it would not know yet what that means.
 UNCANCELLABLE = frozenset({"initialize", "server/discover"})
+
+
+class Refused(ConnectionLost):
+    """The server answered, and said no."""
+
+    def __init__(self, method: str, refusal: DownstreamRefusal) -> None:
+        super().__init__(f"it refused {method}: {harmless(refusal.message, 200)} ({refusal.code})")
+        self.refusal = refusal
 
 
 class Wire(Protocol):
@@ -80,17 +89,36 @@ async def _first_success(attempts: list[asyncio.Task[Introduction]]) -> Introduc
 
 
 async def _discover(wire: Wire) -> Introduction:
-    params = with_envelope(Call("server/discover", {}), "modern", LATEST_MODERN_VERSION, 0)
-    result = await _ask(wire, "server/discover", params)
+    try:
+        result = await _ask(wire, "server/discover", _introducing(LATEST_MODERN_VERSION))
+    except Refused as refused:
+        version = _named_instead(refused.refusal)
+        if version is None:
+            raise
+        result = await _ask(wire, "server/discover", _introducing(version))
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
         raise ConnectionLost("it answered server/discover without supportedVersions")
-    version = next((known for known in reversed(MODERN_PROTOCOL_VERSIONS) if known in offered), None)
+    version = _newest_of(offered)
     if version is None:
         raise ConnectionLost(f"it speaks none of the modern protocol versions {', '.join(MODERN_PROTOCOL_VERSIONS)}")
     meta = _object(result.get("_meta"))
     info = _object(meta.get(NAMESPACE + "serverInfo"))
     return Introduction("modern", version, _object(result.get("capabilities")), info)
+
+
+def _introducing(version: str) -> Json:
+    return with_envelope(Call("server/discover", {}), "modern", version, 0)
+
+
+def _named_instead(refusal: DownstreamRefusal) -> str | None:
+    """The version that a modern server wants to hear, where it refused ours and named those that it has."""
+    named = _object(refusal.data).get("supported") if refusal.code == UNSUPPORTED_PROTOCOL_VERSION else None
+    return _newest_of(named) if isinstance(named, list) else None
+
+
+def _newest_of(offered: list[object]) -> str | None:
+    return next((known for known in reversed(MODERN_PROTOCOL_VERSIONS) if known in offered), None)
 
 
 async def _initialize(wire: Wire) -> Introduction:
@@ -111,7 +139,7 @@ async def _ask(wire: Wire, method: str, params: Json) -> Json:
     try:
         return await wire.request(method, params)
     except DownstreamRefusal as refusal:
-        raise ConnectionLost(f"it refused {method}: {harmless(refusal.message, 200)} ({refusal.code})") from None
+        raise Refused(method, refusal) from None
     except BudgetBroken as broken:
         raise ConnectionLost(str(broken)) from None
 

@@ -128,3 +128,25 @@ async def test_giving_up_leaves_no_task_behind() -> None:
     with pytest.raises(asyncio.CancelledError):
         await shaking
     assert asyncio.all_tasks() == before
+
+
+async def test_a_server_that_refuses_our_version_and_names_one_that_we_speak_is_asked_again_in_that() -> None:
+    class Reluctant(Scripted):
+        async def request(self, method: str, params: Json) -> Json:
+            answer = await super().request(method, params)
+            if len(self.sent) == 1:
+                raise DownstreamRefusal(-32022, "Unsupported", {"supported": ["2030-01-01", LATEST_MODERN_VERSION]})
+            return answer
+
+    wire = Reluctant(discover=MODERN)
+    introduction = await shake_hands(wire, "auto", 5)
+    assert (introduction.era, introduction.version) == ("modern", LATEST_MODERN_VERSION)
+    assert wire.methods == ["server/discover", "server/discover"]
+
+
+@pytest.mark.parametrize("data", [None, {}, {"supported": "2026-07-28"}, {"supported": ["2030-01-01", 7]}])
+async def test_a_server_that_names_no_version_that_we_speak_is_not_asked_again(data: object) -> None:
+    wire = Scripted(discover=DownstreamRefusal(-32022, "Unsupported", data))
+    with pytest.raises(ConnectionLost, match="refused server/discover"):
+        await shake_hands(wire, "modern", 5)
+    assert wire.methods == ["server/discover"]
