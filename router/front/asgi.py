@@ -47,7 +47,7 @@ class Front:
         hosts: HostRules,
         *,
         server_info: Json,
-        instructions: str | None = None,
+        instructions: Instructions = lambda caller: None,
         request_keys: Sequence[str] = (),
         clock: Clock = time.monotonic,
         wall_clock: WallClock = time.time,

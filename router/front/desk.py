@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from pointsman.router.front.exchange import Exchange
 
 
+Instructions = Callable[[Caller], str | None]
+"""What a client is told to do with us; it depends on what its project shows."""
+
+
 class Desk:
     def __init__(
         self,
         gateway: Gateway,
         server_info: Json,
-        instructions: str | None,
+        instructions: Instructions,
         clock: Clock,
         ping_s: float,
         resume_s: float,

@@ -113,6 +113,11 @@ class Exchange:
 
     # For the front
 
+    @property
+    def waiting(self) -> bool:
+        """Whether its client still waits for the answer to this very request."""
+        return self._working and not self._cancelled and not self.gone and self._successor is None
+
     async def run(self, method: str, work: Coroutine[Any, Any, Json]) -> None:
         """Do `work` and write its answer. `method` is for the log."""
         loop = self._desk.loop

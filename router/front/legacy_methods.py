@@ -28,8 +28,9 @@ class LegacyMethods:
             "capabilities": self._desk.gateway.capabilities(caller, "legacy"),
             "serverInfo": self._desk.server_info,
         }
-        if self._desk.instructions is not None:
-            result["instructions"] = self._desk.instructions
+        instructions = self._desk.instructions(caller)
+        if instructions is not None:
+            result["instructions"] = instructions
         return result
 
     def notice(self, session: Session, method: str, params: Json) -> None:

@@ -134,8 +134,9 @@ class ModernEra:
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
             "capabilities": self._desk.gateway.capabilities(caller, "modern"),
         }
-        if self._desk.instructions is not None:
-            result["instructions"] = self._desk.instructions
+        instructions = self._desk.instructions(caller)
+        if instructions is not None:
+            result["instructions"] = instructions
         return result
 
 

@@ -15,7 +15,7 @@ from pointsman.router.front.methods import invalid
 from pointsman.router.front.questions import check_may_ask
 from pointsman.router.front.sealing import Seal, invalid_state
 from pointsman.router.sdk import INPUT_REQUIRED_METHODS
-from pointsman.router.seams import REQUEST_CANCELLED, CannotAsk, ProtocolError
+from pointsman.router.seams import REQUEST_CANCELLED, CannotAsk, ClientGone, ProtocolError
 
 _PROGRESS: Final = "notifications/progress"
 _HELD_MESSAGES: Final = 64  # said between two rounds, when there is nobody to hear it
@@ -43,6 +43,8 @@ class Parking:
         if asked.request is None or asked.request.method not in INPUT_REQUIRED_METHODS:
             raise CannotAsk(f"A modern client cannot be asked {method} in the middle of this request.")
         check_may_ask(asked.request.client.capabilities, method, params)
+        if call is None and not exchange.waiting:
+            raise ClientGone
         return await (call or self._admit(exchange)).ask(method, params)
 
     async def resume(self, call_id: object, exchange: Exchange) -> Json:
@@ -165,6 +167,7 @@ class ParkedCall:
         return self._round.say(message)
 
     def finish(self, outcome: Outcome) -> None:
+        self._abandon_questions()
         if self._round is not None:
             self._settle(outcome)
         elif isinstance(outcome, ProtocolError) and outcome.code == REQUEST_CANCELLED:
@@ -177,6 +180,7 @@ class ParkedCall:
         self._stop_timer()
         self._parking.forget(self)
         self.first.cancel()
+        self._abandon_questions()
 
     def _settle(self, outcome: Outcome) -> None:
         self._stop_timer()
@@ -208,6 +212,11 @@ class ParkedCall:
             waiting.answer_early(result, self)
         elif self._turn is not None and not self._turn.done():
             self._turn.set_result(result)
+
+    def _abandon_questions(self) -> None:
+        for question in self._questions.values():
+            if not question.answer.done():
+                question.answer.set_exception(ClientGone())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -113,7 +113,7 @@ async def serving(
     listener = free_port()
     port = listener.getsockname()[1]
     hosts = HostRules.of(listen or Listen(), port)
-    about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": "Two tools."}
+    about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": lambda caller: "Two tools."}
     front = Front(gateway, limits or Limits(), hosts, **about, resume_s=resume_s, **front_settings)
     mcp = [Route("/mcp", front), Route("/projects/{id}/mcp", front)]
     routes = Starlette(routes=[*mcp, *front.sse_routes(), *oauth_routes()])

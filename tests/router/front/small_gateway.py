@@ -62,6 +62,7 @@ class SmallGateway:
     listening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))
     schemas: dict[str, Json] = field(default_factory=dict)
     subscribed: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
     silent: bool = False  # nothing ever changes
     broken: bool = False
     broken_changes: bool = False
@@ -145,6 +146,8 @@ class SmallGateway:
             "ask": self._ask,
             "ask_all": self._ask_all,
             "rounds": self._rounds,
+            "stubborn": self._stubborn,
+            "impatient": self._impatient,
             "tell": self._tell,
             "fail": self._fail,
             "huge": self._huge,
@@ -183,6 +186,26 @@ class SmallGateway:
         if arguments.get("slowly"):
             await self._slow(arguments, back)
         return text(" ".join(answers))
+
+    async def _stubborn(self, arguments: Json, back: BackChannel) -> Json:
+        """Asks on when it is cancelled, and from a task that is not cancelled with it."""
+        beside = asyncio.ensure_future(self._ask(arguments, back))
+        try:
+            await back.ask("elicitation/create", FORM)
+        except asyncio.CancelledError:
+            self.words = [
+                (await beside)["content"][0]["text"],
+                (await self._ask(arguments, back))["content"][0]["text"],
+            ]
+            raise
+        return text("not cancelled")
+
+    async def _impatient(self, arguments: Json, back: BackChannel) -> Json:
+        asking = asyncio.ensure_future(back.ask("elicitation/create", FORM))
+        await self._slow({}, back)
+        asking.cancel()
+        await asyncio.wait((asking,))
+        return text("went on without")
 
     async def _rounds(self, params: Json, back: BackChannel) -> Json:
         """As a modern server: nothing is kept here between the rounds."""

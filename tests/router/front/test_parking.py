@@ -152,6 +152,25 @@ async def test_a_question_that_nobody_answers_ends_its_call() -> None:
         assert (late.status, late.code) == INVALID
 
 
+async def test_a_call_that_is_over_can_ask_nothing_more() -> None:
+    async with serving(limits=Limits(parked_s=0.05)) as served:
+        assert len(asked(await called(served, "stubborn"))) == 2
+        await within(served.gateway.cancelled.acquire())
+        assert served.gateway.words == ["ClientGone", "ClientGone"]
+        await until_nothing_is_left(served)
+
+
+async def test_a_result_that_came_while_the_client_was_thinking_is_kept_for_its_retry() -> None:
+    async with serving() as served:
+        first = await called(served, "impatient")
+        await served.gateway.entered.acquire()
+        served.gateway.leave.set()
+        await until_idle(served)
+        assert served.front.calls_parked == 1
+        assert (await retried(served, first, "impatient")).text == "went on without"
+        await until_nothing_is_left(served)
+
+
 async def test_a_state_expires_by_the_wall_clock() -> None:
     now = 1_000_000.0
     async with serving(limits=Limits(parked_s=300), wall_clock=lambda: now) as served:
@@ -293,6 +312,12 @@ async def test_a_parked_call_does_not_survive_its_process_and_says_so() -> None:
 async def within(awaitable: Awaitable[object]) -> None:
     async with asyncio.timeout(LONG_S):
         await awaitable
+
+
+async def until_idle(served: Served) -> None:
+    async with asyncio.timeout(LONG_S):
+        while served.front.calls_running:
+            await asyncio.sleep(0.01)
 
 
 async def until_nothing_is_left(served: Served) -> None:
