@@ -23,7 +23,7 @@ from tests.e2e.clients.installed import (
     needs_node,
     needs_python,
 )
-from tests.e2e.clients.snippets import snippet
+from tests.e2e.clients.snippets import blocks, snippet
 from tests.gateway_process import GatewayProcess, gateway_process
 
 CLIENT_S = 60.0  # a bound against hanging
@@ -128,15 +128,36 @@ class TestCommands:
         assert ANSWER in said
 
     async def test_mcp_remote_for_clients_that_start_commands(self, gateway: GatewayProcess, tmp_path: Path) -> None:
-        block = snippet("mcp-remote", gateway.base_url).replace("ptm_...", gateway.token)
-        entry = json.loads(block)["mcpServers"]["pointsman"]
-        env = environment(tmp_path, **entry["env"])
-        command = StdioServerParameters(command=entry["command"], args=entry["args"], env=env, cwd=NODE_FOLDER)
-        async with asyncio.timeout(CLIENT_S), Client(stdio_client(command), mode="legacy") as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
-            discovery = await client.call_tool("tool_discovery", {"query": ["what is the current time in Tokyo"]})
-            assert (discovery.structured_content or {})["results"][0]["toolKey"] == FOUND
-            arguments = {"toolKey": FOUND, "arguments": {"timezone": "Asia/Tokyo"}}
-            executed = await client.call_tool("tool_execute", arguments)
-            assert executed.content[0].type == "text"
-            assert executed.content[0].text == ANSWER
+        entry = started_by("mcp-remote", gateway)
+        await visit_command(entry["command"], entry["args"], environment(tmp_path, **entry["env"]), NODE_FOLDER)
+
+
+async def test_our_own_bridge_for_clients_that_start_commands(gateway: GatewayProcess, tmp_path: Path) -> None:
+    entry = started_by("stdio", gateway)
+    own = {"POINTSMAN_CONFIG": str(gateway.config_file), "POINTSMAN_STATE_DIR": str(gateway.state_dir)}
+    bridge = Path(sys.executable).parent / entry["command"]
+    await visit_command(str(bridge), entry["args"], environment(tmp_path, **entry["env"], **own), tmp_path)
+
+
+def test_every_block_of_the_page_is_run_by_a_test() -> None:
+    source = Path(__file__).read_text()
+    assert not [name for name in blocks() if f'"{name}"' not in source]
+
+
+def started_by(name: str, gateway: GatewayProcess) -> dict[str, Any]:
+    """The entry of a block with `mcpServers`."""
+    block = snippet(name, gateway.base_url).replace("ptm_...", gateway.token)
+    entry: dict[str, Any] = json.loads(block)["mcpServers"]["pointsman"]
+    return entry
+
+
+async def visit_command(command: str, args: list[str], env: dict[str, str], cwd: Path) -> None:
+    start = StdioServerParameters(command=command, args=args, env=env, cwd=cwd)
+    async with asyncio.timeout(CLIENT_S), Client(stdio_client(start), mode="legacy") as client:
+        assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
+        discovery = await client.call_tool("tool_discovery", {"query": ["what is the current time in Tokyo"]})
+        assert (discovery.structured_content or {})["results"][0]["toolKey"] == FOUND
+        arguments = {"toolKey": FOUND, "arguments": {"timezone": "Asia/Tokyo"}}
+        executed = await client.call_tool("tool_execute", arguments)
+        assert executed.content[0].type == "text"
+        assert executed.content[0].text == ANSWER
