@@ -35,6 +35,7 @@ class Call:
     back: BackChannel | None = None
     clock: Clock | None = None
     answered: bool = field(default=False, init=False)  # by the server, with a result or an error
+    elicitations: set[str] | None = field(default=None, init=False)  # ids of what was asked out of band (URL mode)
     messages: int = field(default=0, init=False)  # notifications and questions seen so far, counted by the connection
     heard_bytes: int = field(default=0, init=False)  # and their size
 

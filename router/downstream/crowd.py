@@ -205,10 +205,8 @@ class Crowd:
             raise CannotPlace(_UNABLE)
         meant = self._meant()
         if meant is None and self._inside:
-            meant = await self._hold()
-        if meant is not None:
-            self._habits.asked(name_of(meant))
-            self._turns[meant] = can_be_asked(meant)  # from now on, if it ran freely so far
+            return await self._hold()
+        self._note(meant)
         return meant
 
     async def _hold(self) -> Call | None:
@@ -234,9 +232,15 @@ class Crowd:
         meant = self._meant()
         if meant is None and self._inside:
             return
+        self._note(meant)
         for question in self._held:
             if not question.done():
                 question.set_result(meant)
+
+    def _note(self, asker: Call | None) -> None:
+        if asker is not None:
+            self._habits.asked(name_of(asker))
+            self._turns[asker] = can_be_asked(asker)  # from now on, if it ran freely so far
 
     def _meant(self) -> Call | None:
         """The only call that it can be, or any if they are all of one client."""

@@ -79,7 +79,10 @@ class Talk:
             if method == questions.PROGRESS:
                 token = params.get("progressToken")
                 call = self._calls.get(token) if type(token) is int else None
-            call = call or self._only_call()
+            elif method == questions.ELICITATION_DONE:
+                call = next((each for each in self._calls.values() if questions.asked_by(each, params)), None)
+            elif call is None:
+                call = self._only_call()
             if call is not None:
                 questions.tell(call, method, params)
         elif method == "notifications/cancelled":

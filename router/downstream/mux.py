@@ -237,7 +237,7 @@ class Multiplexer:
         if "id" in message:
             self._asked(message, size)
         elif method in questions.SAID_IN_A_CALL:
-            number = params.get("progressToken") if method == questions.PROGRESS else self._only_call()
+            number = self._spoken_of(method, params)
             if self._counted(number, size) and type(number) is int:
                 questions.tell(self._pending[number][0], method, params)
         elif method == "notifications/cancelled":
@@ -246,6 +246,14 @@ class Multiplexer:
         else:
             self.stray.charge(size)
             self._noticed(method, params)
+
+    def _spoken_of(self, method: str, params: Json) -> object:
+        """The number of the call that a notification belongs to, as far as that can be known."""
+        if method == questions.PROGRESS:
+            return params.get("progressToken")
+        if method == questions.ELICITATION_DONE:
+            return next((key for key, (call, _) in self._pending.items() if questions.asked_by(call, params)), None)
+        return self._only_call()
 
     def _counted(self, number: object, size: int) -> bool:
         """Charge a message to its call. False: there is none, or the call has failed of it."""

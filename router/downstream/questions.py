@@ -43,6 +43,11 @@ def count(call: Call, size: int, limits: Limits) -> None:
         raise BudgetBroken(f"it sent messages of more than {limits.result_bytes} bytes in one call")
 
 
+def asked_by(call: Call, params: Json) -> bool:
+    """Whether the elicitation that is complete, as `params` say, was asked in `call`."""
+    return call.elicitations is not None and params.get("elicitationId") in call.elicitations
+
+
 def tell(call: Call, method: str, params: Json) -> None:
     """Pass on a notification that belongs to `call`, if its client wants it."""
     if call.back is None or call.request is None:
@@ -86,8 +91,12 @@ async def _ask(call: Call | None, question: Json, why_nobody: str) -> Json:
     if call is None or call.back is None:
         raise ProtocolError(INVALID_REQUEST, f"Nobody can be asked: {why_nobody}")
     params = question.get("params")
+    if not isinstance(params, dict):
+        params = {}
+    if isinstance(elicitation_id := params.get("elicitationId"), str):
+        call.elicitations = {elicitation_id, *(call.elicitations or ())}
     try:
-        return await call.back.ask(method, params if isinstance(params, dict) else {})
+        return await call.back.ask(method, params)
     except CannotAsk as reason:
         raise ProtocolError(METHOD_NOT_FOUND, str(reason) or "The client cannot be asked this") from None
     except ClientGone:

@@ -20,6 +20,7 @@ from tests.gateway_process import GatewayProcess
 class Person:
     name: str
     asked: list[str] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
 
     async def elicited(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -36,6 +37,9 @@ class Person:
         self.asked.append(block.text)
         content = types.TextContent(type="text", text=f"{self.name}:{block.text}")
         return types.CreateMessageResult(role="assistant", content=content, model="person")
+
+    async def hears(self, params: types.LoggingMessageNotificationParams) -> None:
+        self.logged.append(str(params.data))
 
     async def rooted(self, context: ClientRequestContext) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root.model_validate({"uri": f"file:///{self.name}"})])
@@ -57,6 +61,8 @@ async def person(
             elicitation_callback=who.elicited if able else None,
             sampling_callback=who.sampled if able else None,
             list_roots_callback=who.rooted if able else None,
+            logging_callback=who.hears,
+            log_level="warning",
         ) as client,
     ):
         await until_all_run(http, gateway)

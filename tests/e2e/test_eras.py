@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -117,3 +118,49 @@ async def test_thirty_questions_over_children_of_their_own_each_reach_their_aske
     config = {"servers": {"s": server}, "tokens": tokens}
     async with gateway_process(tmp_path, config, token=secrets[0]) as gateway:
         await _thirty(gateway, "s", list(secrets))
+
+
+TRACE = {
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "tracestate": "vendor=1",
+    "baggage": "user=ada",
+}
+BLOCKS = ["text", "image", "audio", "resource", "resource_link"]
+
+
+class Steps:
+    def __init__(self) -> None:
+        self.heard: list[str | None] = []
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        self.heard.append(message)
+
+
+@pytest.mark.parametrize("mode", BOTH_ERAS)
+async def test_progress_log_messages_meta_and_every_kind_of_content_pass_in_every_cell(
+    mode: Mode, tmp_path: Path
+) -> None:
+    meta: Any = {**TRACE, "com.example/forth": 6, "projectId": ""}
+    async with all_askers(tmp_path) as (gateway, _), person(gateway, mode) as (ada, model):
+        for cell in CELLS:
+            steps = Steps()
+            answer = await model.client.call_tool(
+                "tool_execute",
+                {"toolKey": f"{cell}:report", "arguments": {"tag": cell}},
+                progress_callback=steps,
+                meta=meta,
+            )
+            assert not answer.is_error, answer
+            assert steps.heard == ["s1", "s2"]
+            assert ada.logged == ["a warning"]
+            ada.logged.clear()
+            assert [block.type for block in answer.content] == BLOCKS
+            assert answer.structured_content == {"result": {"n": 1}}
+            assert answer.meta is not None
+            assert answer.meta["com.example/back"] == 7
+            (block, *_) = answer.content
+            assert block.type == "text"
+            arrived = json.loads(block.text)
+            assert {name: arrived[name] for name in TRACE} == TRACE
+            assert arrived["com.example/forth"] == 6
+            assert not {"token", "projectId"} & set(arrived)

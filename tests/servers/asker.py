@@ -15,7 +15,7 @@ from typing import Any
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
-NAMES = ("name", "visit", "think", "places", "twice", "plain", "stay")
+NAMES = ("name", "visit", "think", "places", "twice", "plain", "stay", "report")
 
 Message = dict[str, Any]
 Ask = Callable[[str, Message], Awaitable[Message]]
@@ -45,7 +45,7 @@ class Asker:
             file.write(f"{word} {tag}\n")
 
     def introduction(self) -> Message:
-        return {"tools": {}}
+        return {"tools": {}, "logging": {}}
 
     def tools(self) -> list[Message]:
         schema = {"type": "object", "properties": {"tag": {"type": "string"}}}
@@ -63,6 +63,8 @@ class Asker:
         ask = self._legacy_ask(tag, send) if self.era == "legacy" else self._modern_ask(tag, params)
         self.note("began", tag)
         try:
+            if params["name"] == "report":
+                return await self._report(params, send)
             text = await getattr(self, "tool_" + params["name"])(tag, ask)
         except NeedInput as question:
             return question.result
@@ -111,6 +113,25 @@ class Asker:
             )
 
         return ask
+
+    async def _report(self, params: Message, send: Send) -> Message:
+        """Says all that a call can say besides asking, and answers with the `_meta` that it came with."""
+        meta = params.get("_meta") or {}
+        for step in (1, 2):
+            progress = {"progressToken": meta.get("progressToken"), "progress": step, "total": 2, "message": f"s{step}"}
+            await send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
+        for level in ("debug", "warning"):
+            said = {"level": level, "logger": "asker", "data": f"a {level}"}
+            await send({"jsonrpc": "2.0", "method": "notifications/message", "params": said})
+        content = [
+            {"type": "text", "text": json.dumps(meta)},
+            {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+            {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+            {"type": "resource", "resource": {"uri": "a://b", "text": "inside"}},
+            {"type": "resource_link", "uri": "a://c", "name": "c"},
+        ]
+        result = {"content": content, "structuredContent": {"n": 1}, "_meta": {"com.example/back": 7}}
+        return {**result, "resultType": "complete"}
 
     # --- tools
 

@@ -162,6 +162,7 @@ async def test_a_question_that_could_be_of_several_waits_until_the_others_have_a
     assert (await wire.reply_to("sure?"))["result"] == {"action": "accept"}
     assert not first.asked
     assert len(second.asked) == 1
+    assert wire.running() == ["delete"] * 2  # the third one waits for its turn: now it is known that this tool asks
     await wire.done()
 
 

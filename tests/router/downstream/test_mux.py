@@ -146,6 +146,23 @@ async def test_our_own_lists_under_way_do_not_make_a_question_ambiguous() -> Non
     await asyncio.gather(*tasks)
 
 
+async def test_what_was_done_out_of_band_is_told_to_the_client_that_was_asked_and_to_nobody_else() -> None:
+    stream, asked, other = Stream(), Person(), Person()
+    done = {"elicitationId": "e1"}
+    first = await stream.start(tool_call("a", person=asked))
+    stream.server_says(id="q", method="elicitation/create", params={"mode": "url", "elicitationId": "e1"})
+    await asked.was_asked.wait()
+    second = await stream.start(tool_call("b", person=other))
+    stream.server_says(method="notifications/elicitation/complete", params=done)
+    assert asked.told == [("notifications/elicitation/complete", done)]
+    stream.server_says(id=stream.numbers()[0], result={})
+    await first
+    stream.server_says(method="notifications/elicitation/complete", params=done)
+    assert other.told == []
+    await stream.finish()
+    await second
+
+
 async def test_a_question_outside_of_any_call_is_refused() -> None:
     assert "no call" in (await Stream().answer_to("q"))["error"]["message"]
 
