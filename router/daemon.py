@@ -32,7 +32,7 @@ from pointsman.router.front.asgi import Front
 from pointsman.router.front.checks import HostRules
 from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.protocol import guarded_protocol
-from pointsman.router.gateway import INSTRUCTIONS, PointsmanGateway
+from pointsman.router.gateway import PointsmanGateway
 from pointsman.router.health import Health
 from pointsman.router.listening import HttpServer, bind, url_of
 from pointsman.router.metrics import Gauges, Metrics
@@ -146,7 +146,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             launch.config.limits,
             HostRules.of(launch.config.listen, port),
             server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
-            instructions=INSTRUCTIONS,
+            instructions=gateway.instructions,
             request_keys=keys,
         )
 

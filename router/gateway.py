@@ -99,6 +99,9 @@ class PointsmanGateway:
             "logging": {},
         }
 
+    def instructions(self, caller: Caller) -> str | None:
+        return None if self._catalog.rights.is_flat(caller) else INSTRUCTIONS
+
     async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
         if request.method == "tools/call":
             return await self._call(request, back)

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.front.checks import HostRules, check_accepts_answers, check_accepts_stream
-from pointsman.router.front.desk import Desk
+from pointsman.router.front.desk import Desk, Instructions
 from pointsman.router.front.failures import Clock
 from pointsman.router.front.identity import Claims
 from pointsman.router.front.legacy import LegacyEra

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from pointsman.catalog.model import Json
+from pointsman.catalog.model import Caller, Json
 from pointsman.router.front.failures import Clock, Failures
 from pointsman.router.seams import Gateway
 
 if TYPE_CHECKING:
     from pointsman.router.front.exchange import Exchange
-
 
 Instructions = Callable[[Caller], str | None]
 """What a client is told to do with us; it depends on what its project shows."""

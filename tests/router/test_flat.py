@@ -58,6 +58,18 @@ async def test_every_usable_tool_is_listed_with_its_schema_and_the_two_tools_are
         assert [tool["name"] for tool in listed] == ["tool_discovery", "tool_execute"]
 
 
+async def test_the_introduction_tells_what_holds_for_the_project(gateway: GatewayProcess) -> None:
+    async with speaker(gateway, "modern") as flat, speaker(gateway, "modern", project="two-tools") as meta:
+        shown, two = await flat.result("server/discover"), await meta.result("server/discover")
+    assert "instructions" not in shown
+    assert "tool_discovery" in two["instructions"]
+    assert shown["capabilities"]["tools"] == {"listChanged": True}
+    assert two["capabilities"]["tools"] == {}
+    for carried in ("resources", "prompts", "completions", "logging"):
+        assert carried in shown["capabilities"]
+        assert carried in two["capabilities"]
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_tool_is_called_by_its_name_and_answers_as_it_did(gateway: GatewayProcess, era: Era) -> None:
     async with speaker(gateway, era) as client:

@@ -1,0 +1,101 @@
+"""The hub: nobody waits for a slow reader, equal changes become one, and rights are those of the moment."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+from pointsman.catalog.model import Caller
+from pointsman.catalog.rights import RightsIndex
+from pointsman.router.changes import MOST_PENDING, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED, UPDATED, ChangeHub
+from pointsman.router.seams import Change
+from tests.catalog.sources import config_of
+
+ME = Caller("laptop", None)
+
+
+class World:
+    def __init__(self, **servers: Any) -> None:
+        self.rights = RightsIndex(config_of(servers))
+        self.hub = ChangeHub(lambda: self.rights, lambda server_id, uri: (f"{server_id}+{uri}",))
+
+    def reload(self, more: dict[str, Any] | None = None, **servers: Any) -> None:
+        self.rights = RightsIndex(config_of(servers, **(more or {})))
+        self.hub.rights_changed()
+
+
+async def heard(listener: Any, count: int) -> list[Change]:
+    async with asyncio.timeout(5):
+        return [await anext(listener) for _ in range(count)]
+
+
+async def nothing_more(listener: Any) -> bool:
+    pending = asyncio.ensure_future(anext(listener))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    quiet = not pending.done()
+    pending.cancel()
+    return quiet
+
+
+async def test_equal_changes_become_one_and_the_newest_are_kept() -> None:
+    world = World(lib=None)
+    listener = world.hub.listen(ME)
+    for _ in range(3):
+        world.hub.publish("lib", Change(PROMPTS_CHANGED, {}))
+    assert await heard(listener, 1) == [Change(PROMPTS_CHANGED, {})]
+    assert await nothing_more(listener)
+    for number in range(MOST_PENDING + 10):
+        world.hub.publish("lib", Change(UPDATED, {"uri": str(number)}))
+    told = await heard(listener, MOST_PENDING)
+    assert [change.params["uri"] for change in told] == [f"lib+{n}" for n in range(10, MOST_PENDING + 10)]
+
+
+async def test_what_waited_until_rights_were_gone_is_not_told() -> None:
+    world = World(lib=None)
+    listener = world.hub.listen(ME)
+    world.hub.publish("lib", Change(UPDATED, {"uri": "a"}))
+    world.reload(lib={"projects": ["other"]}, more={"projects": {"other": {}}})
+    assert [change.method for change in await heard(listener, 2)] == [RESOURCES_CHANGED, PROMPTS_CHANGED]
+    assert await nothing_more(listener)
+
+
+async def test_a_reload_that_changes_nothing_for_a_caller_is_not_told() -> None:
+    world = World(lib=None)
+    listener = world.hub.listen(ME)
+    world.reload(lib=None, other={"projects": ["elsewhere"]}, more={"projects": {"elsewhere": {}}})
+    world.reload(lib={"tool_permissions": {"erase": False}})  # its two tools stay what they are
+    assert await nothing_more(listener)
+
+
+async def test_tools_are_told_of_where_they_are_listed() -> None:
+    world = World(lib=None)
+    listener = world.hub.listen(ME)
+    world.hub.publish("lib", Change(TOOLS_CHANGED, {}))
+    assert await nothing_more(listener)
+    world.reload(lib=None, more={"unassigned": {"exposure": "flat"}})
+    assert await heard(listener, 1) == [Change(TOOLS_CHANGED, {})]
+    world.reload(lib={"tool_permissions": {"erase": False}}, more={"unassigned": {"exposure": "flat"}})
+    assert await heard(listener, 1) == [Change(TOOLS_CHANGED, {})]
+
+
+async def test_an_update_without_a_uri_is_dropped() -> None:
+    world = World(lib=None)
+    listener = world.hub.listen(ME)
+    world.hub.publish("lib", Change(UPDATED, {"uri": 7}))
+    world.hub.publish("lib", Change(UPDATED, {}))
+    assert await nothing_more(listener)
+
+
+async def test_a_closed_listener_ends_and_a_forgotten_one_goes() -> None:
+    world = World(lib=None)
+    listener = world.hub.listen(ME)
+    waiting = asyncio.ensure_future(anext(listener, None))
+    await asyncio.sleep(0)
+    await listener.aclose()
+    async with asyncio.timeout(5):
+        assert await waiting is None
+    del listener, waiting
+    gc.collect()
+    assert len(world.hub._listeners) == 0
