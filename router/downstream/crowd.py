@@ -4,7 +4,7 @@ On stdio, on SSE and on the standing stream of a legacy HTTP server a question d
 It is never guessed. Instead it is arranged that only one call can be meant:
 
 - A tool that was seen to ask runs alone among all calls that may ask. A tool that was never called yet is treated
-  so, too, until it has been silent for a while; one that answered without asking runs freely from then on.
+  so, too, but neither waits nor makes others wait for long; one that answered without asking runs freely from then on.
 - Clients that cannot be asked anything do not wait for each other: their questions have one answer, a refusal.
 - A question that could belong to several calls all the same waits, and nobody is let in, until the others are done.
   If they all are calls of one client session, that client is asked at once. If nothing helps, the server gets an
@@ -38,7 +38,7 @@ _MOST_HELD = 1_000
 class Patience:
     """How long to wait, handed in so that tests need not."""
 
-    silent_s: float = 5.0  # after this a tool that nobody knows yet is taken to ask nothing
+    silent_s: float = 5.0  # for a tool that nobody knows yet to ask, or to wait for those that do
     held_s: float = 30.0  # for other calls to end, while a question could belong to several
     turn_s: float = 300.0  # for a turn
 
@@ -100,6 +100,8 @@ class Crowd:
             return None
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((call, turn))
+        if name_of(call) not in self._habits.asking:
+            self._loop.call_later(self._patience.silent_s, self._let_pass, call, turn)
         return turn
 
     async def wait_for(self, turn: asyncio.Future[None], call: Call) -> None:
@@ -128,7 +130,7 @@ class Crowd:
             if call.answered and not self._held:
                 self._habits.finished(name_of(call))
         else:
-            self._waiting = deque(entry for entry in self._waiting if entry[0] is not call)
+            self._leave_queue(call)
         turn = self._turns.pop(call, None)
         if self._held:
             self._place_held()
@@ -172,6 +174,16 @@ class Crowd:
         self._turns[call] = can_be_asked(call)
         if name not in self._habits.asking:
             self._loop.call_later(self._patience.silent_s, self._was_silent, call)
+
+    def _let_pass(self, call: Call, turn: asyncio.Future[None]) -> None:
+        """Most tools never ask: an unknown one must not wait for as long as somebody thinks about an answer."""
+        if not turn.done() and not self._held and name_of(call) not in self._habits.asking:
+            self._leave_queue(call)
+            self._inside[call] = None
+            turn.set_result(None)
+
+    def _leave_queue(self, call: Call) -> None:
+        self._waiting = deque(entry for entry in self._waiting if entry[0] is not call)
 
     def _was_silent(self, call: Call) -> None:
         if call in self._turns and name_of(call) not in self._habits.asking:

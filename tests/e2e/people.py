@@ -21,9 +21,12 @@ class Person:
     name: str
     asked: list[str] = field(default_factory=list)
     logged: list[str] = field(default_factory=list)
+    silent: bool = False  # never answers
 
     async def elicited(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         self.asked.append(params.message)
+        if self.silent:
+            await asyncio.Event().wait()
         await asyncio.sleep(0)
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")

@@ -164,3 +164,25 @@ async def test_progress_log_messages_meta_and_every_kind_of_content_pass_in_ever
             assert {name: arrived[name] for name in TRACE} == TRACE
             assert arrived["com.example/forth"] == 6
             assert not {"token", "projectId"} & set(arrived)
+
+
+@pytest.mark.parametrize("server", ["stdio_legacy", "http_legacy"])
+@pytest.mark.parametrize("mode", BOTH_ERAS)
+async def test_a_client_that_leaves_while_it_is_asked_ends_its_call_and_the_next_one_is_served(
+    mode: Mode, server: str, tmp_path: Path
+) -> None:
+    async with all_askers(tmp_path) as (gateway, trace):
+        async with person(gateway, mode, "bob") as (bob, model):
+            bob.silent = True
+            await model.text(f"{server}:plain", tag="t")  # so that it is known to ask nothing
+            call = asyncio.create_task(model.execute(f"{server}:name", tag="bob"))
+            while not bob.asked:
+                await asyncio.sleep(0.02)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        async with person(gateway, mode) as (ada, model):
+            if mode == "legacy":  # a modern one may come back for its parked call as long as `limits.parked_s` allows
+                assert await model.text(f"{server}:name", tag="t") == "ada:t"
+                assert ada.asked == ["t"]
+                assert noted(trace, "cancelled") + noted(trace, "refused") == 1
+            assert await model.text(f"{server}:plain", tag="t") == "plain t"

@@ -126,6 +126,22 @@ async def test_a_tool_that_is_silent_for_long_does_not_hold_up_the_others() -> N
     await wire.done()
 
 
+async def test_a_tool_that_nobody_knows_does_not_wait_for_long_while_somebody_thinks_about_an_answer() -> None:
+    habits = Habits()
+    habits.asked("greet")
+    wire = Wire(habits, Patience(silent_s=0.01, held_s=60, turn_s=60))
+    await wire.start(*(call(tool, session(tool)) for tool in ("greet", "greet", "find")))
+    await until(lambda: wire.running() == ["greet", "find"])
+    await wire.answers(1)
+    assert wire.running() == ["greet", "find"]  # the second one goes on waiting for its turn
+    await wire.answers(0)
+    assert wire.running() == ["greet", "find", "greet"]
+    await wire.answers(2)
+    await wire.start(call("greet", session("greet")))
+    assert wire.running()[3:] == ["greet"]  # nobody is in the queue any more
+    await wire.done()
+
+
 async def test_clients_that_cannot_be_asked_do_not_wait_for_each_other() -> None:
     wire = Wire()
     await wire.start(*(call("greet", session(who, able=False)) for who in "abc"))
