@@ -11,7 +11,7 @@ from pointsman.catalog import notices
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot
 from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
-from pointsman.catalog.results import Available, SearchOutcome, own_results
+from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
 from pointsman.catalog.rights import RightsIndex
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
@@ -99,10 +99,9 @@ class ToolCatalogService:
         documents = tuple(tool.document for tool in available.tools)
         request = SearchRequest(tuple(queries), context, documents, max_results)
         provider, hits, fallback = await self._ask_providers(strategy, request)
-        results = own_results(available.tools, hits, max_results)
-        told = list(available.notices)
-        if not results:
-            told.append(notices.NOTHING_FITS if available.tools else notices.NO_TOOLS)
+        results = own_results(available.tools, hits, max_results, len(queries))
+        fitting = fitting_notice(results, len(queries)) if available.tools else notices.NO_TOOLS
+        told = [*available.notices, fitting] if fitting else available.notices
         return SearchOutcome(results, " ".join(told) or None, provider, fallback)
 
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:

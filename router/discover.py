@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pointsman.catalog.answer import answer
 from pointsman.catalog.errors import GatewayError
 from pointsman.catalog.model import Json
 from pointsman.catalog.service import ToolCatalogService
@@ -35,13 +36,10 @@ async def discover(catalog: ToolCatalogService, audit: AuditLog, request: FrontR
 async def _search(catalog: ToolCatalogService, record: Record, request: FrontRequest, given: Json) -> Json:
     asked = read_discovery(given)
     found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results)
-    content: Json = {"results": [result.as_json() for result in found.results]}
-    if found.notice:
-        content["notice"] = found.notice
-    answer = structured(content)
-    size = len(answer["content"][0]["text"].encode())
+    shown = structured(answer(found))
+    size = len(shown["content"][0]["text"].encode())
     record.finish("ok", results=len(found.results), bytes=size, provider=found.provider, fallback=found.fallback)
-    return answer
+    return shown
 
 
 def _queries_named(given: Json) -> list[str] | None:
