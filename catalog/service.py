@@ -13,6 +13,7 @@ from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Sil
 from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
 from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
 
@@ -25,7 +26,7 @@ class ToolCatalogService:
     """Collects at request time from all servers that a caller may use, filters, searches and resolves.
 
     `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
-    a strategy to its provider, and must have the local one.
+    a strategy to its provider, and must have the local one. `usage` tells what a project chose before.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class ToolCatalogService:
         wall_clock: WallClock = time.time,
         clock: Clock = time.monotonic,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        usage: UsageFigures = no_usage,
     ) -> None:
         self.rights = RightsIndex(config)
         self._sources = sources
@@ -44,6 +46,7 @@ class ToolCatalogService:
         self._wall_clock = wall_clock
         self._clock = clock
         self._patience = patience
+        self._usage = usage
         self._lists: dict[str, KnownList] = {}
         self._cancelled: set[asyncio.Task[Snapshot | Silent]] = set()
 
@@ -60,6 +63,11 @@ class ToolCatalogService:
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """What a caller may use now; nothing, once its token is revoked or has expired."""
         return self.rights.usable_servers(caller) if self.rights.still_valid(caller, self._wall_clock()) else ()
+
+    @property
+    def learns(self) -> bool:
+        """Whether what callers choose may change the order of results (`search.usage`)."""
+        return self.rights.config.search.usage
 
     async def available(self, caller: Caller) -> Available:
         """Ask all usable servers at once for what is not known; one that is silent costs only its own tools."""
@@ -97,9 +105,14 @@ class ToolCatalogService:
             return SearchOutcome((), notices.switched_off(caller.project_id), None, False)
         available = await self.available(caller)
         documents = tuple(tool.document for tool in available.tools)
-        request = SearchRequest(tuple(queries), context, documents, max_results)
+        figures = self._usage(caller.project_id, queries) if self.learns else {}
+        # Several queries share the places fairly already: there usage only changes the order.
+        wanted = max_results + LOOK_BELOW if figures and len(queries) == 1 else max_results
+        request = SearchRequest(tuple(queries), context, documents, wanted)
         provider, hits, fallback = await self._ask_providers(strategy, request)
-        results = own_results(available.tools, hits, max_results, len(queries))
+        results = own_results(available.tools, hits, wanted, len(queries))
+        if figures:
+            results = lifted(results, figures)[:max_results]
         fitting = fitting_notice(results, len(queries)) if available.tools else notices.NO_TOOLS
         told = [*available.notices, fitting] if fitting else available.notices
         return SearchOutcome(results, " ".join(told) or None, provider, fallback)

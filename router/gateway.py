@@ -21,6 +21,7 @@ from pointsman.router.seams import (
     FrontRequest,
     ProtocolError,
 )
+from pointsman.router.usage import UsageMemory
 
 INSTRUCTIONS = (
     "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
@@ -31,8 +32,9 @@ INSTRUCTIONS = (
 class PointsmanGateway:
     """Fits `router.seams.Gateway`."""
 
-    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog) -> None:
+    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog, usage: UsageMemory) -> None:
         self._catalog = catalog
+        self._usage = usage
         self._audit = audit
         self._executor = Executor(catalog, fleet, audit)
 
@@ -79,7 +81,7 @@ class PointsmanGateway:
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
-            return await discover(self._catalog, self._audit, request, given)
+            return await discover(self._catalog, self._audit, self._usage, request, given)
         caller = request.caller
         self._audit.refused(
             "unknown_tool",
