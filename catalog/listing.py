@@ -58,10 +58,11 @@ _NO_LIST = Silent("failed", "it gave no list of its tools")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How soon a server that gave no list is asked again, in the background."""
+    """How soon a server that gave no list is asked again in the background, and how long an overview waits."""
 
     first_s: float = 1.0
     longest_s: float = 30.0
+    overview_s: float = 0.25  # how long an overview waits for servers that were never heard
 
 
 class KnownList:
@@ -108,6 +109,16 @@ class KnownList:
     def last_tool(self, tool_name: str) -> KnownTool | None:
         """A tool of this connection's last list, however old, for a server that is too busy to list its tools."""
         return self.known_tool(tool_name, math.inf)
+
+    def last_list(self) -> Snapshot | None:
+        """The last list that this server gave, however old, for what need not be exact."""
+        return self._snapshot
+
+    @property
+    def heard_from(self) -> bool:
+        """Whether this connection has given its list, or has failed to."""
+        generation = self.source.generation
+        return generation == self._generation or (self._silent is not None and generation == self._silent_generation)
 
     def fetch(self) -> asyncio.Task[Snapshot | Silent]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting too."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from pointsman.catalog import notices
+from pointsman.catalog.describe import ServerTools, described
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot
 from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
@@ -117,6 +118,21 @@ class ToolCatalogService:
         told = [*available.notices, fitting] if fitting else available.notices
         return SearchOutcome(results, " ".join(told) or None, provider, fallback)
 
+    async def overview(self, caller: Caller) -> str | None:
+        """What the caller's servers do, in a few words; None: its project does not ask for that.
+
+        Waits a moment for servers that were never heard, so that it says the same from the first time on. Of the
+        others it takes the last list, however old, also while they restart.
+        """
+        if not self.rights.describes(caller) or self.rights.strategy(caller) is None:
+            return None
+        sources = (self._sources.get(server_id) for server_id in self.usable_servers(caller))
+        running = [source for source in sources if source is not None and source.status.state == "running"]
+        unheard = [listed.fetch() for listed in map(self._list_of, running) if not listed.heard_from]
+        if unheard:
+            await asyncio.wait(unheard, timeout=self._patience.overview_s)
+        return described([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
+
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool that a key means for this caller, to the letter.
 
@@ -179,6 +195,13 @@ class ToolCatalogService:
         if tool is None:
             raise UnknownTool(str(key))
         return tool
+
+    def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
+        listed = self._lists.get(server_id)
+        last = listed.last_list() if listed is not None else None
+        permitted = self.rights.permits(caller, server_id)
+        names = tuple(filter(permitted, last.tools)) if last is not None else ()
+        return ServerTools(self.rights.config.servers[server_id].name or server_id, names)
 
     def _list_of(self, source: ToolSource) -> KnownList:
         listed = self._lists.get(source.id)

@@ -11,7 +11,7 @@ from pointsman.router.audit.rows import Kind
 from pointsman.router.discover import discover
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.execute import Executor
-from pointsman.router.meta_tools import DISCOVERY, EXECUTE, TOOLS
+from pointsman.router.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.seams import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -64,7 +64,7 @@ class PointsmanGateway:
         if request.method == "tools/call":
             return await self._call(request, back)
         if request.method == "tools/list":
-            return {"tools": TOOLS}
+            return {"tools": described_tools(await self._catalog.overview(request.caller))}
         raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
 
     async def changes(self, caller: Caller) -> AsyncIterator[Change]:

@@ -85,6 +85,14 @@ TOOLS: list[Json] = [
 ]
 
 
+def described_tools(overview: str | None) -> list[Json]:
+    """The two tools; with an overview of the caller's servers in the description of the first, if there is one."""
+    if not overview:
+        return TOOLS
+    discovery, execute = TOOLS
+    return [{**discovery, "description": f"{discovery['description']} {overview}"}, execute]
+
+
 @dataclass(frozen=True, slots=True)
 class DiscoveryArguments:
     queries: tuple[str, ...]
