@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 Clock = Callable[[], float]  # monotonic seconds
 
+MAX_DEPTH = 200  # of a definition; one near the encoder's own limit would fail inside an answer, with all others in it
 MAX_ROUNDS = 3  # of a fetch whose server says `list_changed` while it is asked
 
 
@@ -182,7 +183,7 @@ class KnownList:
             old = before.get(name)
             if old is not None and old.digest == digest and old.document.server_name == self.source.name:
                 known[name] = old
-            else:
+            elif not _deeper_than(tool, MAX_DEPTH):
                 known[name] = _known_tool(self.source, name, tool, digest)
         return known
 
@@ -212,6 +213,16 @@ class KnownList:
     def _try_again(self) -> None:
         if self.source.status.state == "running":  # otherwise its next connection is a new generation
             self.fetch()
+
+
+def _deeper_than(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        containers = [value for value in level if isinstance(value, (dict, list))]
+        level = [part for value in containers for part in (value.values() if isinstance(value, dict) else value)]
+        if not level:
+            return False
+    return True
 
 
 def _known_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> KnownTool:

@@ -90,7 +90,7 @@ class _Types:
         return self._kind(schema)
 
     def _type(self, schema: Any, depth: int) -> str:
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or depth < -MAX_DEPTH:  # lists of lists and the like count as well
             return "any"
         if "$ref" in schema:
             target = self._target(schema["$ref"])
@@ -110,7 +110,7 @@ class _Types:
 
     def _plain(self, schema: Json, named: Any, depth: int) -> str:
         if named == "array" or (named is None and "items" in schema):
-            inner = self._type(schema.get("items"), depth)
+            inner = self._type(schema.get("items"), depth - 1)
             return f"({inner})[]" if "|" in inner and not inner.startswith("{") else f"{inner}[]"
         if named == "object" or (named is None and "properties" in schema):
             return self._object(schema, depth)
@@ -123,7 +123,7 @@ class _Types:
         return f"{{{', '.join(inner)}}}"
 
     def _union(self, schemas: list[Any], depth: int) -> str:
-        return "|".join(dict.fromkeys(self._type(schema, depth) for schema in schemas))
+        return "|".join(dict.fromkeys(self._type(schema, depth - 1) for schema in schemas))
 
     def _kind(self, schema: Any) -> str:
         """The last resort for a type that is too long: of what kind it is."""

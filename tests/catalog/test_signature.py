@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pointsman.catalog.signature import signature
 
@@ -36,6 +38,9 @@ def test_a_tool_without_parameters() -> None:
     [
         ({"type": "array", "items": STRING}, "string[]"),
         ({"type": "array"}, "any[]"),
+        ({"type": "array", "items": {"type": "array", "items": {"type": "number"}}}, "number[][]"),
+        ({"type": "array", "items": {"type": "object", "properties": {"x": STRING}}}, "{x?: string}[]"),
+        ({"anyOf": [{"$ref": "#/$defs/colour"}, {"type": "null"}]}, '"red"|"blue"|null'),
         ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a"|"b")[]'),
         ({"enum": ["open", "closed"]}, '"open"|"closed"'),
         ({"type": "string", "enum": [f"choice {n}" for n in range(50)]}, "string"),
@@ -93,3 +98,54 @@ def test_schemas_that_go_in_circles_or_make_no_sense_are_shown_all_the_same() ->
     assert line({"a": {"$ref": "#/$defs/self"}}, ["a"], schema=circle) == "do(a: any) -> any"
     for odd in ({"properties": [], "required": "city"}, {"properties": {"a": None}, "required": [1, {}]}):
         assert signature({"name": "do", "inputSchema": odd}, 80).startswith("do(")
+
+
+_WORDS = st.sampled_from(
+    [
+        "type",
+        "object",
+        "array",
+        "string",
+        "properties",
+        "items",
+        "required",
+        "enum",
+        "anyOf",
+        "$ref",
+        "#/$defs/a",
+        "$defs",
+        "a",
+    ]
+)
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | _WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_WORDS, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@given(_ANYTHING, _ANYTHING)
+def test_whatever_a_server_sends_can_be_shown(schema: Any, output: Any) -> None:
+    shown = signature({"name": "do", "inputSchema": schema, "outputSchema": output}, 80)
+    assert shown.startswith("do(")
+    required = schema.get("required") if isinstance(schema, dict) else None
+    if isinstance(required, list):
+        assert all(name in shown for name in required if name in ("a", "type", "items"))
+
+
+def test_schemas_without_a_bottom_are_cut_off() -> None:
+    lists: dict[str, Any] = STRING
+    unions: dict[str, Any] = STRING
+    for _ in range(5_000):
+        lists, unions = {"items": lists}, {"anyOf": [unions]}
+    assert line({"a": lists, "b": unions}, ["a", "b"]) == "do(a: any[][][][][], b: any) -> any"
+
+
+def test_schemas_that_multiply_are_cheap() -> None:
+    """Each definition names the next one many times: spelt out, it would fill the world."""
+    wide = {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/next"} for n in range(200)}}
+    union = {"anyOf": [{"$ref": "#/$defs/union"}] * 200}
+    names = [f"a{n}" for n in range(200)]
+    properties = {name: {"$ref": "#/$defs/next"} for name in names} | {"u": {"$ref": "#/$defs/union"}}
+    shown = line(properties, [*names, "u"], schema={"$defs": {"next": wide, "union": union}})
+    assert shown.startswith("do(a0: object, ")
