@@ -17,7 +17,7 @@ from pointsman.providers.base import ToolDocument
 # In characters of the answer's text, about four to a token.
 BUDGET = 300
 BUDGET_EACH = 220  # for every result
-EXPLANATION = 60
+FULL_EXPLANATION = 80
 NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
 
 
@@ -27,11 +27,11 @@ class Form:
 
     description: int  # characters
     signature: int
-    explained: bool
+    explanation: int
 
 
-LEAN = Form(description=48, signature=64, explained=False)
-SHORT = Form(description=140, signature=140, explained=True)
+LEAN = Form(description=48, signature=64, explanation=0)
+SHORT = Form(description=140, signature=140, explanation=60)
 
 
 def answer(outcome: SearchOutcome) -> Json:
@@ -100,13 +100,13 @@ def _leaders(results: Sequence[Found]) -> list[int]:
 
 def _without_schema(found: Found, form: Form) -> Json:
     description, in_one_line = _texts(found, form)
-    shown = _head(found, description, form.explained)
+    shown = _head(found, description, form.explanation)
     shown["signature"] = in_one_line
     return _with_annotations(shown, found)
 
 
 def _with_schema(found: Found) -> Json:
-    shown = _head(found, found.tool.document.description, explained=True)
+    shown = _head(found, found.tool.document.description, FULL_EXPLANATION)
     if isinstance(found.tool.tool.get("inputSchema"), dict):
         shown["inputSchema"] = found.tool.tool["inputSchema"]
     return _with_annotations(shown, found)
@@ -116,7 +116,7 @@ def _with_both_schemas(found: Found) -> Json:
     return {**_with_schema(found), "outputSchema": found.tool.tool["outputSchema"]}
 
 
-def _head(found: Found, description: str, explained: bool) -> Json:
+def _head(found: Found, description: str, explanation: int) -> Json:
     document = found.tool.document
     shown: Json = {
         "toolKey": document.tool_key,
@@ -126,8 +126,8 @@ def _head(found: Found, description: str, explained: bool) -> Json:
     if description:
         shown["description"] = description
     shown["relevance"] = found.relevance
-    if explained and found.explanation:
-        shown["explanation"] = clipped(found.explanation, EXPLANATION)
+    if explanation and found.explanation:
+        shown["explanation"] = clipped(found.explanation, explanation)
     if found.intents:
         shown["intents"] = list(found.intents)
     return shown
