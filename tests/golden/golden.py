@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from pointsman.catalog.model import Caller
 from pointsman.catalog.results import SearchOutcome
 from pointsman.catalog.service import ToolCatalogService
+from pointsman.providers.bm25 import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
 
 HERE = Path(__file__).parent
@@ -47,8 +48,8 @@ def servers() -> list[SmallServer]:
     return [_server(server_id, entry) for server_id, entry in _load("catalog.yaml").items()]
 
 
-def golden_catalog(**more: Any) -> ToolCatalogService:
-    return catalog_of(*servers(), **more)
+def golden_catalog(embeddings: bool, **more: Any) -> ToolCatalogService:
+    return catalog_of(*servers(), local=BM25SearchProvider(embeddings), **more)
 
 
 def keys(outcome: SearchOutcome) -> list[str]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from pointsman.catalog.model import Caller
 from pointsman.catalog.results import SearchOutcome
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.usage import NOTE
+from pointsman.providers.bm25 import BM25SearchProvider
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.usage import UsageMemory
-from tests.catalog.sources import SmallServer, catalog_of, config_of, tool
+from tests.catalog.sources import SmallServer, catalog_of, tool
 from tests.golden.golden import Request, golden_catalog, keys, place, requests
+from tests.golden.golden import servers as golden_servers
+
+both_ways = pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
 
 TEAM = Caller("laptop", None)
 SEED = 7
@@ -60,10 +66,16 @@ def trackers() -> list[SmallServer]:
     return servers
 
 
-async def test_a_habit_is_learnt_and_then_comes_first() -> None:
-    """The team keeps its tickets in the last of four trackers, and asks in the same few ways as people do."""
+def team_with_trackers(embeddings: bool) -> Team:
     memory = UsageMemory()
-    team = Team(catalog_of(*trackers(), config=config_of(dict.fromkeys(TRACKERS)), usage=memory.figures), memory)
+    local = BM25SearchProvider(embeddings)
+    return Team(catalog_of(*golden_servers(), *trackers(), local=local, usage=memory.figures), memory)
+
+
+@both_ways
+async def test_a_habit_is_learnt_and_then_comes_first(embeddings: bool) -> None:
+    """The team keeps its tickets in the last of four trackers, and asks in the same few ways as people do."""
+    team = team_with_trackers(embeddings)
     habits = [Request("", ask, (f"tracker-d:{name}",)) for name, _, asks in TICKETS for ask in asks]
     before = [await team.first(request) for request in habits]
     choose = random.Random(SEED)
@@ -75,9 +87,9 @@ async def test_a_habit_is_learnt_and_then_comes_first() -> None:
     assert sum(after) >= 0.7 * len(habits)  # the others are not even listed, so that nobody can choose them
 
 
-async def test_requests_that_were_never_asked_profit_too() -> None:
-    memory = UsageMemory()
-    team = Team(catalog_of(*trackers(), config=config_of(dict.fromkeys(TRACKERS)), usage=memory.figures), memory)
+@both_ways
+async def test_requests_that_were_never_asked_profit_too(embeddings: bool) -> None:
+    team = team_with_trackers(embeddings)
     for _ in range(5):
         await team.work("create a ticket", ("tracker-d:create_ticket",))
     outcome = await team.ask("please create a ticket about the printer")
@@ -85,10 +97,11 @@ async def test_requests_that_were_never_asked_profit_too() -> None:
     assert NOTE in (outcome.results[0].explanation or "")
 
 
-async def test_a_tool_that_is_used_all_day_takes_no_plain_match_out_of_its_place() -> None:
+@both_ways
+async def test_a_tool_that_is_used_all_day_takes_no_plain_match_out_of_its_place(embeddings: bool) -> None:
     """A thousand requests, most of them for one and the same few tools, as logs are. Nothing that was right is lost."""
     memory = UsageMemory()
-    team = Team(golden_catalog(usage=memory.figures), memory)
+    team = Team(golden_catalog(embeddings, usage=memory.figures), memory)
     asked = requests()
     before = {request: place(keys(await team.ask(request.ask)), request.right) for request in asked}
     choose = random.Random(SEED)
