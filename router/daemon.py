@@ -118,7 +118,8 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         connectors = Connectors(SystemProcesses(guard), launch.state_dir)
         fleet = Fleet(connectors, clock=time.time, on_change=lambda server_id, change: None)
         usage = UsageMemory()
-        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()}, usage=usage.figures)
+        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
+        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": local}, usage=usage.figures)
         metrics = Metrics()
         audit = await stack.enter_async_context(
             auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics, usage])

@@ -64,6 +64,16 @@ async def test_a_project_can_switch_discovery_off(tmp_path: Path) -> None:
         assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
 
 
+async def test_embeddings_can_be_switched_off_and_the_audit_says_which_way_was_searched(tmp_path: Path) -> None:
+    config = {"servers": {"shop": workshop(tmp_path / "trace")}, "search": {"embeddings": False}}
+    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        shop = Shop(gateway, http, tmp_path / "trace")
+        answer = (await shop.call("tool_discovery", {"query": ["paint something"]})).json()["result"]
+        assert answer["structuredContent"]["results"][0]["toolKey"] == "shop:paint"
+        [row] = await shop.rows()
+    assert row["provider"] == "bm25"
+
+
 def compact(content: object) -> str:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
