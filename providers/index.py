@@ -88,6 +88,7 @@ class Index:
             score=float(by_part[0, best]) / rarest,
             part_score=float(by_part[1:, best].max()) / rarest,
             cosine=None if cosines is None else float(cosines[best, 1:].max()),
+            words=len(query.said),
             tools=len(self.documents),
         )
         return Ranking(scores, best, evidence)
