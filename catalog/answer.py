@@ -17,7 +17,7 @@ from pointsman.providers.base import ToolDocument
 # In characters of the answer's text, about four to a token.
 BUDGET = 300
 BUDGET_EACH = 220  # for every result
-FULL_EXPLANATION = 80
+FULL_EXPLANATION = 60
 NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
 
 
@@ -30,7 +30,7 @@ class Form:
     explanation: int
 
 
-LEAN = Form(description=48, signature=64, explanation=0)
+LEAN = Form(description=44, signature=64, explanation=0)
 SHORT = Form(description=140, signature=140, explanation=60)
 
 
