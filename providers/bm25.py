@@ -95,8 +95,9 @@ class BM25SearchProvider:
 
     def _costly(self, tools: _Tools) -> bool:
         """Whether indexing would hold up the event loop."""
-        new = sum(not self._library.knows(tool) for tool in tools)
-        return len(tools) > INDEX_ASIDE_FROM or new > INDEX_ASIDE_FROM_NEW
+        if len(tools) > INDEX_ASIDE_FROM:
+            return True
+        return sum(not self._library.knows(tool) for tool in tools) > INDEX_ASIDE_FROM_NEW
 
     def _build(self, tools: _Tools, embedder: Embedder | None) -> Index:
         load_numpy()

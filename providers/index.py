@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from pointsman.providers.relevance import FALL, Evidence, relevance
 from pointsman.providers.synonyms import WEIGHT, synonyms_of
 
 Vectors = NDArray[np.float32]
+Array = TypeVar("Array", Floats, NDArray[np.float32])
 
 MEANING_WEIGHT = 0.5  # beside the words
 NAME_WEIGHT = 0.05  # of the share of the name that the query has
@@ -30,6 +32,14 @@ class Ranking:
     scores: Floats
     best: int
     evidence: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Figures(Generic[Array]):
+    """One for each tool."""
+
+    whole: Array  # for the whole query
+    part: Array  # for the sentence of it that fits best
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +77,46 @@ class Index:
         """None: no tool has anything to do with it."""
         if not query.said or not self.documents:
             return None
-        by_part = self._words(query)
-        words = by_part[0] + by_part[1:].max(axis=0)
-        cosines = self._cosines(query)
+        by_words = self._words(query)
+        by_meaning = self._cosines(query)
+        words = by_words.whole + by_words.part
         found = words > 0
         scores = _of_best(words)
-        if cosines is not None:
-            similarity = cosines[:, 0] + cosines[:, 1:].max(axis=1)
+        if by_meaning is not None:
+            similarity = by_meaning.whole + by_meaning.part
             found |= similarity >= 2 * SIMILAR
             scores = (1 - MEANING_WEIGHT) * scores + MEANING_WEIGHT * _of_best(similarity)
         if not found.any():
             return None
         known = [number for token in query.said if (number := self.vocabulary.get(token)) is not None]
         scores += NAME_WEIGHT * self._names.coverage(known)
-        scores[~found] = 0
+        scores *= found
         best = int(scores.argmax())
         rarest = self._postings.rarest
         evidence = Evidence(
             coverage=self._coverage(query, best),
-            score=float(by_part[0, best]) / rarest,
-            part_score=float(by_part[1:, best].max()) / rarest,
-            cosine=None if cosines is None else float(cosines[best, 1:].max()),
+            score=float(by_words.whole[best]) / rarest,
+            part_score=float(by_words.part[best]) / rarest,
+            cosine=None if by_meaning is None else float(by_meaning.part[best]),
             words=len(query.said),
             tools=len(self.documents),
         )
         return Ranking(scores, best, evidence)
 
-    def _words(self, query: Query) -> Floats:
-        """The matching part of BM25Plus: for the whole query in the first row, for its parts in the others."""
-        scores = np.zeros((1 + len(query.parts), len(self.documents)))
+    def _words(self, query: Query) -> Figures[Floats]:
+        """The matching part of BM25Plus."""
+        several = len(query.parts) > 1
+        scores = np.zeros((1 + len(query.parts) if several else 1, len(self.documents)))
         for token in query.said:
             gains = self._gains(token)
             if gains is None:
                 continue
             rows, values = gains
             scores[0, rows] += values
-            for number, part in enumerate(query.parts, 1):
+            for number, part in enumerate(query.parts if several else (), 1):
                 if token in part:
                     scores[number, rows] += values
-        return scores
+        return Figures(scores[0], scores[1:].max(axis=0) if several else scores[0])
 
     def _gains(self, token: str) -> tuple[Rows, Floats] | None:
         """Who has a token or one of its synonyms, and what each gains by the better of them."""
@@ -129,14 +140,14 @@ class Index:
         number = self.vocabulary.get(token)
         return number if number in self._postings.idf else None
 
-    def _cosines(self, query: Query) -> Vectors | None:
-        """For each tool: with the whole query, then with its parts."""
+    def _cosines(self, query: Query) -> Figures[Vectors] | None:
         if self._meaning is None or query.cjk:
             return None
         parts = self._meaning.embedder.sums(query.texts)
-        asked = unit(np.vstack((parts.sum(axis=0), parts)))
-        cosines: Vectors = self._meaning.vectors @ asked.T
-        return cosines
+        whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
+        if len(parts) == 1:
+            return Figures(whole, whole)
+        return Figures(whole, (self._meaning.vectors @ unit(parts).T).max(axis=1))
 
     def _coverage(self, query: Query, row: int) -> float:
         total = had = 0.0

@@ -15,9 +15,10 @@ class Names:
 
     def __init__(self, documents: Sequence[Prepared], idf: Mapping[int, float]) -> None:
         self._size = len(documents)
-        named = [document.words[(document.places & IN_NAME).astype(bool)] for document in documents]
-        words = np.concatenate([np.empty(0, dtype=np.int32), *named])
-        rows = np.repeat(np.arange(self._size), [len(name) for name in named])
+        places = np.concatenate([np.empty(0, dtype=np.uint8), *(document.places for document in documents)])
+        named = (places & IN_NAME).astype(bool)
+        words = np.concatenate([np.empty(0, dtype=np.int32), *(document.words for document in documents)])[named]
+        rows = np.repeat(np.arange(self._size), [len(document.words) for document in documents])[named]
         weights = np.array([idf[word] for word in words.tolist()])
         shares = weights / np.bincount(rows, weights=weights, minlength=self._size)[rows]
         order, self._places = by_word(words)

@@ -24,6 +24,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
     corpus_size: int
 
     def __init__(self, corpus: Sequence[Counted], k1: float = K1, b: float = B, delta: float = DELTA) -> None:
+        self._terms: dict[int, tuple[Rows, Floats, float]] = {}
         super().__init__(corpus, k1=k1, b=b, delta=delta)
 
     @property
@@ -35,12 +36,14 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         """As the parent: every document scores, also those that have none of the words."""
         scores = np.zeros(self.corpus_size)
         for word in query:
-            idf = self.idf.get(word)
-            if idf is not None:
-                rows, gains = self._of(word)
-                factors = np.full(self.corpus_size, float(self.delta))
-                factors[rows] = self.delta + gains
-                scores += idf * factors
+            term = self._terms.get(word) or self._term(word)
+            if term is None:
+                continue
+            rows, with_it, without_it = term
+            theirs = scores.take(rows)
+            theirs += with_it
+            scores += without_it
+            scores[rows] = theirs
         return scores
 
     def matching(self, word: int, most: float = np.inf) -> tuple[Rows, Floats]:
@@ -57,6 +60,15 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         rows, _ = self._of(word)
         place = int(rows.searchsorted(row))
         return place < len(rows) and int(rows[place]) == row
+
+    def _term(self, word: int) -> tuple[Rows, Floats, float] | None:
+        """What a word adds to the documents that have it, and to the others; worked out when it is first asked for."""
+        idf = self.idf.get(word)
+        if idf is None:
+            return None
+        rows, gains = self._of(word)
+        term = self._terms[word] = rows, idf * (self.delta + gains), idf * self.delta
+        return term
 
     def _of(self, word: int) -> tuple[Rows, Floats]:
         place = self._places(word)
