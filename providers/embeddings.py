@@ -39,10 +39,15 @@ class StaticEmbeddings:
         sums = np.zeros((len(texts), self._table.shape[1]), dtype=np.float32)
         for row, text in enumerate(texts):
             # One by one: a batch starts threads, and a process with threads of the tokenizer's does not fork quietly.
-            numbers = self._tokenizer.encode(text, add_special_tokens=False).ids
+            numbers = self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids
             if numbers:
                 self._table[numbers].sum(axis=0, dtype=np.float32, out=sums[row])
         return sums
+
+
+def _encodable(text: str) -> str:
+    """Half a surrogate pair is no character, though JSON lets it through."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -77,10 +82,18 @@ def _load() -> Embedder:
         package = Path(wordllama.__file__).parent
         model = wordllama.WordLlama.load(cache_dir=package, disable_download=True)
         model.tokenizer.no_padding()
+        _forget_texts(model.tokenizer)
         # The table ships in half precision and is widened by its loader; narrow again it loses nothing but weight.
         return StaticEmbeddings(model.tokenizer, model.embedding.astype("float16"))
     except Exception as error:  # whatever is wrong inside a foreign package, search goes on without it
         raise EmbeddingsUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+def _forget_texts(tokenizer: Tokenizer) -> None:
+    """A whole text is one word to this tokenizer, which keeps the last 10,000 words that it saw: 60 MB for nothing."""
+    resize = getattr(tokenizer.model, "_resize_cache", None)
+    if resize is not None:
+        resize(0)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEPT_CONTENTS = 20_000  # tools that may come back: a server that is away for a while, a list that is read again
+EMBEDDED_AT_ONCE = 256
 MAX_WORDS = 500_000  # beyond it, start again
 
 
@@ -51,9 +52,11 @@ class Library:
         import numpy as np
 
         missing = [place for place, known in enumerate(prepared) if known.vector is None]
-        made = unit(embedder.sums([meaning_of(texts_of(tools[place])) for place in missing])).astype(np.float16)
-        for place, vector in zip(missing, made, strict=True):
-            prepared[place].vector = vector
+        for start in range(0, len(missing), EMBEDDED_AT_ONCE):
+            places = missing[start : start + EMBEDDED_AT_ONCE]
+            made = unit(embedder.sums([meaning_of(texts_of(tools[place])) for place in places]))
+            for place, vector in zip(places, made.astype(np.float16), strict=True):
+                prepared[place].vector = vector
         vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)
         return vectors
 

@@ -108,6 +108,12 @@ def test_vectors_are_of_unit_length_and_zero_for_nothing() -> None:
     assert vectors[0] @ vectors[2] > 0.3
 
 
+async def test_half_a_surrogate_pair_does_no_harm() -> None:
+    tool = ToolDocument("s:rename", "rename", "s", "Rename a file \ud83d.", {})
+    hits = await BM25SearchProvider().search(SearchRequest(("rename \ude00 a file",), "\ud83d", [tool], 3))
+    assert [hit.tool_key for hit in hits] == ["s:rename"]
+
+
 def test_loading_changes_neither_the_logging_nor_the_environment_of_the_process() -> None:
     script = """
 import logging, os
