@@ -13,9 +13,10 @@ from pointsman.providers.documents import Prepared, Vocabulary
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.names import Names
 from pointsman.providers.postings import Floats, Postings, Rows
-from pointsman.providers.query import Query
+from pointsman.providers.query import PAIR_LENGTH, Query
 from pointsman.providers.relevance import FALL, Evidence, relevance
 from pointsman.providers.synonyms import WEIGHT, synonyms_of
+from pointsman.providers.text import has_cjk
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
@@ -98,7 +99,7 @@ class Index:
             score=float(by_words.whole[best]) / rarest,
             part_score=float(by_words.part[best]) / rarest,
             cosine=None if by_meaning is None else float(by_meaning.part[best]),
-            words=len(query.said),
+            words=query.length,
             tools=len(self.documents),
         )
         return Ranking(scores, best, evidence)
@@ -152,11 +153,14 @@ class Index:
     def _coverage(self, query: Query, row: int) -> float:
         total = had = 0.0
         for token in query.said:
-            word = self.vocabulary.get(token)
-            weight = self._postings.rarest if word is None else self._postings.idf.get(word, self._postings.rarest)
-            total += weight
-            if word is not None and self._postings.has(row, word):
-                had += weight
+            word = self._number(token)
+            if word is None:
+                total += self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
+                continue
+            idf = self._postings.idf[word]
+            total += idf
+            if self._postings.has(row, word):
+                had += idf
         return had / total if total else 0.0
 
 

@@ -8,6 +8,7 @@ from pointsman.providers.text import STOP_WORDS, has_cjk, sentences, stem, words
 
 MAX_CHARS = 4_000
 MAX_PARTS = 12
+PAIR_LENGTH = 0.5  # in words, of two characters of CJK text: every other pair straddles two words
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Query:
     said: dict[str, str]  # each token once, with the word that it came from
     texts: tuple[str, ...]  # its sentences
     parts: tuple[frozenset[str], ...]  # their tokens
+    length: float  # in words
     cjk: bool
 
 
@@ -35,4 +37,5 @@ def parse(text: str) -> Query:
             said.setdefault(token, word)
         parts.append(frozenset(token for token, _ in asked))
         texts.append(piece)
-    return Query(said, tuple(texts), tuple(parts), has_cjk(text))
+    length = sum(PAIR_LENGTH if has_cjk(token) else 1 for token in said)
+    return Query(said, tuple(texts), tuple(parts), length, has_cjk(text))

@@ -26,7 +26,7 @@ class Evidence:
     score: float  # of the words that it has, in units of the rarest
     part_score: float  # the same for the sentence that it fits best
     cosine: float | None  # of that sentence's meaning and the tool's; None: not compared
-    words: int  # in the query
+    words: float  # in the query
     tools: int  # to choose from: among many, one that seems to fit is found more easily
 
 
