@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 Clock = Callable[[], float]  # monotonic seconds
 
+MAX_DEPTH = 200  # of a definition; one near the encoder's own limit would fail inside an answer, with all others in it
 MAX_ROUNDS = 3  # of a fetch whose server says `list_changed` while it is asked
 
 
@@ -58,10 +59,11 @@ _NO_LIST = Silent("failed", "it gave no list of its tools")
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How soon a server that gave no list is asked again, in the background."""
+    """How soon a server that gave no list is asked again in the background, and how long an overview waits."""
 
     first_s: float = 1.0
     longest_s: float = 30.0
+    overview_s: float = 0.25  # how long an overview waits for servers that were never heard
 
 
 class KnownList:
@@ -108,6 +110,16 @@ class KnownList:
     def last_tool(self, tool_name: str) -> KnownTool | None:
         """A tool of this connection's last list, however old, for a server that is too busy to list its tools."""
         return self.known_tool(tool_name, math.inf)
+
+    def last_list(self) -> Snapshot | None:
+        """The last list that this server gave, however old, for what need not be exact."""
+        return self._snapshot
+
+    @property
+    def heard_from(self) -> bool:
+        """Whether this connection has given its list, or has failed to."""
+        generation = self.source.generation
+        return generation == self._generation or (self._silent is not None and generation == self._silent_generation)
 
     def fetch(self) -> asyncio.Task[Snapshot | Silent]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting too."""
@@ -171,7 +183,7 @@ class KnownList:
             old = before.get(name)
             if old is not None and old.digest == digest and old.document.server_name == self.source.name:
                 known[name] = old
-            else:
+            elif not _deeper_than(tool, MAX_DEPTH):
                 known[name] = _known_tool(self.source, name, tool, digest)
         return known
 
@@ -201,6 +213,16 @@ class KnownList:
     def _try_again(self) -> None:
         if self.source.status.state == "running":  # otherwise its next connection is a new generation
             self.fetch()
+
+
+def _deeper_than(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        containers = [value for value in level if isinstance(value, (dict, list))]
+        level = [part for value in containers for part in (value.values() if isinstance(value, dict) else value)]
+        if not level:
+            return False
+    return True
 
 
 def _known_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> KnownTool:

@@ -104,6 +104,13 @@ class RightsIndex:
         project = self.config.projects.get(caller.project_id)
         return project.optimization if project is not None else None
 
+    def describes(self, caller: Caller) -> bool:
+        """Whether this caller's project wants its servers named in the description of `tool_discovery`."""
+        if caller.project_id is None:
+            return self.config.unassigned.describe_catalog
+        project = self.config.projects.get(caller.project_id)
+        return project is not None and project.describe_catalog
+
     def _lists_project(self, token: Token, project_id: str | None) -> bool:
         if project_id is None:
             return ANY in token.projects or UNASSIGNED in token.projects

@@ -8,11 +8,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from pointsman.catalog import notices
+from pointsman.catalog.describe import ServerTools, described
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot
 from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
-from pointsman.catalog.results import Available, SearchOutcome, own_results
+from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
 
@@ -25,7 +27,7 @@ class ToolCatalogService:
     """Collects at request time from all servers that a caller may use, filters, searches and resolves.
 
     `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
-    a strategy to its provider, and must have the local one.
+    a strategy to its provider, and must have the local one. `usage` tells what a project chose before.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class ToolCatalogService:
         wall_clock: WallClock = time.time,
         clock: Clock = time.monotonic,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        usage: UsageFigures = no_usage,
     ) -> None:
         self.rights = RightsIndex(config)
         self._sources = sources
@@ -44,6 +47,7 @@ class ToolCatalogService:
         self._wall_clock = wall_clock
         self._clock = clock
         self._patience = patience
+        self._usage = usage
         self._lists: dict[str, KnownList] = {}
         self._cancelled: set[asyncio.Task[Snapshot | Silent]] = set()
 
@@ -60,6 +64,11 @@ class ToolCatalogService:
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """What a caller may use now; nothing, once its token is revoked or has expired."""
         return self.rights.usable_servers(caller) if self.rights.still_valid(caller, self._wall_clock()) else ()
+
+    @property
+    def learns(self) -> bool:
+        """Whether what callers choose may change the order of results (`search.usage`)."""
+        return self.rights.config.search.usage
 
     async def available(self, caller: Caller) -> Available:
         """Ask all usable servers at once for what is not known; one that is silent costs only its own tools."""
@@ -97,13 +106,32 @@ class ToolCatalogService:
             return SearchOutcome((), notices.switched_off(caller.project_id), None, False)
         available = await self.available(caller)
         documents = tuple(tool.document for tool in available.tools)
-        request = SearchRequest(tuple(queries), context, documents, max_results)
+        figures = self._usage(caller.project_id, queries) if self.learns else {}
+        # Several queries share the places fairly already: there usage only changes the order.
+        wanted = max_results + LOOK_BELOW if figures and len(queries) == 1 else max_results
+        request = SearchRequest(tuple(queries), context, documents, wanted)
         provider, hits, fallback = await self._ask_providers(strategy, request)
-        results = own_results(available.tools, hits, max_results)
-        told = list(available.notices)
-        if not results:
-            told.append(notices.NOTHING_FITS if available.tools else notices.NO_TOOLS)
+        results = own_results(available.tools, hits, wanted, len(queries))
+        if figures:
+            results = lifted(results, figures)[:max_results]
+        fitting = fitting_notice(results, len(queries)) if available.tools else notices.NO_TOOLS
+        told = [*available.notices, fitting] if fitting else available.notices
         return SearchOutcome(results, " ".join(told) or None, provider, fallback)
+
+    async def overview(self, caller: Caller) -> str | None:
+        """What the caller's servers do, in a few words; None: its project does not ask for that.
+
+        Waits a moment for servers that were never heard, so that it says the same from the first time on. Of the
+        others it takes the last list, however old, also while they restart.
+        """
+        if not self.rights.describes(caller) or self.rights.strategy(caller) is None:
+            return None
+        sources = (self._sources.get(server_id) for server_id in self.usable_servers(caller))
+        running = [source for source in sources if source is not None and source.status.state == "running"]
+        unheard = [listed.fetch() for listed in map(self._list_of, running) if not listed.heard_from]
+        if unheard:
+            await asyncio.wait(unheard, timeout=self._patience.overview_s)
+        return described([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
 
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool that a key means for this caller, to the letter.
@@ -167,6 +195,13 @@ class ToolCatalogService:
         if tool is None:
             raise UnknownTool(str(key))
         return tool
+
+    def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
+        listed = self._lists.get(server_id)
+        last = listed.last_list() if listed is not None else None
+        permitted = self.rights.permits(caller, server_id)
+        names = tuple(filter(permitted, last.tools)) if last is not None else ()
+        return ServerTools(self.rights.config.servers[server_id].name or server_id, names)
 
     def _list_of(self, source: ToolSource) -> KnownList:
         listed = self._lists.get(source.id)

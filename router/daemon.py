@@ -35,6 +35,7 @@ from pointsman.router.health import Health
 from pointsman.router.listening import HttpServer, bind, url_of
 from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
+from pointsman.router.usage import UsageMemory
 
 SETTLE_S = 1.0  # for servers to be reached before the port opens, so that a first call finds them
 GRACE_S = 8.0  # for calls under way when we are asked to end
@@ -125,14 +126,16 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         logs = ServerLogs(launch.state_dir)
         connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs)
         fleet = Fleet(connectors, clock=time.time, on_change=lambda server_id, change: None)
-        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()})
+        usage = UsageMemory()
+        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
+        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": local}, usage=usage.figures)
         metrics = Metrics()
         audit = await stack.enter_async_context(
-            auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics])
+            auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics, usage])
         )
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(catalog.close)
-        gateway = PointsmanGateway(catalog, fleet, audit)
+        gateway = PointsmanGateway(catalog, fleet, audit, usage)
         front = Front(
             gateway,
             launch.config.limits,

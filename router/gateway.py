@@ -11,7 +11,7 @@ from pointsman.router.audit.rows import Kind
 from pointsman.router.discover import discover
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.execute import Executor
-from pointsman.router.meta_tools import DISCOVERY, EXECUTE, TOOLS
+from pointsman.router.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.seams import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -21,6 +21,7 @@ from pointsman.router.seams import (
     FrontRequest,
     ProtocolError,
 )
+from pointsman.router.usage import UsageMemory
 
 INSTRUCTIONS = (
     "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
@@ -31,8 +32,9 @@ INSTRUCTIONS = (
 class PointsmanGateway:
     """Fits `router.seams.Gateway`."""
 
-    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog) -> None:
+    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog, usage: UsageMemory) -> None:
         self._catalog = catalog
+        self._usage = usage
         self._audit = audit
         self._executor = Executor(catalog, fleet, audit)
 
@@ -62,7 +64,7 @@ class PointsmanGateway:
         if request.method == "tools/call":
             return await self._call(request, back)
         if request.method == "tools/list":
-            return {"tools": TOOLS}
+            return {"tools": described_tools(await self._catalog.overview(request.caller))}
         raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
 
     async def changes(self, caller: Caller) -> AsyncIterator[Change]:
@@ -79,7 +81,7 @@ class PointsmanGateway:
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
-            return await discover(self._catalog, self._audit, request, given)
+            return await discover(self._catalog, self._audit, self._usage, request, given)
         caller = request.caller
         self._audit.refused(
             "unknown_tool",
