@@ -164,4 +164,4 @@ def _why_denied(project_id: str | None) -> str:
     if project_id is None:
         return f"This token needs a project: name one with `X-Pointsman-Project: <project>`. {command}"
     shown = project_id if len(project_id) <= 64 and project_id.isprintable() else "of that name"
-    return f"This token may not use a project `{shown}`. {command}"
+    return f"This token may not use a project `{shown}`, or there is none of that name: check its spelling. {command}"

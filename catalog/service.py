@@ -232,13 +232,16 @@ class ToolCatalogService:
         provider = self._providers.get(strategy)
         if provider is not None:
             try:
-                return provider.name, await provider.search(request), False
+                hits = await provider.search(request)
             except SearchUnavailable as error:
                 if strategy == LOCAL:
                     raise
                 logger.warning("search by %s failed, the local provider answers: %r", provider.name, str(error))
+            else:
+                return provider.name, hits, False  # the name after the search: it says what was really in use
         local = self._providers[LOCAL]
-        return local.name, await local.search(request), True
+        hits = await local.search(request)
+        return local.name, hits, True
 
 
 def _result(fetch: asyncio.Task[Snapshot | Silent]) -> Snapshot | Silent:
