@@ -4,7 +4,7 @@ BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install run test check fix bench soak foreign clients conformance
+.PHONY: help install run test check fix bench quality soak foreign clients conformance
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -30,6 +30,9 @@ fix: install ## Repair what ruff can repair
 
 bench: install ## Measure calls, discovery, start and memory; prints figures, asserts none
 	$(BIN)/python -m bench
+
+quality: install ## Does search find the right tool? On the sets that POINTSMAN_TOOL_SEARCH_DATA names
+	$(BIN)/python -m bench.quality
 
 soak: install ## 10,000 calls and 1,000 abandoned sessions: does memory come back?
 	$(BIN)/python -m bench.soak

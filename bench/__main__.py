@@ -8,6 +8,7 @@ import platform
 
 from bench.calls import calls
 from bench.discovery import discovery
+from bench.search import search
 from bench.start import start
 
 
@@ -16,6 +17,8 @@ async def main() -> None:
     await calls()
     print()
     await discovery()
+    print()
+    await search()
     print()
     await start()
 

@@ -85,6 +85,19 @@ class Lists(Generic[Item]):
         self._lists[source.id] = listed
         return listed
 
+    async def hear(self, server_ids: Iterable[str]) -> None:
+        """Wait a moment for those that run and were never heard."""
+        sources = (self._sources.get(server_id) for server_id in server_ids)
+        running = [source for source in sources if source is not None and source.status.state == "running"]
+        unheard = [listed.fetch() for listed in map(self.list_of, running) if not listed.heard_from]
+        if unheard:
+            await asyncio.wait(unheard, timeout=self._patience.overview_s)
+
+    def last_list(self, server_id: str) -> Snapshot[Item] | None:
+        """The last list that the server gave, true or not by now."""
+        listed = self._lists.get(server_id)
+        return listed.last_list() if listed is not None else None
+
     def had(self, server_id: str, key: str) -> bool:
         """Whether it was in the last list that the server gave, true or not by now."""
         listed = self._lists.get(server_id)

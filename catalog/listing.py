@@ -26,6 +26,7 @@ Clock = Callable[[], float]  # monotonic seconds
 Recognise = Callable[[ToolSource, dict[str, Json], dict[str, Item]], dict[str, Item]]
 """Makes items of a list's entries; gets those of the list before, too."""
 
+MAX_DEPTH = 200  # of a definition; one near the encoder's own limit would fail inside an answer, with all others in it
 MAX_ROUNDS = 3  # of a fetch whose server says `list_changed` while it is asked
 
 
@@ -60,10 +61,11 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How soon a server that gave no list is asked again, in the background."""
+    """How soon a server that gave no list is asked again in the background, and how long an overview waits."""
 
     first_s: float = 1.0
     longest_s: float = 30.0
+    overview_s: float = 0.25  # how long an overview waits for servers that were never heard
 
 
 class KnownList(Generic[Item]):
@@ -118,6 +120,16 @@ class KnownList(Generic[Item]):
     def had(self, key: str) -> bool:
         """Whether it was in the last list, of whichever connection."""
         return self._snapshot is not None and key in self._snapshot.items
+
+    def last_list(self) -> Snapshot[Item] | None:
+        """The last list that this server gave, however old, for what need not be exact."""
+        return self._snapshot
+
+    @property
+    def heard_from(self) -> bool:
+        """Whether this connection has given its list, or has failed to."""
+        generation = self.source.generation_of(self.kind.family)
+        return generation == self._generation or (self._silent is not None and generation == self._silent_generation)
 
     def fetch(self) -> asyncio.Task[Snapshot[Item] | Silent]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting too."""
@@ -219,7 +231,7 @@ def tools_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Kno
         old = before.get(name)
         if old is not None and old.digest == digest and old.document.server_name == source.name:
             known[name] = old
-        else:
+        elif not _deeper_than(tool, MAX_DEPTH):
             known[name] = _known_tool(source, name, tool, digest)
     return known
 
@@ -230,6 +242,16 @@ def encoded_entry(entry: Json) -> bytes | None:
         return msgspec.json.encode(entry)
     except (ValueError, RecursionError):
         return None
+
+
+def _deeper_than(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        containers = [value for value in level if isinstance(value, (dict, list))]
+        level = [part for value in containers for part in (value.values() if isinstance(value, dict) else value)]
+        if not level:
+            return False
+    return True
 
 
 def _known_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> KnownTool:

@@ -28,6 +28,13 @@ def switched_off(project_id: str | None) -> str:
     return f"Tool discovery is switched off {where} (`optimization: null`), so nothing was searched."
 
 
+def not_served(queries: Sequence[int]) -> str:
+    """Which of several queries found nothing that fits; counted from 0, as `intents` does."""
+    which = ", ".join(f"query[{index}]" for index in queries)
+    return f"No tool seems to fit {which}. Try other words for that."
+
+
+DOUBTFUL = 0.2  # a relevance below this probably does not fit
 NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
 NO_TOOLS = "There are no tools that you can use here."
 

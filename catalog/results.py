@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pointsman.catalog import notices
 from pointsman.catalog.listing import KnownTool
-from pointsman.catalog.model import Json
 from pointsman.providers.base import SearchHit
 
 
@@ -25,24 +25,9 @@ class Found:
     tool: KnownTool
     relevance: float
     explanation: str | None
-
-    def as_json(self) -> Json:
-        """As `tool_discovery` shows it."""
-        document, tool = self.tool.document, self.tool.tool
-        shown: Json = {
-            "toolKey": document.tool_key,
-            "toolName": document.tool_name,
-            "serverName": document.server_name,
-        }
-        if document.description:
-            shown["description"] = document.description
-        shown["relevance"] = self.relevance
-        if self.explanation:
-            shown["explanation"] = self.explanation
-        for key in ("inputSchema", "outputSchema", "annotations"):
-            if isinstance(tool.get(key), dict):
-                shown[key] = tool[key]
-        return shown
+    intents: tuple[
+        int, ...
+    ] = ()  # which of several queries it serves; empty: there was one, or the provider did not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +38,9 @@ class SearchOutcome:
     fallback: bool
 
 
-def own_results(tools: Iterable[KnownTool], hits: Iterable[SearchHit], max_results: int) -> tuple[Found, ...]:
+def own_results(
+    tools: Iterable[KnownTool], hits: Iterable[SearchHit], max_results: int, queries: int = 1
+) -> tuple[Found, ...]:
     """Only what we offered, each once, with figures in bounds: a provider may be a stranger's."""
     by_key = {tool.document.tool_key: tool for tool in tools}
     results: list[Found] = []
@@ -62,7 +49,20 @@ def own_results(tools: Iterable[KnownTool], hits: Iterable[SearchHit], max_resul
         if tool is None:
             continue
         relevance = min(max(hit.relevance, 0.0), 1.0) if hit.relevance == hit.relevance else 0.0  # NaN
-        results.append(Found(tool, relevance, hit.explanation))
+        intents = tuple(sorted({index for index in hit.intents if 0 <= index < queries})) if queries > 1 else ()
+        results.append(Found(tool, relevance, hit.explanation, intents))
         if len(results) == max_results:
             break
     return tuple(results)
+
+
+def fitting_notice(results: Sequence[Found], queries: int) -> str | None:
+    """What to say where nothing fits, or nothing that fits one of several queries."""
+    fitting = [found for found in results if found.relevance >= notices.DOUBTFUL]
+    if not fitting:
+        return notices.NOTHING_FITS
+    if queries == 1 or not all(found.intents for found in results):  # a provider need not tell them apart
+        return None
+    served = {index for found in fitting for index in found.intents}
+    missing = [index for index in range(queries) if index not in served]
+    return notices.not_served(missing) if missing else None

@@ -115,6 +115,13 @@ class RightsIndex:
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.exposure == "flat"
 
+    def describes(self, caller: Caller) -> bool:
+        """Whether this caller's project wants its servers named in the description of `tool_discovery`."""
+        if caller.project_id is None:
+            return self.config.unassigned.describe_catalog
+        project = self.config.projects.get(caller.project_id)
+        return project is not None and project.describe_catalog
+
     def _lists_project(self, token: Token, project_id: str | None) -> bool:
         if project_id is None:
             return ANY in token.projects or UNASSIGNED in token.projects
@@ -168,4 +175,4 @@ def _why_denied(project_id: str | None) -> str:
     if project_id is None:
         return f"This token needs a project: name one with `X-Pointsman-Project: <project>`. {command}"
     shown = project_id if len(project_id) <= 64 and project_id.isprintable() else "of that name"
-    return f"This token may not use a project `{shown}`. {command}"
+    return f"This token may not use a project `{shown}`, or there is none of that name: check its spelling. {command}"

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from pointsman.catalog import notices
 from pointsman.catalog.collecting import Collected, Lists
+from pointsman.catalog.describe import ServerTools, described
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.kinds import TOOLS
 from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
 from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
-from pointsman.catalog.results import Available, SearchOutcome, own_results
+from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
 
@@ -26,7 +28,7 @@ class ToolCatalogService:
     """Collects at request time from all servers that a caller may use, filters, searches and resolves.
 
     `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
-    a strategy to its provider, and must have the local one.
+    a strategy to its provider, and must have the local one. `usage` tells what a project chose before.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class ToolCatalogService:
         wall_clock: WallClock = time.time,
         clock: Clock = time.monotonic,
         patience: Patience = Patience(),  # noqa: B008 - frozen
+        usage: UsageFigures = no_usage,
     ) -> None:
         self.rights = RightsIndex(config)
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
         self._lists = Lists(TOOLS, tools_of, sources, clock, patience)
+        self._usage = usage
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """From now on this configuration holds, for requests under way too."""
@@ -66,6 +70,11 @@ class ToolCatalogService:
         """The lists of all usable servers, permitted or not tool by tool."""
         return await self._lists.collect(lambda: self.usable_servers(caller), self.rights.config.limits.list_max_age_s)
 
+    @property
+    def learns(self) -> bool:
+        """Whether what callers choose may change the order of results (`search.usage`)."""
+        return self.rights.config.search.usage
+
     async def available(self, caller: Caller) -> Available:
         """Ask all usable servers at once for what is not known; one that is silent costs only its own tools."""
         collected = await self.collected(caller)
@@ -87,13 +96,28 @@ class ToolCatalogService:
             return SearchOutcome((), notices.switched_off(caller.project_id), None, False)
         available = await self.available(caller)
         documents = tuple(tool.document for tool in available.tools)
-        request = SearchRequest(tuple(queries), context, documents, max_results)
+        figures = self._usage(caller.project_id, queries) if self.learns else {}
+        # Several queries share the places fairly already: there usage only changes the order.
+        wanted = max_results + LOOK_BELOW if figures and len(queries) == 1 else max_results
+        request = SearchRequest(tuple(queries), context, documents, wanted)
         provider, hits, fallback = await self._ask_providers(strategy, request)
-        results = own_results(available.tools, hits, max_results)
-        told = list(available.notices)
-        if not results:
-            told.append(notices.NOTHING_FITS if available.tools else notices.NO_TOOLS)
+        results = own_results(available.tools, hits, wanted, len(queries))
+        if figures:
+            results = lifted(results, figures)[:max_results]
+        fitting = fitting_notice(results, len(queries)) if available.tools else notices.NO_TOOLS
+        told = [*available.notices, fitting] if fitting else available.notices
         return SearchOutcome(results, " ".join(told) or None, provider, fallback)
+
+    async def overview(self, caller: Caller) -> str | None:
+        """What the caller's servers do, in a few words; None: its project does not ask for that.
+
+        Waits a moment for servers that were never heard, so that it says the same from the first time on. Of the
+        others it takes the last list, however old, also while they restart.
+        """
+        if not self.rights.describes(caller) or self.rights.strategy(caller) is None:
+            return None
+        await self._lists.hear(self.usable_servers(caller))
+        return described([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
 
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool that a key means for this caller, to the letter.
@@ -159,18 +183,27 @@ class ToolCatalogService:
             raise UnknownTool(str(key))
         return tool
 
+    def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
+        last = self._lists.last_list(server_id)
+        permitted = self.rights.permits(caller, server_id)
+        names = tuple(filter(permitted, last.items)) if last is not None else ()
+        return ServerTools(self.rights.config.servers[server_id].name or server_id, names)
+
     async def _ask_providers(self, strategy: Strategy, request: SearchRequest) -> tuple[str, list[SearchHit], bool]:
         """The strategy's provider; where it gives no answer, the local one."""
         provider = self._providers.get(strategy)
         if provider is not None:
             try:
-                return provider.name, await provider.search(request), False
+                hits = await provider.search(request)
             except SearchUnavailable as error:
                 if strategy == LOCAL:
                     raise
                 logger.warning("search by %s failed, the local provider answers: %r", provider.name, str(error))
+            else:
+                return provider.name, hits, False  # the name after the search: it says what was really in use
         local = self._providers[LOCAL]
-        return local.name, await local.search(request), True
+        hits = await local.search(request)
+        return local.name, hits, True
 
 
 def _callable(

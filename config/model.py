@@ -18,7 +18,19 @@ from pydantic import (
     model_validator,
 )
 
-from pointsman.config.values import anchored, database_address, moment, request_key, web_address
+from pointsman.config.values import (
+    anchored,
+    database_address,
+    environment_name,
+    header_name,
+    header_value,
+    moment,
+    no_boolean,
+    program,
+    request_key,
+    web_address,
+    without_nul,
+)
 
 DEFAULT_PORT = 3282
 ANY = "*"  # in a token's `projects` and `servers`: all of them
@@ -29,13 +41,18 @@ Id = Annotated[str, StringConstraints(pattern=r"^_?([A-Za-z0-9-]_?)*$", min_leng
 Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]  # what all clients take
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
 Strategy = Literal["bm25", "cloud"]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(no_boolean)]
 Count = Annotated[int, Field(ge=1)]
 Moment = Annotated[datetime, BeforeValidator(moment)]
 LocalPath = Annotated[Path, AfterValidator(anchored)]
 WebAddress = Annotated[str, AfterValidator(web_address)]
 DatabaseAddress = Annotated[str, AfterValidator(database_address)]
 RequestKey = Annotated[SecretStr, AfterValidator(request_key)]
+Program = Annotated[str, AfterValidator(program)]
+VariableName = Annotated[str, AfterValidator(environment_name)]
+Variable = Annotated[SecretStr, AfterValidator(without_nul)]
+HeaderName = Annotated[str, AfterValidator(header_name)]
+HeaderValue = Annotated[SecretStr, AfterValidator(header_value)]
 
 
 class Part(BaseModel):
@@ -86,13 +103,13 @@ class Server(Part):
     name: str | None = None
     enabled: bool = True
     bundled: Literal["archive"] | None = None
-    command: str | None = None
+    command: Program | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, SecretStr] = {}
+    env: Mapping[VariableName, Variable] = {}
     cwd: LocalPath | None = None
     url: WebAddress | None = None
     transport: Literal["stdio", "http", "sse"] | None = None  # absent: from `command` or `url`
-    headers: Mapping[str, SecretStr] = {}
+    headers: Mapping[HeaderName, HeaderValue] = {}
     era: Literal["auto", "legacy", "modern"] = "auto"
     isolation: Literal["shared", "per-caller"] = "shared"
     prefix: Prefix | None = None  # absent: `<id>__`; empty: none, and resource URIs are the server's own

@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pointsman.config.errors import ConfigError, ConfigProblem, near
 from pointsman.config.explain import choices_of, sentence
-from pointsman.config.model import GatewayConfig, RequestKey
+from pointsman.config.model import DatabaseAddress, GatewayConfig, RequestKey
 
 PREFIX = "POINTSMAN_"
 
@@ -31,7 +31,7 @@ class Settings(BaseSettings):
     state_dir: Path | None = None
     host: str | None = None
     port: Annotated[int, Field(ge=0, le=65_535)] | None = None
-    database: str | None = None
+    database: DatabaseAddress | None = None
     token: SecretStr | None = None  # of a client: `pointsman stdio` and the like
     request_key: RequestKey | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"

@@ -33,6 +33,7 @@ class SearchHit:
     tool_key: str
     relevance: float  # 0..1
     explanation: str | None = None
+    intents: tuple[int, ...] = ()  # which of the queries it serves, by their place
 
 
 class SearchUnavailable(Exception):
@@ -42,7 +43,10 @@ class SearchUnavailable(Exception):
 class SearchProvider(Protocol):
     """Ranks tools. Fits by shape."""
 
-    name: str  # as in the audit row: `bm25`, `bm25+static` or `cloud`
+    @property
+    def name(self) -> str:
+        """As in the audit row: `bm25`, `bm25+static` or `cloud`."""
+        ...
 
     async def search(self, request: SearchRequest) -> list[SearchHit]:
         """Rank `request.tools`, best first, at most `max_results` of them.

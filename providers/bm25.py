@@ -1,148 +1,137 @@
-"""The local search provider: BM25Plus over the words of names, servers, descriptions and parameters."""
+"""The local search provider: BM25Plus over the words of tools, and what they mean where a model is at hand."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
+from pointsman.providers import embeddings as static
+from pointsman.providers.aside import Aside
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
-from pointsman.providers.documents import WEIGHTS, Field, Prepared, prepare
-from pointsman.providers.text import STOP_WORDS, stem, words
+from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable
+from pointsman.providers.explanation import Explainer
+from pointsman.providers.library import Library
+from pointsman.providers.numeric import load_numpy
+from pointsman.providers.query import parse
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
-    from pointsman.providers.postings import Floats, Postings
+    from pointsman.providers.index import Index
 
-ALL_WEIGHT = 0.2  # of the sum over all queries, beside the best of them
-CONTEXT_WEIGHT = 0.3
+logger = logging.getLogger(__name__)
+
 KEPT_INDEXES = 16
-ASIDE_FROM = 1_000  # tools
-ASIDE_FROM_NEW = 50
-MAX_QUERY_CHARS = 4_000
-MAX_EXPLAINED_WORDS = 6
-
+KEPT_TOOLS = 50_000  # in all of them together
+INDEX_ASIDE_FROM = 1_000  # tools
+INDEX_ASIDE_FROM_NEW = 50  # a new tool costs far more than a known one
+SEARCH_ASIDE_FROM = 5_000
 
 _Tools = tuple[ToolDocument, ...]
+_Key = tuple[bool, _Tools]  # with vectors or without
 
 
 class BM25SearchProvider:
-    """Ranks by words. Needs nothing from outside and always answers.
+    """Needs nothing from outside and always answers.
 
-    The index of a set of tools is kept by the identity of its documents, and the tokens of a tool for as long as
-    its document lives: callers that share their tools share the work.
+    The index of a set of tools is kept by the identity of its documents, and what is known about a tool by its
+    content: callers that share their tools share the work, and a server that changes costs only its own tools.
     """
 
-    name = "bm25"
+    def __init__(
+        self, embeddings: bool | Callable[[], bool] = True, load: Callable[[], Embedder] = static.load
+    ) -> None:
+        self._embeddings = embeddings
+        self._load = load
+        self._embedder: Embedder | None = None
+        self._broken = False
+        self._library = Library()
+        self._indexes: OrderedDict[_Key, Index] = OrderedDict()
+        self._loading: Aside[None, Embedder] = Aside()
+        self._building: Aside[_Key, Index] = Aside()
 
-    def __init__(self) -> None:
-        self._indexes: OrderedDict[_Tools, _Index] = OrderedDict()
-        self._prepared: WeakKeyDictionary[ToolDocument, Prepared] = WeakKeyDictionary()
-        self._building: dict[_Tools, asyncio.Task[_Index]] = {}
+    @property
+    def name(self) -> str:
+        return "bm25+static" if self._wants_meaning() else "bm25"
 
     async def search(self, request: SearchRequest) -> list[SearchHit]:
-        index = await self._index_of(tuple(request.tools))
-        return index.search(request)
+        tools = tuple(request.tools)
+        if not tools:
+            return []
+        index = await self._index_of(tools, await self._embedder_in_use())
+        if len(tools) > SEARCH_ASIDE_FROM:
+            return await asyncio.to_thread(_search, index, request)
+        return _search(index, request)
 
-    async def _index_of(self, tools: _Tools) -> _Index:
-        index = self._indexes.get(tools)
+    def _wants_meaning(self) -> bool:
+        wanted = self._embeddings() if callable(self._embeddings) else self._embeddings
+        return wanted and not self._broken
+
+    async def _embedder_in_use(self) -> Embedder | None:
+        if not self._wants_meaning():
+            return None
+        if self._embedder is None:
+            try:
+                self._embedder = await self._loading.run(None, self._load)
+            except EmbeddingsUnavailable as error:
+                if not self._broken:
+                    logger.warning("search goes by words alone, because the embeddings do not load: %s", error)
+                self._broken = True
+        return self._embedder
+
+    async def _index_of(self, tools: _Tools, embedder: Embedder | None) -> Index:
+        key = (embedder is not None, tools)
+        index = self._indexes.get(key)
         if index is not None:
-            self._indexes.move_to_end(tools)
+            self._indexes.move_to_end(key)
             return index
-        index = await self._build_aside(tools) if self._costly(tools) else self._build(tools)
-        self._indexes[tools] = index
-        while len(self._indexes) > KEPT_INDEXES:
-            self._indexes.popitem(last=False)
+        if self._costly(tools):
+            index = await self._building.run(key, lambda: self._build(tools, embedder))
+        else:
+            index = self._build(tools, embedder)
+        self._keep(key, index)
         return index
 
     def _costly(self, tools: _Tools) -> bool:
-        """Whether building would hold up the event loop. A new tool costs far more than a known one."""
-        return len(tools) > ASIDE_FROM or sum(tool not in self._prepared for tool in tools) > ASIDE_FROM_NEW
+        """Whether indexing would hold up the event loop."""
+        if len(tools) > INDEX_ASIDE_FROM:
+            return True
+        return sum(not self._library.knows(tool) for tool in tools) > INDEX_ASIDE_FROM_NEW
 
-    async def _build_aside(self, tools: _Tools) -> _Index:
-        """In a thread, once for all who ask at the same time."""
-        building = self._building.get(tools)
-        if building is None:
-            building = self._building[tools] = asyncio.create_task(asyncio.to_thread(self._build, tools))
-            building.add_done_callback(lambda _: self._building.pop(tools))
-        return await asyncio.shield(building)
+    def _build(self, tools: _Tools, embedder: Embedder | None) -> Index:
+        load_numpy()
+        from pointsman.providers.index import Index, Meaning
 
-    def _build(self, tools: _Tools) -> _Index:
-        return _Index(tools, [self._prepare(tool) for tool in tools])
+        if self._library.full:
+            self._library = Library()
+        library = self._library
+        prepared = [library.prepared(tool) for tool in tools]
+        meaning = Meaning(library.vectors(tools, prepared, embedder), embedder) if embedder else None
+        return Index([tool.tool_key for tool in tools], prepared, library.vocabulary, meaning)
 
-    def _prepare(self, tool: ToolDocument) -> Prepared:
-        prepared = self._prepared.get(tool)
-        if prepared is None:
-            prepared = self._prepared[tool] = prepare(tool)
-        return prepared
+    def _keep(self, key: _Key, index: Index) -> None:
+        self._indexes[key] = index
+        while len(self._indexes) > 1 and (len(self._indexes) > KEPT_INDEXES or self._kept_tools() > KEPT_TOOLS):
+            self._indexes.popitem(last=False)
 
-
-class _Index:
-    """One set of tools, ready to be searched."""
-
-    def __init__(self, tools: Sequence[ToolDocument], prepared: Sequence[Prepared]) -> None:
-        from pointsman.providers.postings import Postings
-
-        self._tools = tools
-        self._prepared = prepared
-        self._postings: Postings = Postings([document.frequencies for document in prepared])
-
-    def search(self, request: SearchRequest) -> list[SearchHit]:
-        import numpy as np
-
-        asked = [_query_words(query) for query in request.queries]
-        context = _query_words(request.context or "")
-        best = np.zeros(len(self._tools))
-        total = np.zeros(len(self._tools))
-        for query in asked:
-            fit = self._fit(query)
-            best = np.maximum(best, fit)
-            total += fit
-        aside = CONTEXT_WEIGHT * self._fit(context)
-        scores = best + ALL_WEIGHT * total + aside
-        relevance = np.maximum(best, aside)
-        found = np.flatnonzero(scores > 0)
-        order = found[np.argsort(-scores[found], kind="stable")][: request.max_results]
-        said = {token: word for query in [context, *asked] for token, word in query.items()}
-        return [
-            SearchHit(
-                self._tools[row].tool_key,
-                round(float(min(relevance[row], 1.0)), 3),
-                _explanation(self._prepared[row], said),
-            )
-            for row in order.tolist()
-        ]
-
-    def _fit(self, query: dict[str, str]) -> Floats:
-        """How well each tool fits one query, from 0 to 1.
-
-        The best tool gets the share of the query that it covers, so that the best of a bad lot stays low, and the
-        others stand to it as their scores do.
-        """
-        scores = self._postings.matching(query)
-        if not scores.any():
-            return scores
-        top = int(scores.argmax())
-        share: float = self._postings.coverage(query, top) / scores[top]
-        return scores * share
+    def _kept_tools(self) -> int:
+        return sum(len(tools) for _, tools in self._indexes)
 
 
-def _query_words(text: str) -> dict[str, str]:
-    """What is asked for, each token once, with the word that it came from."""
-    asked: dict[str, str] = {}
-    for word in words(text[:MAX_QUERY_CHARS]):
-        if word not in STOP_WORDS:
-            asked.setdefault(stem(word), word)
-    return asked
+def _search(index: Index, request: SearchRequest) -> list[SearchHit]:
+    from pointsman.providers.fusion import fuse
 
-
-def _explanation(tool: Prepared, said: dict[str, str]) -> str | None:
-    """Which words were found where: `weather in name; city in parameter`."""
-    places: dict[Field, list[str]] = {field: [] for field in WEIGHTS}
-    for token, word in said.items():
-        field = tool.field_of(token)
-        if field is not None:
-            places[field].append(word)
-    found = (f"{', '.join(at[:MAX_EXPLAINED_WORDS])} in {field}" for field, at in places.items() if at)
-    return "; ".join(found) or None
+    queries = [parse(query) for query in request.queries]
+    context = parse(request.context or "")
+    fused = fuse([index.fit(query) for query in queries], index.fit(context), request.max_results)
+    explainer = Explainer([*queries, context], index.vocabulary)
+    return [
+        SearchHit(
+            index.tool_keys[hit.row],
+            round(hit.relevance, 3),
+            explainer.explain(index.documents[hit.row]),
+            hit.intents,
+        )
+        for hit in fused
+    ]

@@ -2,55 +2,101 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.text import tokens
+from pointsman.providers.text import has_cjk, tokens
+
+if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
+    import numpy as np
+    from numpy.typing import NDArray
 
 Field = Literal["name", "server", "description", "parameter", "parameter description"]
 
 # How often a field's tokens count in the document that is ranked, weightiest first.
 WEIGHTS: Mapping[Field, int] = {"name": 6, "server": 4, "description": 2, "parameter": 1, "parameter description": 1}
+FIELDS = tuple(WEIGHTS)
+IN_NAME = 1  # the bit of the first field
 
 # Bounds for what a server may send; real tools stay far below.
 MAX_DESCRIPTION_CHARS = 8_000
 MAX_PARAMETERS = 200
 MAX_PARAMETER_CHARS = 500
 MAX_DEPTH = 3
+MAX_MEANING_CHARS = 4_000
+
+_BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")
+
+Texts = Mapping[Field, str]
 
 
-@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Numbers for tokens. Only grows, so that what was numbered once stays comparable."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, token: str) -> int:
+        return self._numbers.setdefault(token, len(self._numbers))
+
+    def get(self, token: str) -> int | None:
+        return self._numbers.get(token)
+
+
+@dataclass(slots=True, eq=False)
 class Prepared:
-    """The tokens of one tool, by field and altogether."""
+    """The tokens of one tool, each once and by number, in arrays of the same length; small, because there are many."""
 
-    fields: dict[Field, frozenset[str]]
-    frequencies: dict[str, int]  # weighted: as if each field stood there as often as it weighs
+    words: NDArray[np.int32]
+    counts: NDArray[np.int32]  # weighted: as if each field stood there as often as it weighs
+    places: NDArray[np.uint8]  # which fields, a bit for each
+    vector: NDArray[np.float16] | None = None  # what it means; filled in when it is first needed
 
-    def field_of(self, token: str) -> Field | None:
-        """The weightiest field that has it."""
-        return next((field for field, found in self.fields.items() if token in found), None)
+    def places_by_word(self) -> dict[int, int]:
+        return dict(zip(self.words.tolist(), self.places.tolist(), strict=True))
 
 
-def prepare(document: ToolDocument) -> Prepared:
+def texts_of(document: ToolDocument) -> Texts:
     parameters = list(islice(_parameters(document.input_schema, MAX_DEPTH), MAX_PARAMETERS))
-    texts: dict[Field, str] = {
+    return {
         "name": document.tool_name,
         "server": document.server_name,
         "description": document.description[:MAX_DESCRIPTION_CHARS],
         "parameter": " ".join(name for name, _ in parameters),
         "parameter description": " ".join(text for _, text in parameters),
     }
-    fields: dict[Field, frozenset[str]] = {}
-    frequencies: dict[str, int] = {}
-    for field, weight in WEIGHTS.items():
-        found = tokens(texts[field])
-        fields[field] = frozenset(found)
-        for token in found:
-            frequencies[token] = frequencies.get(token, 0) + weight
-    return Prepared(fields, frequencies)
+
+
+def prepare(texts: Texts, vocabulary: Vocabulary) -> Prepared:
+    import numpy as np
+
+    counts: dict[int, int] = {}
+    places: dict[int, int] = {}
+    for bit, (field, weight) in enumerate(WEIGHTS.items()):
+        for token in tokens(texts[field]):
+            word = vocabulary.number(token)
+            counts[word] = counts.get(word, 0) + weight
+            places[word] = places.get(word, 0) | 1 << bit
+    return Prepared(
+        np.fromiter(counts, np.int32, len(counts)),
+        np.fromiter(counts.values(), np.int32, len(counts)),
+        np.fromiter(places.values(), np.uint8, len(counts)),
+    )
+
+
+def meaning_of(texts: Texts) -> str:
+    """The text to embed; empty for CJK, of which the model knows nothing."""
+    identifiers = (texts["name"], texts["server"])
+    name, server, parameters = (_BOUNDARY.sub(" ", text) for text in (*identifiers, texts["parameter"]))
+    text = f"{name} {server} {texts['description']} {parameters}".strip()[:MAX_MEANING_CHARS]
+    return "" if has_cjk(text) else text
 
 
 def _parameters(schema: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from rank_bm25 import BM25Plus
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int32]
+Counted = tuple[NDArray[np.int32], NDArray[np.int32]]  # the words of a document, each once, and how often it has them
 
 K1 = 3.2
 B = 0.6
@@ -17,64 +18,88 @@ DELTA = 1.0
 
 
 class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
-    """An index over documents given as word -> number of times. May be empty."""
+    """An index over documents whose words are numbers. May be empty."""
 
-    idf: dict[str, float]
+    idf: dict[int, float]
     corpus_size: int
 
-    def __init__(self, corpus: Sequence[Mapping[str, int]], k1: float = K1, b: float = B, delta: float = DELTA) -> None:
+    def __init__(self, corpus: Sequence[Counted], k1: float = K1, b: float = B, delta: float = DELTA) -> None:
+        self._terms: dict[int, tuple[Rows, Floats, float]] = {}
         super().__init__(corpus, k1=k1, b=b, delta=delta)
 
-    def get_scores(self, query: Iterable[str]) -> Floats:
+    @property
+    def rarest(self) -> float:
+        """The idf of a word that no document has."""
+        return float(np.log(self.corpus_size + 1))
+
+    def get_scores(self, query: Iterable[int]) -> Floats:
         """As the parent: every document scores, also those that have none of the words."""
         scores = np.zeros(self.corpus_size)
         for word in query:
-            place = self._places.get(word)
-            if place is not None:
-                factors = np.full(self.corpus_size, float(self.delta))
-                factors[self._rows[place]] = self.delta + self._gains[place]
-                scores += self.idf[word] * factors
+            term = self._terms.get(word) or self._term(word)
+            if term is None:
+                continue
+            rows, with_it, without_it = term
+            theirs = scores.take(rows)
+            theirs += with_it
+            scores += without_it
+            scores[rows] = theirs
         return scores
 
-    def matching(self, query: Iterable[str]) -> Floats:
-        """What a document gains by the words it has: the scores without the part that all documents get."""
-        scores = np.zeros(self.corpus_size)
-        for word in query:
-            place = self._places.get(word)
-            if place is not None:
-                scores[self._rows[place]] += self.idf[word] * self._gains[place]
-        return scores
+    def matching(self, word: int, most: float = np.inf) -> tuple[Rows, Floats]:
+        """Who has the word, and what each gains by it: the score without the part that all documents get.
 
-    def coverage(self, query: Iterable[str], row: int) -> float:
-        """How much of the query a document has, from 0 to 1; rare words count more, unknown ones most."""
-        rarest = float(np.log(self.corpus_size + 1))
-        total = had = 0.0
-        for word in query:
-            idf = self.idf.get(word, rarest)
-            total += idf
-            place = self._places.get(word)
-            if place is not None and (self._rows[place] == row).any():
-                had += idf
-        return had / total if total else 0.0
+        A word that stands for another is worth no more than that one: `most` bounds its idf.
+        """
+        rows, gains = self._of(word)
+        return rows, min(self.idf[word], most) * gains
 
-    def _initialize(self, corpus: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    def has(self, row: int, word: int) -> bool:
+        if word not in self.idf:
+            return False
+        rows, _ = self._of(word)
+        place = int(rows.searchsorted(row))
+        return place < len(rows) and int(rows[place]) == row
+
+    def _term(self, word: int) -> tuple[Rows, Floats, float] | None:
+        """What a word adds to the documents that have it, and to the others; worked out when it is first asked for."""
+        idf = self.idf.get(word)
+        if idf is None:
+            return None
+        rows, gains = self._of(word)
+        term = self._terms[word] = rows, idf * (self.delta + gains), idf * self.delta
+        return term
+
+    def _of(self, word: int) -> tuple[Rows, Floats]:
+        place = self._places(word)
+        return self._rows[place], self._gains[place]
+
+    def _initialize(self, corpus: Sequence[Counted]) -> dict[int, int]:
         """Lay out, for each word, the documents that have it and what it is worth in each, in units of its idf."""
-        sizes = np.array([len(document) for document in corpus], dtype=np.intp)
-        lengths = np.array([sum(document.values()) for document in corpus], dtype=np.int64)
+        none = np.empty(0, dtype=np.int32)
+        words = np.concatenate([none, *(words for words, _ in corpus)])
+        counts = np.concatenate([none, *(counts for _, counts in corpus)])
         self.corpus_size = len(corpus)
+        rows = np.repeat(np.arange(self.corpus_size, dtype=np.int32), [len(words) for words, _ in corpus])
+        lengths = np.bincount(rows, weights=counts, minlength=self.corpus_size)
         self.avgdl = lengths.sum() / self.corpus_size if lengths.any() else 1.0  # never divided by zero
-        numbers: dict[str, int] = {}
-        words = np.array([numbers.setdefault(word, len(numbers)) for word in chain(*corpus)], dtype=np.intp)
-        counts = np.array([count for document in corpus for count in document.values()], dtype=np.int64)
-        rows = np.repeat(np.arange(self.corpus_size), sizes)
         # To the letter the parent's formula, so that the figures agree to the last bit.
         gains = (counts * (self.k1 + 1)) / (self.k1 * (1 - self.b + self.b * lengths[rows] / self.avgdl) + counts)
-        by_word = np.argsort(words, kind="stable")
-        self._rows = rows[by_word]
-        self._gains: Floats = gains[by_word]
-        documents = np.bincount(words, minlength=len(numbers)).tolist()
-        ends = np.cumsum(documents).tolist()
-        self._places = {
-            word: slice(end - count, end) for word, count, end in zip(numbers, documents, ends, strict=True)
-        }
-        return dict(zip(numbers, documents, strict=True))
+        order, self._places = by_word(words)
+        self._rows: Rows = rows[order]
+        self._gains: Floats = gains[order]
+        documents = np.bincount(words)
+        present = documents.nonzero()[0]
+        return dict(zip(present.tolist(), documents[present].tolist(), strict=True))
+
+
+def by_word(words: NDArray[np.int32]) -> tuple[NDArray[np.intp], Callable[[int], slice]]:
+    """The order that brings equal words together, and where each word stands in it."""
+    ends = np.cumsum(np.bincount(words)).tolist()
+
+    def place(word: int) -> slice:
+        if word >= len(ends):
+            return slice(0, 0)
+        return slice(ends[word - 1] if word else 0, ends[word])
+
+    return np.argsort(words, kind="stable"), place

@@ -42,6 +42,18 @@ _COURTESY = """
 STOP_WORDS = frozenset((_GRAMMAR + _COURTESY).split())
 
 
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
+_CJK_CHARACTER = re.compile(f"[{_CJK}]")
+
+
+def has_cjk(text: str) -> bool:
+    return not text.isascii() and _CJK_CHARACTER.search(text) is not None
+
+
+def sentences(text: str) -> list[str]:
+    return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
+
+
 def words(text: str) -> Iterator[str]:
     """The words of a text in lower case, in order, stop words and all; of CJK text the pairs of characters."""
     folded = _folded(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -38,6 +39,10 @@ from pointsman.router.listening import HttpServer, bind, url_of
 from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
 from pointsman.router.request_keys import request_keys
+from pointsman.router.sdk import load_sealing
+from pointsman.router.usage import UsageMemory
+
+logger = logging.getLogger(__name__)
 
 SETTLE_S = 1.0  # for servers to be reached before the port opens, so that a first call finds them
 GRACE_S = 8.0  # for calls under way when we are asked to end
@@ -90,6 +95,8 @@ async def _serve(launch: Launch, parts: Parts, listener: socket.socket) -> None:
             group.create_task(server.serve(sockets=[listener]))
             await stop.wait()
             parts.health.open = False
+            if parts.front.calls_running:
+                logger.info("waiting for %d calls to end; a second signal ends at once", parts.front.calls_running)
             server.should_exit = True
             await parts.front.drain(GRACE_S)
 
@@ -117,6 +124,16 @@ def _http_settings(parts: Parts) -> uvicorn.Config:
     )
 
 
+def _kept_until_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
+    """The keys whose new values a reload cannot take over."""
+    places = {
+        "listen.host": old.listen.host != new.listen.host,
+        "listen.port": old.listen.port != new.listen.port,
+        "state": old.state != new.state,
+    }
+    return [key for key, changed in places.items() if changed]
+
+
 @asynccontextmanager
 async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
     """Build from the bottom up; what was opened is closed in the opposite order."""
@@ -130,17 +147,19 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         fleet = Fleet(
             connectors, clock=time.time, on_change=lambda server_id, change: gateway.hub.publish(server_id, change)
         )
-        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": BM25SearchProvider()})
+        usage = UsageMemory()
+        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
+        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": local}, usage=usage.figures)
         metrics = Metrics()
         audit = await stack.enter_async_context(
-            auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics])
+            auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics, usage])
         )
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(catalog.close)
         offers = Offers(catalog, fleet.servers)
         stack.push_async_callback(offers.close)
         keys = request_keys(launch.config.state.request_keys, launch.state_dir)
-        gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time))
+        gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time), usage)
         front = Front(
             gateway,
             launch.config.limits,
@@ -152,6 +171,8 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
 
         async def apply(config: GatewayConfig) -> None:
             """Rights first: a revoked token must not wait for servers to start or end."""
+            for key in _kept_until_restart(catalog.rights.config, config):
+                logger.warning("`%s` has changed; that takes effect at the next start", key)
             catalog.reconfigure(config)
             offers.reconfigure(config)
             gateway.hub.rights_changed()
@@ -174,7 +195,8 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             with suppress(TimeoutError):  # the others are there; these come when they come
                 async with asyncio.timeout(SETTLE_S):
                     await fleet.settled()
-            beside = [asyncio.create_task(work) for work in (front.run(), reloader.run(), logs.run())]
+            works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing))
+            beside = [asyncio.create_task(work) for work in works]
             yield
             for task in beside:
                 task.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pointsman.catalog.answer import answer
 from pointsman.catalog.errors import GatewayError
 from pointsman.catalog.model import Json
 from pointsman.catalog.service import ToolCatalogService
@@ -11,16 +12,19 @@ from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.meta_tools import read_discovery
 from pointsman.router.results import failure, structured
 from pointsman.router.seams import FrontRequest
+from pointsman.router.usage import UsageMemory
 
 
-async def discover(catalog: ToolCatalogService, audit: AuditLog, request: FrontRequest, given: Json) -> Json:
+async def discover(
+    catalog: ToolCatalogService, audit: AuditLog, usage: UsageMemory, request: FrontRequest, given: Json
+) -> Json:
     """One row in the audit, however it ends."""
     try:
         record = audit.begin(request, "discovery", queries=_queries_named(given))
     except GatewayError as error:
         return failure(error)
     try:
-        return await _search(catalog, record, request, given)
+        return await _search(catalog, record, usage, request, given)
     except GatewayError as error:
         record.finish("error", error.code)
         return failure(error)
@@ -32,16 +36,17 @@ async def discover(catalog: ToolCatalogService, audit: AuditLog, request: FrontR
         raise
 
 
-async def _search(catalog: ToolCatalogService, record: Record, request: FrontRequest, given: Json) -> Json:
+async def _search(
+    catalog: ToolCatalogService, record: Record, usage: UsageMemory, request: FrontRequest, given: Json
+) -> Json:
     asked = read_discovery(given)
     found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results)
-    content: Json = {"results": [result.as_json() for result in found.results]}
-    if found.notice:
-        content["notice"] = found.notice
-    answer = structured(content)
-    size = len(answer["content"][0]["text"].encode())
+    shown = structured(answer(found))
+    size = len(shown["content"][0]["text"].encode())
     record.finish("ok", results=len(found.results), bytes=size, provider=found.provider, fallback=found.fallback)
-    return answer
+    if catalog.learns:
+        usage.discovered(request.caller, asked.queries, found.results)
+    return shown
 
 
 def _queries_named(given: Json) -> list[str] | None:

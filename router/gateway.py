@@ -18,7 +18,7 @@ from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.execute import Executor
 from pointsman.router.links import Links
 from pointsman.router.lists import KINDS, ListDesk
-from pointsman.router.meta_tools import DISCOVERY, EXECUTE, TOOLS
+from pointsman.router.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.reads import Reads
 from pointsman.router.seams import (
     INVALID_PARAMS,
@@ -29,6 +29,7 @@ from pointsman.router.seams import (
     FrontRequest,
     ProtocolError,
 )
+from pointsman.router.usage import UsageMemory
 from pointsman.router.watching import Watching
 
 INSTRUCTIONS = (
@@ -43,9 +44,16 @@ class PointsmanGateway:
     """Fits `router.seams.Gateway`."""
 
     def __init__(
-        self, catalog: ToolCatalogService, offers: Offers, fleet: Fleet, audit: AuditLog, cursors: Cursors
+        self,
+        catalog: ToolCatalogService,
+        offers: Offers,
+        fleet: Fleet,
+        audit: AuditLog,
+        cursors: Cursors,
+        usage: UsageMemory,
     ) -> None:
         self._catalog = catalog
+        self._usage = usage
         self._audit = audit
         self._flat = FlatTools(catalog)
         links = Links()
@@ -107,7 +115,7 @@ class PointsmanGateway:
             return await self._call(request, back)
         kind = KINDS.get(request.method)
         if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
-            return {"tools": TOOLS}
+            return {"tools": described_tools(await self._catalog.overview(request.caller))}
         if kind is not None:
             return await self._lists.page(kind, request)
         handler = self._handlers.get(request.method)
@@ -129,7 +137,7 @@ class PointsmanGateway:
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
-            return await discover(self._catalog, self._audit, request, given)
+            return await discover(self._catalog, self._audit, self._usage, request, given)
         caller = request.caller
         self._audit.refused(
             "unknown_tool",

@@ -25,8 +25,9 @@ TOOLS: list[Json] = [
             "is the way to see them. Call it whenever you need data or an action that you have no tool for. "
             "Say in plain words what should be done, one query for each step of the task, with the nouns that matter "
             '(for example ["list open pull requests of a repository", "send a message to a chat channel"]). '
-            "Each result has a toolKey, a description, the inputSchema to fill in, and a relevance from 0 to 1: "
-            "below 0.2 it probably does not fit, so ask again in other words before you give up. "
+            "Each result has a toolKey, a description and its arguments: the best ones as inputSchema, the others as "
+            "`signature`, where `?` marks what is optional. `intents` says which of several queries a result serves. "
+            "A relevance (0 to 1) below 0.2 probably does not fit: ask again in other words before you give up. "
             f"Then run the tool that fits with {EXECUTE}."
         ),
         "inputSchema": {
@@ -61,8 +62,8 @@ TOOLS: list[Json] = [
         "title": "Run a tool",
         "description": (
             f"Run one tool that {DISCOVERY} found. Give its toolKey exactly as it was returned, and in `arguments` an "
-            "object that fits the tool's inputSchema. The answer is the tool's own. If the arguments do not fit, "
-            "nothing is run and the answer says what is wrong and shows the schema."
+            "object that fits the tool's inputSchema or signature. The answer is the tool's own. If the arguments do "
+            "not fit, nothing is run and the answer says what is wrong and shows the schema."
         ),
         "inputSchema": {
             "type": "object",
@@ -82,6 +83,14 @@ TOOLS: list[Json] = [
         "annotations": {"title": "Run a tool", "openWorldHint": True},
     },
 ]
+
+
+def described_tools(overview: str | None) -> list[Json]:
+    """The two tools; with an overview of the caller's servers in the description of the first, if there is one."""
+    if not overview:
+        return TOOLS
+    discovery, execute = TOOLS
+    return [{**discovery, "description": f"{discovery['description']} {overview}"}, execute]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,6 @@ def show_log(server_id: str, lines: int, state_dir: Path | None) -> None:
     except OSError:
         known = sorted(path.stem for path in (folder / FOLDER).glob("*.log"))
         others = f" There are logs of: {', '.join(known)}." if known else ""
-        raise Refusal(f"Server `{server_id}` has written nothing to its stderr so far.{others}") from None
+        raise Refusal(f"No log of `{server_id}`: it wrote nothing to its stderr, or is no server.{others}") from None
     for line in last_lines(written, lines):
         click.echo(line)

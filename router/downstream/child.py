@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from pointsman.router.downstream.exit_watch import when_exited
 from pointsman.router.downstream.guard import Guard
 from pointsman.router.downstream.stderr_log import StderrLog
 
-_PATH_LIKE = re.compile(r"(?:/[^\s/:'\"]+)+/([^\s/:'\"]+)")
+logger = logging.getLogger(__name__)
 _LAST_WORDS_S = 0.25  # between a child's exit and the end of its pipes, or the other way round
 
 
@@ -144,11 +144,14 @@ class SystemChild:
             what = f"it was ended by {_signal_name(-code)}"
         else:
             what = f"it exited with code {code}"
+        self._log_last_words(what)
+        return what
+
+    def _log_last_words(self, what: str) -> None:
+        """For the operator alone: the reason reaches clients, and a child may write anything, secrets too."""
         log = self._events.stderr
-        if log.total == self._silent_at:
-            return what
-        last = _PATH_LIKE.sub(r"…/\1", log.last_line()).rstrip(" .")
-        return f"{what}: {last}" if last else what
+        if log.total != self._silent_at and (last := log.last_line()):
+            logger.warning("server %s: %s; the last line of its stderr: %s", log.name, what, last)
 
     # --- what its owner wants
 

@@ -13,10 +13,8 @@ from pydantic import SecretStr
 from pointsman.config.model import Limits, Server
 from pointsman.router.downstream.connection import Connect, Connection, Noticed
 from pointsman.router.downstream.crowd import Habits
-from pointsman.router.downstream.http_connect import connect_http
 from pointsman.router.downstream.process import Command, ProcessStarter
 from pointsman.router.downstream.server_logs import ServerLogs
-from pointsman.router.downstream.sse import connect_sse
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio import connect_stdio
 
@@ -68,6 +66,8 @@ class Connectors:
         return connect
 
     def _http(self, url: str, server: Server, limits: Limits) -> Connect:
+        from pointsman.router.downstream.http_connect import connect_http  # aiohttp only where it is needed: 25 MB
+
         headers, habits = _revealed(server.headers), Habits()
 
         async def connect(noticed: Noticed) -> Connection:
@@ -77,6 +77,8 @@ class Connectors:
 
 
 def _sse(url: str, server: Server, limits: Limits) -> Connect:
+    from pointsman.router.downstream.sse import connect_sse
+
     headers, habits = _revealed(server.headers), Habits()
 
     async def connect(noticed: Noticed) -> Connection:

@@ -19,6 +19,7 @@ from pointsman.router.wire import BadJson, decode
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 _LINGER_S = 1.0  # how long a stream may stay open behind its answer before its connection is given up
+_NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _ERROR_BYTES = 64 * 1024  # of an error page that is looked at
 
 TakeMessage = Callable[[Json], None]
@@ -169,7 +170,8 @@ async def _error_answer(response: HttpResponse) -> Json:
     for message in await read_error(response):
         if error_in(message) is not None:
             return message  # whatever its id: a server that refused to read the request may not know it
-    raise ConnectionLost(f"it answered with HTTP {status}")
+    old = " (an older server, for SSE? then say `transport: sse`)" if status in _NO_ENDPOINT else ""
+    raise ConnectionLost(f"it answered with HTTP {status}{old}")
 
 
 async def read_error(response: HttpResponse) -> Iterable[Json]:

@@ -95,7 +95,8 @@ def _why_not_started(command: Command, error: OSError | ValueError) -> str:
     if command.cwd is not None and not command.cwd.is_dir():
         return f"`{command.name}` cannot be started: its `cwd` is not a folder"
     if isinstance(error, FileNotFoundError):
-        return f"`{command.name}` cannot be started: there is no such program. Install it, or correct `command`"
+        hint = "Its arguments go into `args`" if " " in command.name.strip() else "Install it, or correct `command`"
+        return f"`{command.name}` cannot be started: there is no such program. {hint}"
     if isinstance(error, PermissionError):
         return f"`{command.name}` cannot be started: it is not executable"
     if isinstance(error, ValueError):

@@ -54,7 +54,7 @@ class DownstreamServer:
         self.id = server_id
         self.name = name
         self.timeouts = timeouts
-        self.restarts = 0
+        self.restarts = 0  # attempts to connect after the first one, whether or not they succeeded
         self._generations = generations
         self._clock = clock
         self._on_change = on_change
@@ -176,8 +176,6 @@ class DownstreamServer:
 
     def attach(self, connection: Connection) -> Live:
         """From now on requests go over `connection`; what is under way on another one stays there."""
-        if self._introduction is not None:
-            self.restarts += 1
         self._introduction = connection.introduction
         self._live = Live(connection, self.notice, self._watched)
         self._set_status("running", "")

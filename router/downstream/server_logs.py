@@ -25,7 +25,7 @@ class ServerLogs:
         self._complained = False
 
     def of(self, server_id: str) -> StderrLog:
-        return self._logs.setdefault(server_id, StderrLog())
+        return self._logs.setdefault(server_id, StderrLog(server_id))
 
     async def run(self) -> None:
         """Write what is new, until cancelled; then once more."""

@@ -21,7 +21,8 @@ def harmless(text: str, limit: int = _LINE_SHOWN) -> str:
 class StderrLog:
     """A ring of bytes. Whole chunks fall out at its far end, so that a flood costs almost nothing."""
 
-    def __init__(self, limit_bytes: int = RING_BYTES) -> None:
+    def __init__(self, name: str = "", limit_bytes: int = RING_BYTES) -> None:
+        self.name = name  # of the server
         self._limit = limit_bytes
         self._chunks: deque[bytes] = deque()
         self._held = 0

@@ -41,6 +41,8 @@ class Supervisor:
         self._lives: dict[Live, asyncio.Task[None] | None] = {}  # those not closed yet, with the task that closes them
         self._poked = asyncio.Event()
         self._last_attempt = pace.monotonic()
+        self._tried = False
+        self._told = ""  # the reason that was logged last
         self._last_connection = False
         self._task: asyncio.Task[None] | None = None
         self.settled = asyncio.Event()  # the first attempt is over, however it ended
@@ -87,7 +89,16 @@ class Supervisor:
             if not self._last_connection:
                 await self._pause()
 
+    def _tell_once(self, reason: str) -> None:
+        """A server that fails for ever with the same words has said them once."""
+        if reason != self._told:
+            self._told = reason
+            logger.warning("server %s: %s; it is tried again, with growing pauses", self._server.id, reason)
+
     async def _attempt(self) -> Connection | None:
+        if self._tried:
+            self._server.restarts += 1
+        self._tried = True
         self._last_attempt = self._pace.monotonic()
         limit_s = self._server.timeouts.connect_s
         try:
@@ -107,6 +118,9 @@ class Supervisor:
 
     async def _watch(self, connection: Connection) -> None:
         live = self._server.attach(connection)
+        self._told = ""
+        known = connection.introduction
+        logger.info("server %s is running (%s, %s)", self._server.id, known.era, known.version)
         self._lives[live] = None
         self.settled.set()
         since = self._pace.monotonic()
@@ -125,7 +139,7 @@ class Supervisor:
         """Wait for about as long as it is due, or until poked."""
         pause_s = self._pause_s * (0.5 + 0.5 * self._pace.random())
         self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
-        logger.info("server %s: %s; next attempt in %.2f s", self._server.id, self._server.status.reason, pause_s)
+        self._tell_once(self._server.status.reason)
         self._poked.clear()
         nap = asyncio.ensure_future(self._pace.sleep(pause_s))
         poke = asyncio.ensure_future(self._poked.wait())

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from pointsman.catalog.model import Json
-from pointsman.router.sdk import NAME_BEARING_METHODS, AESGCMRequestStateCodec, InvalidRequestState
+from pointsman.router.sdk import NAME_BEARING_METHODS, BrokenSeal, Sealing
 from pointsman.router.seams import INVALID_PARAMS, FrontRequest, ProtocolError
 from pointsman.router.wire import BadJson, decode, encode
 
@@ -28,7 +28,7 @@ class Seal:
     """Holds no state of its own: any replica with the same keys opens what another one sealed."""
 
     def __init__(self, keys: Sequence[str], audience: str, clock: WallClock = time.time) -> None:
-        self._codec = AESGCMRequestStateCodec(keys)
+        self._codec = Sealing(keys)
         self._audience = audience
         self._clock = clock
 
@@ -44,7 +44,7 @@ class Seal:
             raise invalid_state()
         try:
             claims = decode(self._codec.unseal(state))
-        except (InvalidRequestState, BadJson):
+        except (BrokenSeal, BadJson):
             raise invalid_state() from None
         now = self._clock()
         if not (claims["iat"] <= now + _SKEW_S and now < claims["exp"]):

@@ -11,7 +11,7 @@ from typing import Final
 
 from pointsman.catalog.model import Caller
 from pointsman.router.front.sealing import WallClock
-from pointsman.router.sdk import AESGCMRequestStateCodec, InvalidRequestState
+from pointsman.router.sdk import BrokenSeal, Sealing
 from pointsman.router.seams import Client
 from pointsman.router.wire import decode, encode
 
@@ -33,7 +33,7 @@ class Record:
 
 class SessionIds:
     def __init__(self, keys: Sequence[str], clock: WallClock = time.time) -> None:
-        self._codec = AESGCMRequestStateCodec([hmac.digest(key.encode(), _PURPOSE, "sha256") for key in keys])
+        self._codec = Sealing([hmac.digest(key.encode(), _PURPOSE, "sha256") for key in keys])
         self._clock = clock
 
     def mint(self, caller: Caller, address: str | None, client: Client) -> str:
@@ -46,7 +46,7 @@ class SessionIds:
         """None for what we did not write, and for what is too old."""
         try:
             fields = decode(self._codec.unseal(session_id))
-        except InvalidRequestState:
+        except BrokenSeal:
             return None
         if fields[0] != _VERSION or self._clock() - fields[1] > LIFE_S:
             return None

@@ -1,5 +1,3 @@
 """Pointsman: one URL in front of all your MCP servers."""
 
-from importlib.metadata import version
-
-__version__ = version("pointsman")
+__version__ = "0.1.0"

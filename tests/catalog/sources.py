@@ -85,9 +85,14 @@ def config_of(servers: Mapping[str, Any], **more: Any) -> GatewayConfig:
 
 
 def catalog_of(
-    *servers: SmallServer, config: GatewayConfig | None = None, cloud: SearchProvider | None = None, **more: Any
+    *servers: SmallServer,
+    config: GatewayConfig | None = None,
+    cloud: SearchProvider | None = None,
+    local: SearchProvider | None = None,
+    **more: Any,
 ) -> ToolCatalogService:
-    providers: dict[Any, SearchProvider] = {"bm25": BM25SearchProvider()}
+    """With the local provider that goes by words alone, unless another is given."""
+    providers: dict[Any, SearchProvider] = {"bm25": local or BM25SearchProvider(embeddings=False)}
     if cloud is not None:
         providers["cloud"] = cloud
     sources = {server.id: server for server in servers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -275,3 +276,11 @@ async def test_cancelling_ends_the_fetch_and_the_retries(clock: Clock) -> None:
     await asyncio.wait([fetch])
     assert fetch.cancelled()
     assert listed.cancel() is None
+
+
+async def test_a_definition_without_a_bottom_is_left_out_and_costs_nobody_an_answer() -> None:
+    bottomless: dict[str, Any] = {}
+    for _ in range(900):
+        bottomless = {"items": bottomless}
+    server = SmallServer("one", {"name": "deep", "inputSchema": bottomless}, tool("a"))
+    assert names(await fetched(list_of(server, Clock()))) == ["a"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pointsman.catalog.answer import answer
 from pointsman.catalog.errors import ServerUnavailable
 from pointsman.catalog.listing import Patience
 from pointsman.catalog.model import Caller
@@ -196,8 +197,7 @@ async def test_a_search_finds_tools_with_what_is_needed_to_call_them() -> None:
     catalog = catalog_of(weather(), SmallServer("mail", tool("send", "Sends a mail")))
     outcome = await catalog.search(ME, ["weather tomorrow"], None, 5)
     assert (outcome.provider, outcome.fallback, outcome.notice) == ("bm25", False, None)
-    [found] = outcome.results
-    shown = found.as_json()
+    [shown] = answer(outcome)["results"]
     assert shown["toolKey"] == "weather:forecast"
     assert shown["inputSchema"]["properties"] == {"city": {"type": "string"}}
     assert 0 < shown["relevance"] <= 1
@@ -207,7 +207,7 @@ async def test_a_search_finds_tools_with_what_is_needed_to_call_them() -> None:
 async def test_what_a_server_got_wrong_is_not_shown() -> None:
     odd = {"name": "odd", "description": 5, "annotations": [], "outputSchema": {"type": "object"}}
     outcome = await catalog_of(SmallServer("one", odd)).search(ME, ["odd"], None, 5)
-    shown = outcome.results[0].as_json()
+    shown = answer(outcome)["results"][0]
     assert "description" not in shown
     assert "annotations" not in shown
     assert shown["outputSchema"] == {"type": "object"}

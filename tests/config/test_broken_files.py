@@ -14,6 +14,21 @@ ADDRESS = "must be an address like https://host.example/mcp"
 MOMENT = "must be a date like 2027-01-31 or a time like 2027-01-31T18:00:00Z"
 
 BROKEN: dict[str, tuple[str, list[str]]] = {
+    "values that could never work": (
+        """\
+        servers:
+          a: {command: "  ", env: {"A=B": x}}
+          b: {url: "http://b.example/mcp", headers: {"Bad Header": x, Good: "two\\nlines"}}
+        timeouts: {call_s: true}
+        """,
+        [
+            "f.yaml:2:16: servers.a.command: must name a program, such as `uvx`",
+            'f.yaml:2:28: servers.a.env."A=B": the name of a variable takes no `=` and is not empty',
+            'f.yaml:3:46: servers.b.headers."Bad Header": the name of a header takes letters, digits and `-`',
+            "f.yaml:3:69: servers.b.headers.Good: must be one line",
+            "f.yaml:4:20: timeouts.call_s: must be a number",
+        ],
+    ),
     "not a mapping": (
         "- servers",
         ["f.yaml:1:1: must be a mapping of keys to values"],

@@ -147,7 +147,6 @@ def test_relative_paths_start_at_the_folder_of_the_file(tmp_path: Path) -> None:
         "servers:\n"
         "  a: {command: x, cwd: work}\n"
         "  b: {bundled: archive, db: b.db, roots: {app: ../app, home: ~/docs, abs: /srv}}\n"
-        "state: {database: state.db}\n"
     )
     config = load(file, {})
     assert config.servers["a"].cwd == tmp_path / "work"
@@ -157,11 +156,12 @@ def test_relative_paths_start_at_the_folder_of_the_file(tmp_path: Path) -> None:
         "home": Path.home() / "docs",
         "abs": Path("/srv"),
     }
-    assert config.state.database == str(tmp_path / "state.db")
 
 
-def test_a_database_address_stays_as_it_is() -> None:
-    assert parsed("state: {database: 'postgresql://db.example/x'}").state.database == "postgresql://db.example/x"
+def test_another_database_is_refused_and_not_passed_over_in_silence() -> None:
+    for address in ("state.db", "postgresql://db.example/x"):
+        with pytest.raises(ConfigError, match=r"state\.database: is not supported in this version"):
+            parsed(f"state: {{database: '{address}'}}")
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,8 @@ def test_the_command_line_beats_the_environment_which_beats_the_file(monkeypatch
 def test_the_environments_request_key_seals_and_the_files_keys_still_open(monkeypatch: pytest.MonkeyPatch) -> None:
     new, old = SecretStr("n" * 32), SecretStr("o" * 32)
     monkeypatch.setenv("POINTSMAN_REQUEST_KEY", new.get_secret_value())
-    monkeypatch.setenv("POINTSMAN_DATABASE", "postgresql://db.example/x")
     state = overlaid(GatewayConfig(state=State(request_keys=(old, new))), read_settings()).state
     assert state.request_keys == (new, old)
-    assert state.database == "postgresql://db.example/x"
 
 
 def test_an_empty_variable_counts_as_absent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,4 +67,5 @@ async def test_a_second_run_serves_on_the_state_of_a_killed_first_one(tmp_path: 
         assert json.loads((second.state_dir / "gateway.json").read_text()) == {"url": second.url, "pid": second.pid}
         assert alive(second.pid)
         async with assistant(second, "legacy") as model:
+            await model.text_when_back(STATUS)
             assert await model.found("status of the archive") == [STATUS]

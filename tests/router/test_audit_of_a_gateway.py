@@ -57,7 +57,7 @@ async def test_each_kind_of_end_has_its_row(shop: Shop) -> None:
     assert [row["seq"] for row in rows] == list(range(1, len(rows) + 1))
     assert all(list(row) == FIELDS for row in rows)
     discovery, paint = rows[0], rows[2]
-    assert told(discovery, "queries", "provider", "fallback") == (["paint a door", "hang it"], "bm25", False)
+    assert told(discovery, "queries", "provider", "fallback") == (["paint a door", "hang it"], "bm25+static", False)
     assert discovery["results"] > 0
     assert discovery["bytes"] > 100
     assert told(paint, "token", "project", "client", "serverId", "method") == (

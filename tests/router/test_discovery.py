@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx2
 
+from pointsman.router.meta_tools import TOOLS
 from tests.gateway_process import gateway_process
 from tests.router.conftest import Shop, workshop
 
@@ -63,5 +64,44 @@ async def test_a_project_can_switch_discovery_off(tmp_path: Path) -> None:
         assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
 
 
+async def test_embeddings_can_be_switched_off_and_the_audit_says_which_way_was_searched(tmp_path: Path) -> None:
+    config = {"servers": {"shop": workshop(tmp_path / "trace")}, "search": {"embeddings": False}}
+    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        shop = Shop(gateway, http, tmp_path / "trace")
+        answer = (await shop.call("tool_discovery", {"query": ["paint something"]})).json()["result"]
+        assert answer["structuredContent"]["results"][0]["toolKey"] == "shop:paint"
+        [row] = await shop.rows()
+    assert row["provider"] == "bm25"
+
+
 def compact(content: object) -> str:
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+
+
+async def test_a_project_can_have_its_servers_named_in_the_description(tmp_path: Path) -> None:
+    named = workshop(tmp_path / "trace", projects=["red"], name="Workshop", tool_permissions={"erase": False})
+    config = {
+        "servers": {"shop": named, "asleep": NEVER_ANSWERS | {"projects": ["red"]}, "other": workshop(tmp_path / "t")},
+        "projects": {"red": {"describe_catalog": True}},
+    }
+    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        shop = Shop(gateway, http, tmp_path / "trace")
+        red = [await descriptions(shop, {"X-Pointsman-Project": "red"}) for _ in range(3)]
+        plain = await descriptions(shop, {})
+    assert red[0] == red[1] == red[2]
+    assert plain == [tool["description"] for tool in TOOLS]
+    overview = red[0][0].removeprefix(plain[0])
+    assert overview == " Servers here: Workshop (paint, colour, wait, hang, break, refuse, crash); asleep."
+    assert red[0][1:] == plain[1:]
+
+
+async def descriptions(shop: Shop, headers: dict[str, str]) -> list[str]:
+    envelope = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test-client", "version": "1"},
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": envelope}}
+    routing = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
+    answer = (await shop.post(message, routing | headers)).json()["result"]
+    return [tool["description"] for tool in answer["tools"]]

@@ -11,6 +11,7 @@ from pointsman.router.meta_tools import (
     TOOLS,
     DiscoveryArguments,
     ExecuteArguments,
+    described_tools,
     read_discovery,
     read_execute,
 )
@@ -88,3 +89,13 @@ def test_execute_takes(given: Json, read: ExecuteArguments) -> None:
 def test_execute_says_what_is_wrong(given: Json, named: str) -> None:
     with pytest.raises(InvalidArguments, match=named):
         read_execute(given)
+
+
+def test_an_overview_is_added_to_the_description_and_leaves_the_tools_alone() -> None:
+    before = repr(TOOLS)
+    discovery, execute = described_tools("Servers here: clock (tell).")
+    assert discovery["description"].endswith("tool_execute. Servers here: clock (tell).")
+    assert execute == TOOLS[1]
+    assert repr(TOOLS) == before
+    assert described_tools(None) is TOOLS
+    assert described_tools("") is TOOLS

@@ -40,7 +40,7 @@ async def test_metrics_count_what_the_audit_wrote_and_name_servers_only_to_who_m
     assert 'pointsman_calls_total{code="",outcome="ok",server="shop",tool="paint"} 2.0' in seen
     assert 'pointsman_server_state{server="gone",state="failed"} 1.0' in seen
     assert 'pointsman_refused_total{code="unknown_tool",kind="execute"} 1.0' in seen
-    assert 'pointsman_discoveries_total{code="",fallback="false",outcome="ok",provider="bm25"} 1.0' in seen
+    assert 'pointsman_discoveries_total{code="",fallback="false",outcome="ok",provider="bm25+static"} 1.0' in seen
     assert "no_such_tool" not in seen
     blind = (await shop.http.get(shop.gateway.base_url + "/metrics")).text
     assert 'pointsman_calls_total{code="",outcome="ok",server="other",tool="other"} 2.0' in blind

@@ -34,6 +34,6 @@ async def test_the_last_words_of_a_server_that_fails_can_be_read(tmp_path: Path)
         assert await server_log(gateway.state_dir, "brken") == (
             1,
             "",
-            "Server `brken` has written nothing to its stderr so far. There are logs of: broken.\n",
+            "No log of `brken`: it wrote nothing to its stderr, or is no server. There are logs of: broken.\n",
         )
     assert (await server_log(gateway.state_dir, "broken"))[0] == 0

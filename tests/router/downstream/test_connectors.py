@@ -105,7 +105,7 @@ async def test_a_child_that_is_killed_is_back_by_itself(tmp_path: Path) -> None:
         assert server is not None
         pid = await child_pid(fleet)
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: server.restarts == 1)
+        await until(lambda: server.restarts == 1 and server.status.state == "running")
         assert "hi" in await echo(fleet, "child")
         assert await child_pid(fleet) != pid
 

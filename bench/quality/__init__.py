@@ -1,0 +1,1 @@
+"""Does search find the right tool? Measured on public sets of tools and requests."""

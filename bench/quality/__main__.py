@@ -1,0 +1,93 @@
+"""`make quality`: through the provider and over a running gateway. Fails under the floors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+from statistics import median
+
+from bench.quality import in_process, over_gateway
+from bench.quality.in_process import Measured
+from bench.quality.metrics import Figures, mean
+from bench.quality.over_gateway import Seen
+from bench.quality.sets import ToolSet, load_sets
+from pointsman.providers.bm25 import BM25SearchProvider
+
+DATA = "POINTSMAN_TOOL_SEARCH_DATA"
+FLOORS = {"bm25": 0.742, "bm25+static": 0.768}  # nDCG@10, the mean over the sets
+LEAST_SEPARATION = 0.90
+MOST_TOKENS = 400
+HEADS = ("recall@1", "@3", "@5", "@10", "complete@5", "nDCG@10", "MRR")
+
+
+async def main() -> int:
+    folder = os.environ.get(DATA)
+    if not folder:
+        print(f"The public sets of tools and requests are not measured: {DATA} does not name their folder.")
+        return 0
+    sets = load_sets(Path(folder))
+    if not sets:
+        print(f"{folder} has no <set>/tools.jsonl with a queries.jsonl beside it. Is {DATA} right?", file=sys.stderr)
+        return 1
+    failures: list[str] = []
+    for embeddings in (False, True):
+        failures += await _through_the_provider(sets, embeddings)
+    failures += await _over_a_gateway(Path(folder), sets)
+    for failure in failures:
+        print(f"under the floor: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+async def _through_the_provider(sets: Sequence[ToolSet], embeddings: bool) -> list[str]:
+    provider = BM25SearchProvider(embeddings)
+    print(f"Through the provider, {provider.name}")
+    _head("p50 ms", "p95 ms", "AUC")
+    all_: list[Measured] = []
+    for each in sets:
+        measured = await in_process.measure(provider, each, [other for other in sets if other is not each])
+        all_.append(measured)
+        _line(each.name, len(each.tools), measured.figures, measured.p50_ms, measured.p95_ms)
+    macro = mean(each.figures for each in all_)
+    separation = in_process.separation(all_)
+    _line("macro", None, macro, auc=separation)
+    print()
+    failures = []
+    if macro.ndcg_10 < FLOORS[provider.name]:
+        failures.append(f"{provider.name}: nDCG@10 {macro.ndcg_10:.4f}, wanted {FLOORS[provider.name]}")
+    if separation < LEAST_SEPARATION:
+        failures.append(f"{provider.name}: AUC {separation:.4f}, wanted {LEAST_SEPARATION}")
+    return failures
+
+
+async def _over_a_gateway(folder: Path, sets: Sequence[ToolSet]) -> list[str]:
+    print(f"Over a running gateway, {over_gateway.SAMPLE} requests of each set")
+    _head("p50 ms", "p95 ms", "tokens")
+    all_: list[Seen] = []
+    for each in sets:
+        seen = await over_gateway.measure(folder, each)
+        all_.append(seen)
+        _line(each.name, len(each.tools), seen.figures, seen.p50_ms, seen.p95_ms, tokens=median(seen.answer_tokens))
+    tokens = median(length for seen in all_ for length in seen.answer_tokens)
+    _line("all", None, mean(seen.figures for seen in all_), tokens=tokens)
+    if tokens > MOST_TOKENS:
+        return [f"the median answer has {tokens:.0f} tokens, at most {MOST_TOKENS} wanted"]
+    return []
+
+
+def _head(*more: str) -> None:
+    print(f"  {'set':12}{'tools':>7}" + "".join(f"{head:>11}" for head in (*HEADS, *more)))
+
+
+def _line(name: str, tools: int | None, figures: Figures, p50_ms: float = 0, p95_ms: float = 0, **last: float) -> None:
+    cells = [f"{figure:.4f}" for figure in astuple(figures)]
+    cells += [f"{time:.2f}" if time else "" for time in (p50_ms, p95_ms)]
+    cells += [f"{figure:.4f}" if figure < 1 else f"{figure:.0f}" for figure in last.values()]
+    print(f"  {name:12}{tools or '':>7}" + "".join(f"{cell:>11}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

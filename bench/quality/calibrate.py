@@ -1,0 +1,93 @@
+"""`python -m bench.quality.calibrate`: the coefficients of providers/relevance.py, fitted and cross-validated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.quality.in_process import STRANGERS
+from bench.quality.metrics import area_under_curve
+from bench.quality.sets import ToolSet, load_sets, spread
+from pointsman.providers.embeddings import load
+from pointsman.providers.index import Index, Meaning
+from pointsman.providers.library import Library
+from pointsman.providers.query import parse
+from pointsman.providers.relevance import Evidence, features
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The best hit for one request: right, or found in a catalog that the request was not made for."""
+
+    asked_by: int
+    searched: int
+    right: bool
+    evidence: Evidence
+
+
+def index_of(tools: ToolSet, embeddings: bool) -> Index:
+    library = Library()
+    prepared = [library.prepared(document) for document in tools.documents]
+    meaning = Meaning(library.vectors(tools.documents, prepared, load()), load()) if embeddings else None
+    return Index([document.tool_key for document in tools.documents], prepared, library.vocabulary, meaning)
+
+
+def cases(sets: Sequence[ToolSet], embeddings: bool) -> list[Case]:
+    found = []
+    for searched, tools in enumerate(sets):
+        index = index_of(tools, embeddings)
+        for asked_by, other in enumerate(sets):
+            for asked in spread(other.asked, STRANGERS):
+                ranking = index.rank(parse(asked.query))
+                if ranking is None or (embeddings and ranking.evidence.cosine is None):
+                    continue
+                right = asked_by == searched and any(index.tool_keys[ranking.best] in each for each in asked.wanted)
+                if right or asked_by != searched:
+                    found.append(Case(asked_by, searched, right, ranking.evidence))
+    return found
+
+
+def fit(known: Sequence[Case]) -> Floats:
+    """Logistic regression by Newton's method. Doubt comes first: strangers have twice the say of right hits."""
+    rows = np.array([[1.0, *features(case.evidence)] for case in known])
+    right = np.array([float(case.right) for case in known])
+    weights = np.where(right == 1, 1 / right.sum(), 2 / (1 - right).sum()) * len(known) / 3
+    found: Floats = np.zeros(rows.shape[1])
+    for _ in range(30):
+        chance = 1 / (1 + np.exp(-rows @ found))
+        slope = rows.T @ (weights * (chance - right)) + 1e-3 * found
+        bend = (rows * (weights * chance * (1 - chance))[:, None]).T @ rows + 1e-3 * np.eye(len(found))
+        found = found - np.linalg.solve(bend, slope)
+    return found
+
+
+def score(found: Floats, judged: Sequence[Case]) -> list[tuple[bool, float]]:
+    return [(case.right, float(found @ np.array([1.0, *features(case.evidence)]))) for case in judged]
+
+
+def separation(scored: Sequence[tuple[bool, float]]) -> float:
+    return area_under_curve([s for right, s in scored if right], [s for right, s in scored if not right])
+
+
+def main() -> None:
+    sets = load_sets(Path(os.environ["POINTSMAN_TOOL_SEARCH_DATA"]))
+    for embeddings in (False, True):
+        known = cases(sets, embeddings)
+        held_out: list[tuple[bool, float]] = []
+        for number in range(len(sets)):
+            kept = [case for case in known if number not in (case.asked_by, case.searched)]
+            held_out += score(fit(kept), [case for case in known if case.asked_by == number])
+        found = fit(known)
+        print("with embeddings" if embeddings else "words alone", found.round(2).tolist(), end=": ")
+        print(f"AUC {separation(score(found, known)):.4f}, held out {separation(held_out):.4f}")
+
+
+if __name__ == "__main__":
+    main()

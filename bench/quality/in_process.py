@@ -1,0 +1,52 @@
+"""The provider itself, asked everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bench.quality.metrics import DEPTH, Figures, area_under_curve, judge, mean
+from bench.quality.sets import Asked, ToolSet, spread
+from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest
+
+STRANGERS = 250  # requests of each set that are put to each of the other sets
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    figures: Figures
+    p50_ms: float
+    p95_ms: float
+    right_top: list[float]  # relevance of the best hit, where it is right
+    strange_top: list[float]  # of the best hit for requests that were made for other sets
+
+
+async def measure(provider: SearchProvider, tools: ToolSet, others: Sequence[ToolSet]) -> Measured:
+    await _ask(provider, tools, tools.asked[0])  # indexes
+    figures, times, right = [], [], []
+    for asked in tools.asked:
+        began = time.perf_counter()
+        hits = await _ask(provider, tools, asked)
+        times.append((time.perf_counter() - began) * 1000)
+        figures.append(judge(asked, [hit.tool_key for hit in hits]))
+        if figures[-1].recall_1:
+            right.append(hits[0].relevance)
+    strange = [
+        hits[0].relevance if (hits := await _ask(provider, tools, asked)) else 0.0
+        for other in others
+        for asked in spread(other.asked, STRANGERS)
+    ]
+    times.sort()
+    return Measured(mean(figures), times[len(times) // 2], times[len(times) * 95 // 100], right, strange)
+
+
+def separation(measured: Sequence[Measured]) -> float:
+    """Between right best hits and best hits for strangers, all sets with the same say."""
+    least = min(len(each.right_top) for each in measured)
+    right = [figure for each in measured for figure in each.right_top[:: max(1, len(each.right_top) // least)]]
+    return area_under_curve(right, [figure for each in measured for figure in each.strange_top])
+
+
+async def _ask(provider: SearchProvider, tools: ToolSet, asked: Asked) -> list[SearchHit]:
+    return await provider.search(SearchRequest((asked.query,), None, tools.documents, DEPTH))

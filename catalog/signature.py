@@ -1,0 +1,145 @@
+"""A tool in one line, `name(arg: type, opt?: type) -> type`: enough to try a call, at a tenth of the schema's size."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from pointsman.catalog.model import Json
+
+MAX_TYPE_CHARS = 60  # of one parameter; a longer type is told by its kind alone
+MAX_DEPTH = 2  # of objects inside objects
+MAX_INNER = 8  # parameters of an object inside; more of them would not fit
+MAX_CHOICES = 6
+MORE = "…"
+
+_PLAIN = re.compile(r"[^\W\d][\w.\-$]*")
+_COMBINATIONS = ("anyOf", "oneOf")
+
+
+def signature(tool: Json, room: int) -> str:
+    """Every required parameter by name and, within `room` characters, the first optional ones. Never raises."""
+    schema = tool.get("inputSchema")
+    schema = schema if isinstance(schema, dict) else {}
+    types = _Types(schema)
+    required = list(_required(schema, types, MAX_DEPTH))
+    result = _result(tool.get("outputSchema"))
+    room -= len(f"{tool['name']}({', '.join(required)}) -> {result}")
+    shown = [*required, *_fitting(_optional(schema, types, MAX_DEPTH), room)]
+    return f"{tool['name']}({', '.join(shown)}) -> {result}"
+
+
+def _fitting(optional: Iterator[str], room: int) -> Iterator[str]:
+    """The first ones that fit, and a mark where there are more."""
+    for text in optional:
+        room -= len(text) + 2
+        if room < 0:
+            yield MORE
+            return
+        yield text
+
+
+def _result(schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return "any"
+    return _Types(schema).short(schema, MAX_DEPTH)
+
+
+def _required(schema: Json, types: _Types, depth: int) -> Iterator[str]:
+    properties = _properties(schema)
+    for name in _required_names(schema):
+        yield f"{_name(name)}: {types.short(properties.get(name), depth)}"
+
+
+def _optional(schema: Json, types: _Types, depth: int) -> Iterator[str]:
+    required = _required_names(schema)
+    for name, inner in _properties(schema).items():
+        if name not in required:
+            yield f"{_name(name)}?: {types.short(inner, depth)}"
+
+
+def _properties(schema: Json) -> Json:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _required_names(schema: Json) -> dict[str, None]:
+    named = schema.get("required")
+    return dict.fromkeys(name for name in named if isinstance(name, str)) if isinstance(named, list) else {}
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else _literal(name)
+
+
+class _Types:
+    """Names types of one schema; references are looked up in it."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def short(self, schema: Any, depth: int) -> str:
+        """As exact as there is room for."""
+        for deep in range(depth, -1, -1):
+            text = self._type(schema, deep)
+            if len(text) <= MAX_TYPE_CHARS:
+                return text
+        return self._kind(schema)
+
+    def _type(self, schema: Any, depth: int) -> str:
+        if not isinstance(schema, dict) or depth < -MAX_DEPTH:  # lists of lists and the like count as well
+            return "any"
+        if "$ref" in schema:
+            target = self._target(schema["$ref"])
+            return self._type(target, depth - 1) if depth > 0 else self._kind(target)
+        if "const" in schema:
+            return _literal(schema["const"])
+        choices = schema.get("enum")
+        if isinstance(choices, list) and 0 < len(choices) <= MAX_CHOICES:
+            return "|".join(map(_literal, choices))
+        for key in _COMBINATIONS:
+            if isinstance(schema.get(key), list) and schema[key]:
+                return self._union(schema[key][:MAX_CHOICES], depth)
+        named = schema.get("type")
+        if isinstance(named, list):
+            return self._union([{**schema, "type": one} for one in named[:MAX_CHOICES]], depth)
+        return self._plain(schema, named, depth)
+
+    def _plain(self, schema: Json, named: Any, depth: int) -> str:
+        if named == "array" or (named is None and "items" in schema):
+            inner = self._type(schema.get("items"), depth - 1)
+            return f"({inner})[]" if "|" in inner and not inner.startswith("{") else f"{inner}[]"
+        if named == "object" or (named is None and "properties" in schema):
+            return self._object(schema, depth)
+        return named if isinstance(named, str) and _PLAIN.fullmatch(named) else "any"
+
+    def _object(self, schema: Json, depth: int) -> str:
+        if depth <= 0 or not 0 < len(_properties(schema)) <= MAX_INNER:
+            return "object"
+        inner = [*_required(schema, self, depth - 1), *_optional(schema, self, depth - 1)]
+        return f"{{{', '.join(inner)}}}"
+
+    def _union(self, schemas: list[Any], depth: int) -> str:
+        return "|".join(dict.fromkeys(self._type(schema, depth - 1) for schema in schemas))
+
+    def _kind(self, schema: Any) -> str:
+        """The last resort for a type that is too long: of what kind it is."""
+        named = schema.get("type") if isinstance(schema, dict) else None
+        return named if isinstance(named, str) and len(named) <= MAX_TYPE_CHARS else "any"
+
+    def _target(self, reference: Any) -> Any:
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return None
+        target = self._root
+        for step in reference[2:].split("/"):
+            if not isinstance(target, Mapping):
+                return None
+            target = target.get(step.replace("~1", "/").replace("~0", "~"))
+        return target
+
+
+def _literal(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

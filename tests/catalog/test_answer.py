@@ -1,0 +1,146 @@
+"""What a discovery shows: the best in full, the others in short, all of them, and always the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pointsman.catalog.answer import BUDGET, BUDGET_EACH, answer
+from pointsman.catalog.model import Caller, Json
+from pointsman.catalog.results import SearchOutcome
+from pointsman.providers.base import SearchHit, SearchRequest
+from tests.catalog.sources import SmallServer, catalog_of, config_of
+
+ME = Caller("laptop", None)
+PROSE = "Looks it up in the big book. " * 20
+ALWAYS = {"toolKey", "toolName", "serverName", "description", "relevance", "annotations"}
+
+
+def definition(name: str, **more: Any) -> dict[str, Any]:
+    properties = {"place": {"type": "string", "description": PROSE}, "unit": {"enum": ["C", "F"]}}
+    return {
+        "name": name,
+        "description": PROSE,
+        "inputSchema": {"type": "object", "properties": properties, "required": ["place"]},
+        "annotations": {"readOnlyHint": True},
+        **more,
+    }
+
+
+class Scripted:
+    name = "cloud"
+
+    def __init__(self, *hits: SearchHit) -> None:
+        self._hits = list(hits)
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        return self._hits
+
+
+async def found(*hits: SearchHit, tools: list[Json], queries: int = 1, max_results: int = 10) -> SearchOutcome:
+    config = config_of({"one": None}, unassigned={"optimization": "cloud"})
+    catalog = catalog_of(SmallServer("one", *tools), config=config, cloud=Scripted(*hits))
+    return await catalog.search(ME, [f"query {index}" for index in range(queries)], None, max_results)
+
+
+def hits(count: int, **more: Any) -> list[SearchHit]:
+    return [SearchHit(f"one:t{n}", round(0.9 - n * 0.1, 3), "place in name", **more) for n in range(count)]
+
+
+async def test_the_best_is_shown_in_full_and_the_others_with_a_signature() -> None:
+    tools = [definition(f"t{n}") for n in range(5)]
+    best, *others = answer(await found(*hits(5), tools=tools))["results"]
+    assert best["inputSchema"] == tools[0]["inputSchema"]
+    assert best["description"] == PROSE
+    assert "signature" not in best
+    for index, other in enumerate(others, 1):
+        assert other["signature"] == f't{index}(place: string, unit?: "C"|"F") -> any'
+        assert "inputSchema" not in other
+        assert other["description"].endswith("book.…")
+        assert other.keys() >= ALWAYS
+    assert best.keys() >= ALWAYS
+
+
+async def test_small_tools_are_all_shown_in_full_while_the_budget_lasts() -> None:
+    tools = [{"name": f"t{n}", "description": "Says hello", "inputSchema": {"type": "object"}} for n in range(3)]
+    scores = [SearchHit(f"one:t{n}", 0.9) for n in range(3)]
+    shown = answer(await found(*scores, tools=tools))["results"]
+    assert all(result["inputSchema"] == {"type": "object"} for result in shown)
+
+
+async def test_a_result_far_from_the_best_keeps_its_signature() -> None:
+    tools = [{"name": f"t{n}", "description": "Says hello", "inputSchema": {"type": "object"}} for n in range(2)]
+    shown = answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.3), tools=tools))["results"]
+    assert "inputSchema" in shown[0]
+    assert shown[1]["signature"] == "t1() -> any"
+
+
+async def test_the_answer_stays_near_its_budget_and_holds_as_many_results_as_were_asked_for() -> None:
+    tools = [definition(f"t{n}", inputSchema={"type": "object"}, description="Says hello") for n in range(100)]
+    scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(100)]
+    shown = answer(await found(*scores, tools=tools, max_results=100))
+    assert len(shown["results"]) == 100
+    assert len(json.dumps(shown, separators=(",", ":"))) < (BUDGET + BUDGET_EACH * 100) * 1.05
+
+
+async def test_the_best_for_each_query_is_shown_in_full_where_it_can_be_afforded() -> None:
+    schema = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+    tools = [definition(f"t{n}", inputSchema=schema, description="Says it") for n in range(4)]
+    intents = [(0,), (0,), (0, 1), (2,)]
+    scores = [SearchHit(f"one:t{n}", 0.9 - n * 0.2, None, intents[n]) for n in range(4)]
+    shown = answer(await found(*scores, tools=tools, queries=3))["results"]
+    assert ["inputSchema" in result for result in shown] == [True, False, True, True]
+    assert [result["intents"] for result in shown] == [[0], [0], [0, 1], [2]]
+
+
+async def test_one_query_needs_no_intents() -> None:
+    [shown] = answer(await found(*hits(1, intents=(0,)), tools=[definition("t0")]))["results"]
+    assert "intents" not in shown
+
+
+async def test_intents_that_were_never_asked_for_are_not_shown() -> None:
+    [shown] = answer(await found(*hits(1, intents=(7, 1, -1, 1)), tools=[definition("t0")], queries=2))["results"]
+    assert shown["intents"] == [1]
+
+
+async def test_an_output_schema_is_shown_with_the_best_if_there_is_room() -> None:
+    small = {"type": "object", "properties": {"celsius": {"type": "number"}}}
+    large = {"type": "object", "properties": {f"value{n}": {"type": "number"} for n in range(200)}}
+    little = {"inputSchema": {"type": "object"}, "description": "Says it"}
+    for output, visible in ((small, True), (large, False)):
+        tools = [definition(f"t{n}", outputSchema=output, **little) for n in range(3)]
+        scores = [SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.5), SearchHit("one:t2", 0.4)]
+        best, *others = answer(await found(*scores, tools=tools))["results"]
+        assert ("outputSchema" in best) == visible
+        assert not any("outputSchema" in other for other in others)
+        assert others[0]["signature"].endswith("-> {celsius?: number}" if visible else "-> object")
+
+
+async def test_the_same_outcome_gives_the_same_bytes() -> None:
+    tools = [definition(f"t{n}") for n in range(5)]
+    written = {json.dumps(answer(await found(*hits(5), tools=tools))) for _ in range(3)}
+    assert len(written) == 1
+
+
+async def test_doubtful_results_are_shown_with_a_notice() -> None:
+    outcome = await found(SearchHit("one:t0", 0.19), tools=[definition("t0")])
+    shown = answer(outcome)
+    assert len(shown["results"]) == 1
+    assert "No tool seems to fit" in shown["notice"]
+    assert "notice" not in answer(await found(SearchHit("one:t0", 0.2), tools=[definition("t0")]))
+
+
+async def test_a_query_that_nothing_fits_is_named() -> None:
+    tools = [definition(f"t{n}") for n in range(3)]
+    scores = [
+        SearchHit("one:t0", 0.9, None, (0,)),
+        SearchHit("one:t1", 0.1, None, (1,)),
+        SearchHit("one:t2", 0.5, None, (2,)),
+    ]
+    outcome = await found(*scores, tools=tools, queries=3)
+    assert outcome.notice == "No tool seems to fit query[1]. Try other words for that."
+
+
+async def test_a_provider_that_does_not_tell_queries_apart_gets_no_such_notice() -> None:
+    outcome = await found(*hits(2), tools=[definition("t0"), definition("t1")], queries=2)
+    assert outcome.notice is None

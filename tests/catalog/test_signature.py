@@ -1,0 +1,151 @@
+"""A tool in one line: what it needs is always there, what it takes as far as there is room."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.catalog.signature import signature
+
+STRING = {"type": "string"}
+
+
+def tool(properties: dict[str, Any], required: list[Any] | None = None, **more: Any) -> dict[str, Any]:
+    schema = {"type": "object", "properties": properties, "required": required or []}
+    return {"name": "do", "inputSchema": {**schema, **more.pop("schema", {})}, **more}
+
+
+def line(properties: dict[str, Any], required: list[Any] | None = None, room: int = 200, **more: Any) -> str:
+    return signature(tool(properties, required, **more), room)
+
+
+def test_required_parameters_come_first_and_optional_ones_are_marked() -> None:
+    shown = line({"limit": {"type": "integer"}, "city": STRING}, ["city"])
+    assert shown == "do(city: string, limit?: integer) -> any"
+
+
+def test_a_tool_without_parameters() -> None:
+    assert line({}) == "do() -> any"
+    assert signature({"name": "do"}, 80) == "do() -> any"
+    assert signature({"name": "do", "inputSchema": {}}, 80) == "do() -> any"
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"type": "array", "items": STRING}, "string[]"),
+        ({"type": "array"}, "any[]"),
+        ({"type": "array", "items": {"type": "array", "items": {"type": "number"}}}, "number[][]"),
+        ({"type": "array", "items": {"type": "object", "properties": {"x": STRING}}}, "{x?: string}[]"),
+        ({"anyOf": [{"$ref": "#/$defs/colour"}, {"type": "null"}]}, '"red"|"blue"|null'),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a"|"b")[]'),
+        ({"enum": ["open", "closed"]}, '"open"|"closed"'),
+        ({"type": "string", "enum": [f"choice {n}" for n in range(50)]}, "string"),
+        ({"const": 3}, "3"),
+        ({"type": ["string", "null"]}, "string|null"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer|null"),
+        ({"type": "object", "properties": {"x": STRING, "y": STRING}, "required": ["y"]}, "{y: string, x?: string}"),
+        ({"type": "object", "properties": {f"name{n}": STRING for n in range(50)}}, "object"),
+        ({"type": "object"}, "object"),
+        ({"$ref": "#/$defs/colour"}, '"red"|"blue"'),
+        ({"$ref": "#/$defs/none"}, "any"),
+        ({"$ref": "https://elsewhere.example/x"}, "any"),
+        (True, "any"),
+        ({"type": "str"}, "str"),
+        ({"type": 5}, "any"),
+        ({"type": "odd (words)"}, "any"),
+    ],
+)
+def test_types_are_named(schema: Any, shown: str) -> None:
+    defs = {"$defs": {"colour": {"enum": ["red", "blue"]}}}
+    assert line({"a": schema}, ["a"], schema=defs) == f"do(a: {shown}) -> any"
+
+
+def test_what_comes_back_is_named_where_it_is_declared() -> None:
+    output = {"type": "object", "properties": {"celsius": {"type": "number"}}, "required": ["celsius"]}
+    assert line({}, outputSchema=output) == "do() -> {celsius: number}"
+
+
+def test_optional_parameters_give_way_and_the_line_says_so() -> None:
+    shown = line({"city": STRING, **{f"option{n}": STRING for n in range(20)}}, ["city"], room=48)
+    assert shown == "do(city: string, option0?: string, …) -> any"
+
+
+def test_a_required_parameter_is_never_dropped() -> None:
+    names = [f"a_rather_long_parameter_{n}" for n in range(40)]
+    shown = line(dict.fromkeys(names, STRING) | {"optional": STRING}, names, room=60)
+    assert all(f"{name}: string" in shown for name in names)
+    assert "optional" not in shown
+
+
+def test_a_required_parameter_without_a_definition_is_named() -> None:
+    assert line({}, ["city"]) == "do(city: any) -> any"
+
+
+def test_names_that_are_no_words_are_quoted() -> None:
+    assert (
+        line({"first name": STRING, "都市": STRING}, ["first name"]) == 'do("first name": string, 都市?: string) -> any'
+    )
+
+
+def test_schemas_that_go_in_circles_or_make_no_sense_are_shown_all_the_same() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
+    circle = {"$defs": {"node": node, "self": {"$ref": "#/$defs/self"}}}
+    assert line({"a": {"$ref": "#/$defs/node"}}, ["a"], schema=circle) == "do(a: {next?: object}) -> any"
+    assert line({"a": {"$ref": "#/$defs/self"}}, ["a"], schema=circle) == "do(a: any) -> any"
+    for odd in ({"properties": [], "required": "city"}, {"properties": {"a": None}, "required": [1, {}]}):
+        assert signature({"name": "do", "inputSchema": odd}, 80).startswith("do(")
+
+
+_WORDS = st.sampled_from(
+    [
+        "type",
+        "object",
+        "array",
+        "string",
+        "properties",
+        "items",
+        "required",
+        "enum",
+        "anyOf",
+        "$ref",
+        "#/$defs/a",
+        "$defs",
+        "a",
+    ]
+)
+_ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | _WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_WORDS, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@given(_ANYTHING, _ANYTHING)
+def test_whatever_a_server_sends_can_be_shown(schema: Any, output: Any) -> None:
+    shown = signature({"name": "do", "inputSchema": schema, "outputSchema": output}, 80)
+    assert shown.startswith("do(")
+    required = schema.get("required") if isinstance(schema, dict) else None
+    if isinstance(required, list):
+        assert all(name in shown for name in required if name in ("a", "type", "items"))
+
+
+def test_schemas_without_a_bottom_are_cut_off() -> None:
+    lists: dict[str, Any] = STRING
+    unions: dict[str, Any] = STRING
+    for _ in range(5_000):
+        lists, unions = {"items": lists}, {"anyOf": [unions]}
+    assert line({"a": lists, "b": unions}, ["a", "b"]) == "do(a: any[][][][][], b: any) -> any"
+
+
+def test_schemas_that_multiply_are_cheap() -> None:
+    """Each definition names the next one many times: spelt out, it would fill the world."""
+    wide = {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/next"} for n in range(200)}}
+    union = {"anyOf": [{"$ref": "#/$defs/union"}] * 200}
+    names = [f"a{n}" for n in range(200)]
+    properties = {name: {"$ref": "#/$defs/next"} for name in names} | {"u": {"$ref": "#/$defs/union"}}
+    shown = line(properties, [*names, "u"], schema={"$defs": {"next": wide, "union": union}})
+    assert shown.startswith("do(a0: object, ")

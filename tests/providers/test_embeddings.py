@@ -1,0 +1,127 @@
+"""The semantic half: it helps where words fail, can be switched off, and is never needed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
+from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable, load, unit
+from tests.providers.small_catalog import small_catalog
+
+CATALOG = small_catalog()
+
+
+async def ask(provider: BM25SearchProvider, query: str) -> list[SearchHit]:
+    return await provider.search(SearchRequest((query,), None, CATALOG, 3))
+
+
+async def test_a_request_in_other_words_is_understood() -> None:
+    other_words = "dispatch a letter electronically"
+    assert await ask(BM25SearchProvider(embeddings=False), other_words) == []
+    [best, *_] = await ask(BM25SearchProvider(), other_words)
+    assert best.tool_key == "mail:send_email"
+    assert best.explanation == "similar in meaning"
+
+
+async def test_the_switch_is_asked_at_every_search() -> None:
+    on = True
+    provider = BM25SearchProvider(embeddings=lambda: on)
+    with_meaning = await ask(provider, "rename a file")
+    assert provider.name == "bm25+static"
+    on = False
+    assert provider.name == "bm25"
+    assert await ask(provider, "rename a file") == await ask(BM25SearchProvider(embeddings=False), "rename a file")
+    on = True
+    assert await ask(provider, "rename a file") == with_meaning
+
+
+async def test_a_model_that_does_not_load_is_reported_once_and_missed_by_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken() -> Embedder:
+        raise EmbeddingsUnavailable("no such file")
+
+    provider = BM25SearchProvider(load=broken)
+    with caplog.at_level(logging.WARNING):
+        answers = await asyncio.gather(*(ask(provider, "rename a file") for _ in range(3)))
+    assert answers == [await ask(BM25SearchProvider(embeddings=False), "rename a file")] * 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "no such file" in caplog.text
+    assert provider.name == "bm25"
+
+
+async def test_the_model_is_loaded_once_and_aside_for_all_who_come_at_the_same_time() -> None:
+    threads: list[int] = []
+
+    def counted() -> Embedder:
+        threads.append(threading.get_ident())
+        return load()
+
+    provider = BM25SearchProvider(load=counted)
+    assert threads == []
+    await asyncio.gather(*(ask(provider, "rename a file") for _ in range(3)))
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+
+
+async def test_chinese_japanese_and_korean_are_left_to_the_words() -> None:
+    weather, mail = (
+        ToolDocument("a:1", "天气预报", "天气", "查询城市的天气", {}),
+        ToolDocument("b:1", "メール送信", "メール", "メールを送る", {}),
+    )
+    for query, wanted in (("今天天气怎么样", "a:1"), ("メールを送りたい", "b:1")):
+        request = SearchRequest((query,), None, [weather, mail], 3)
+        words = await BM25SearchProvider(embeddings=False).search(request)
+        assert [hit.tool_key for hit in words] == [wanted]
+        assert await BM25SearchProvider().search(request) == words
+
+
+async def test_tools_that_differ_only_in_identity_are_embedded_once() -> None:
+    model = load()
+    embedded: list[str] = []
+
+    class Counting:
+        def sums(self, texts: Sequence[str]) -> np.typing.NDArray[np.float32]:
+            embedded.extend(texts)
+            return model.sums(texts)
+
+    provider = BM25SearchProvider(load=Counting)
+    await provider.search(SearchRequest(("rename a file",), None, small_catalog(), 3))
+    before = len(embedded)
+    await provider.search(SearchRequest(("rename a file",), None, small_catalog(), 3))
+    assert embedded[before:] == ["rename a file"]  # the query alone
+
+
+def test_vectors_are_of_unit_length_and_zero_for_nothing() -> None:
+    vectors = unit(load().sums(["send a letter", "", "write a mail"]))
+    assert np.isfinite(vectors).all()
+    assert np.allclose(np.linalg.norm(vectors, axis=1), [1, 0, 1], atol=1e-3)
+    assert vectors[0] @ vectors[2] > 0.3
+
+
+async def test_half_a_surrogate_pair_does_no_harm() -> None:
+    tool = ToolDocument("s:rename", "rename", "s", "Rename a file \ud83d.", {})
+    hits = await BM25SearchProvider().search(SearchRequest(("rename \ude00 a file",), "\ud83d", [tool], 3))
+    assert [hit.tool_key for hit in hits] == ["s:rename"]
+
+
+def test_loading_changes_neither_the_logging_nor_the_environment_of_the_process() -> None:
+    script = """
+import logging, os
+before = dict(os.environ)
+from pointsman.providers.embeddings import load
+load()
+print(logging.getLogger().handlers, logging.getLogger().level == logging.WARNING, dict(os.environ) == before)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] True True"
+    assert done.stderr == ""

@@ -1,0 +1,55 @@
+"""What is known about tools is made once and does not pile up."""
+
+from __future__ import annotations
+
+from pointsman.providers.base import ToolDocument
+from pointsman.providers.documents import FIELDS, meaning_of, texts_of
+from pointsman.providers.library import Library
+
+
+def document(name: str, description: str = "") -> ToolDocument:
+    return ToolDocument(f"s:{name}", name, "s", description, {})
+
+
+def test_equal_content_is_prepared_once() -> None:
+    library = Library()
+    assert library.prepared(document("a", "text")) is library.prepared(document("a", "text"))
+    assert library.prepared(document("a", "text")) is not library.prepared(document("a", "other"))
+
+
+def test_content_that_was_not_seen_for_long_is_forgotten() -> None:
+    library = Library(kept=2)
+    first = library.prepared(document("a"))
+    for name in ("b", "c"):
+        library.prepared(document(name))
+    assert library.prepared(document("a")) is not first
+
+
+def test_a_document_that_lives_is_known_however_many_come_after_it() -> None:
+    library = Library(kept=1)
+    alive = document("a")
+    first = library.prepared(alive)
+    for name in ("b", "c"):
+        library.prepared(document(name))
+    assert library.prepared(alive) is first
+
+
+def test_text_that_is_not_text_does_no_harm() -> None:
+    library = Library()
+    assert len(library.prepared(document("a", "half a pair: \ud83d and weather")).words) > 1
+
+
+def test_a_word_is_counted_in_every_field_that_has_it() -> None:
+    library = Library()
+    prepared = library.prepared(ToolDocument("k", "get_weather", "weather", "the weather", {}))
+    number = library.vocabulary.get("weather")
+    assert number is not None
+    places = prepared.places_by_word()[number]
+    assert [field for bit, field in enumerate(FIELDS) if places >> bit & 1] == ["name", "server", "description"]
+    assert prepared.counts[prepared.words.tolist().index(number)] == 6 + 4 + 2
+
+
+def test_identifiers_are_taken_apart_before_their_meaning_is_looked_up() -> None:
+    tool = ToolDocument("k", "getForecast_v2", "my-weather", "Looks ahead.", {"properties": {"cityName": {}}})
+    assert meaning_of(texts_of(tool)) == "get Forecast v2 my weather Looks ahead. city Name"
+    assert meaning_of(texts_of(document("天气"))) == ""

@@ -1,0 +1,55 @@
+"""Requests are taken apart into words, sentences and what stands for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pointsman.providers.base import SearchRequest, ToolDocument
+from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.query import MAX_PARTS, parse
+from pointsman.providers.synonyms import synonyms_of
+
+
+def test_each_sentence_is_a_part_and_each_word_is_said_once() -> None:
+    query = parse("Book a flight to Oslo. Then send Anna the flight number!")
+    assert [sorted(part) for part in query.parts] == [["book", "flight", "oslo"], ["anna", "flight", "number", "send"]]
+    assert list(query.said) == ["book", "flight", "oslo", "send", "anna", "number"]
+    assert query.texts == ("Book a flight to Oslo.", "Then send Anna the flight number!")
+
+
+@pytest.mark.parametrize("text", ["", "  ", "please", "?!", "\n\n", "Hello. Please!"])
+def test_a_text_without_meaning_has_no_parts(text: str) -> None:
+    query = parse(text)
+    assert (query.said, query.parts, query.texts) == ({}, (), ())
+
+
+def test_chinese_sentences_need_no_space_between_them() -> None:
+    assert parse("查询天气。发送邮件。").texts == ("查询天气。", "发送邮件。")
+
+
+def test_a_long_text_has_few_parts_and_loses_none_of_its_words() -> None:
+    query = parse(" ".join(f"{n}." for n in range(20)))
+    assert len(query.parts) == MAX_PARTS
+    assert len(query.said) == 20
+
+
+def test_a_word_is_not_its_own_synonym() -> None:
+    assert "delet" in synonyms_of("remov")
+    assert "remov" not in synonyms_of("remov")
+    assert synonyms_of("zebra") == ()
+
+
+async def test_a_synonym_finds_the_tool_but_the_word_itself_finds_it_first() -> None:
+    tools = [ToolDocument(f"s:{name}", name, "s", "", {}) for name in ("erase_note", "remove_note", "share_note")]
+    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest(("remove note",), None, tools, 5))
+    assert [hit.tool_key for hit in hits] == ["s:remove_note", "s:erase_note", "s:share_note"]
+    assert [hit.explanation for hit in hits] == ["remove, note in name", "~remove, note in name", "note in name"]
+
+
+async def test_two_wishes_in_one_query_are_both_heard() -> None:
+    names = ("book_flight", "send_mail", "flight_status_of_many_airports", "read_note")
+    tools = [ToolDocument(f"s:{name}", name, "s", "", {}) for name in names]
+    request = SearchRequest(("Book a flight to Oslo for me on Friday. Send a mail to Anna.",), None, tools, 2)
+    for embeddings in (True, False):
+        hits = await BM25SearchProvider(embeddings).search(request)
+        assert {hit.tool_key for hit in hits} == {"s:book_flight", "s:send_mail"}
