@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from pointsman.catalog.errors import DownstreamRefusal, GatewayError, ServerUnavailable, UnknownTool
 from pointsman.catalog.flat import FlatTools
@@ -11,7 +12,7 @@ from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.model import Json, ToolKey
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.router import wire
-from pointsman.router.audit.log import AuditLog, Record
+from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.links import Links
@@ -23,8 +24,8 @@ from pointsman.router.seams import INVALID_PARAMS, BackChannel, FrontRequest, Pr
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}
 TOOL_ERROR = "tool_error"  # the row's code when the tool itself said `isError`
 
-Find = Callable[[], Awaitable[tuple[KnownTool, Json]]]
-"""The tool that is meant, and its arguments. Raises GatewayError."""
+Carry = Callable[[FrontRequest, BackChannel, Any], Awaitable[Json]]
+"""Makes the call that the last argument describes. Raises GatewayError, DownstreamRefusal."""
 
 
 class Executor:
@@ -42,61 +43,40 @@ class Executor:
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`."""
         tool_key = given.get("toolKey")
-
-        async def find() -> tuple[KnownTool, Json]:
-            asked = read_execute(given)
-            known = self._catalog.resolve_known(request.caller, asked.tool_key)
-            return known or await self._catalog.resolve(request.caller, asked.tool_key), asked.arguments
-
         named = tool_key if isinstance(tool_key, str) else None
         try:
-            return carried(await self._recorded(request, back, named, given.get("arguments"), find))
+            return carried(await self._recorded(request, back, named, given.get("arguments"), self._asked, given))
         except GatewayError as error:
             return failure(error)
 
     async def call(self, request: FrontRequest, back: BackChannel, name: str, arguments: Json) -> Json:
         """A tool by its flat name. Raises ProtocolError for a name that this caller cannot call."""
-        tool_key, find = await self._by_name(request, name, arguments)
+        try:  # before the row is begun, because a name may fit several servers and the row names one
+            found: KnownTool | GatewayError = await self._flat.resolve(request.caller, name)
+        except GatewayError as error:
+            found = error
+        tool_key = found.document.tool_key if isinstance(found, KnownTool) else self._likeliest(request, name)
         try:
-            return own_result(await self._recorded(request, back, tool_key, arguments, find))
+            return own_result(await self._recorded(request, back, tool_key, arguments, self._named, (found, arguments)))
         except UnknownTool:
             raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
         except GatewayError as error:
             return failure(error)
 
-    async def _by_name(self, request: FrontRequest, name: str, arguments: Json) -> tuple[str, Find]:
-        """Resolved before the row is begun, because a name may fit several servers and the row names one."""
-        try:
-            tool = await self._flat.resolve(request.caller, name)
-        except GatewayError as error:
-            reason = error  # the name below does not outlive this block
-
-            async def fail() -> tuple[KnownTool, Json]:
-                raise reason
-
-            keys = self._flat.keys(request.caller, name)
-            return str(keys[0]) if keys else name, fail
-
-        async def find() -> tuple[KnownTool, Json]:
-            return tool, arguments
-
-        return tool.document.tool_key, find
+    def _likeliest(self, request: FrontRequest, name: str) -> str:
+        keys = self._flat.keys(request.caller, name)
+        return str(keys[0]) if keys else name
 
     async def _recorded(
-        self, request: FrontRequest, back: BackChannel, tool_key: str | None, arguments: object, find: Find
+        self, request: FrontRequest, back: BackChannel, tool_key: str | None, arguments: object, carry: Carry, what: Any
     ) -> Json:
-        """Raises GatewayError, ProtocolError."""
+        """`carry(request, back, what)` with its row. Raises GatewayError, ProtocolError."""
         key = ToolKey.parse(tool_key) if tool_key is not None else None
         server_id = key.server_id if key and self._fleet.get(key.server_id) else None
-
-        def begin() -> Record:
-            return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
-
-        rounds = Rounds(begin, back, request.client)
+        rounds = Rounds(self._audit, request, back, tool_key, server_id, arguments)
         try:
-            tool, given = await find()
             # A legacy client answers within its one request, which is one row.
-            result = await self._carry(request, back if request.client.era == "legacy" else rounds, tool, given)
+            result = await carry(request, back if request.client.era == "legacy" else rounds, what)
         except GatewayError as error:
             rounds.record.finish(_ENDINGS.get(error.code, "error"), error.code)
             raise
@@ -110,16 +90,33 @@ class Executor:
             rounds.record.finish("error", "internal")
             raise
         rounds.record.finish(*_ending(result), bytes=len(wire.encode(result)))
-        self._links.note(request.caller, tool.server_id, result.get("content"))
         return result
+
+    async def _asked(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
+        asked = read_execute(given)
+        catalog = self._catalog
+        tool = catalog.resolve_known(request.caller, asked.tool_key)
+        if tool is None:
+            tool = await catalog.resolve(request.caller, asked.tool_key)
+        return await self._carry(request, back, tool, asked.arguments)
+
+    async def _named(
+        self, request: FrontRequest, back: BackChannel, what: tuple[KnownTool | GatewayError, Json]
+    ) -> Json:
+        found, arguments = what
+        if isinstance(found, GatewayError):
+            raise found
+        return await self._carry(request, back, found, arguments)
 
     async def _carry(self, request: FrontRequest, back: BackChannel, tool: KnownTool, arguments: Json) -> Json:
         self._catalog.check_arguments(tool, arguments)
         server = self._fleet.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")
-        params: Json = {"name": tool.tool_name, "arguments": arguments}
-        return await server.request("tools/call", with_round(params, request.params), request, back)
+        params = with_round({"name": tool.tool_name, "arguments": arguments}, request.params)
+        result = await server.request("tools/call", params, request, back)
+        self._links.note(request.caller, tool.server_id, result.get("content"))
+        return result
 
 
 def _ending(result: Json) -> tuple[Ending, str | None]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pointsman.catalog.errors import AuditUnavailable
 from pointsman.catalog.model import Json
-from pointsman.router.audit.log import Record
-from pointsman.router.seams import INTERNAL_ERROR, BackChannel, CannotAsk, Client, ProtocolError
+from pointsman.router.audit.log import AuditLog, Record
+from pointsman.router.seams import INTERNAL_ERROR, BackChannel, CannotAsk, FrontRequest, ProtocolError
 
 _CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
-
-
 _ROUND_KEYS = ("inputResponses", "requestState")
 
 
@@ -30,19 +26,32 @@ class Rounds:
     the next one.
     """
 
-    __slots__ = ("_back", "_begin", "_client", "_waiting", "record", "tell")
+    __slots__ = ("_arguments", "_audit", "_back", "_request", "_server_id", "_tool_key", "_waiting", "record")
 
-    def __init__(self, begin: Callable[[], Record], back: BackChannel, client: Client) -> None:
+    def __init__(
+        self,
+        audit: AuditLog,
+        request: FrontRequest,
+        back: BackChannel,
+        tool_key: str | None,
+        server_id: str | None,
+        arguments: object,
+    ) -> None:
         """Raises AuditUnavailable."""
-        self._begin = begin
+        self._audit = audit
+        self._request = request
         self._back = back
-        self._client = client
+        self._tool_key = tool_key
+        self._server_id = server_id
+        self._arguments = arguments
         self._waiting = False  # the row has ended, and no answer has begun another
-        self.record = begin()
-        self.tell = back.tell
+        self.record = self._begin()
+
+    def tell(self, method: str, params: Json) -> None:
+        self._back.tell(method, params)
 
     async def ask(self, method: str, params: Json) -> Json:
-        if _CAPABILITY.get(method) not in self._client.capabilities:
+        if _CAPABILITY.get(method) not in self._request.client.capabilities:
             return await self._back.ask(method, params)  # is refused, so there is no round
         if not self._waiting:
             self._waiting = True
@@ -64,3 +73,12 @@ class Rounds:
         except AuditUnavailable as error:
             raise ProtocolError(INTERNAL_ERROR, str(error)) from None
         self._waiting = False
+
+    def _begin(self) -> Record:
+        return self._audit.begin(
+            self._request,
+            "execute",
+            tool_key=self._tool_key,
+            server_id=self._server_id,
+            arguments=self._arguments,
+        )

@@ -25,8 +25,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from pointsman.catalog.model import Caller, Json
-from pointsman.router.seams import CannotAsk, Change, Client, Era, FrontRequest, Gateway, ProtocolError
+from pointsman.router.seams import Change, Client, Era, FrontRequest, Gateway, ProtocolError
 from tests.conformance.fixture.conversation import Context
+from tests.conformance.sdk_call import SdkCall
 
 NAME = "pointsman-behind-the-sdk"
 CARRIED: dict[str, type[types.RequestParams]] = {
@@ -42,36 +43,6 @@ CARRIED: dict[str, type[types.RequestParams]] = {
     "completion/complete": types.CompleteRequestParams,
 }
 _LOG_LEVEL = "io.modelcontextprotocol/logLevel"
-
-
-class SdkBackChannel:
-    """Fits `BackChannel`, on the SDK's request context. It parks nothing: a modern client cannot be asked."""
-
-    def __init__(self, context: Context, era: Era) -> None:
-        self._context = context
-        self._era = era
-        self._sending: asyncio.Task[None] | None = None
-
-    def tell(self, method: str, params: Json) -> None:
-        self._sending = asyncio.create_task(self._send_after(self._sending, method, params))
-
-    async def ask(self, method: str, params: Json) -> Json:
-        if self._era == "modern":
-            raise CannotAsk
-        await self.sent()
-        try:
-            return dict(await self._context.session._request_outbound.send_raw_request(method, params, None))
-        except MCPError as error:
-            raise ProtocolError(error.error.code, error.error.message, error.error.data) from None
-
-    async def sent(self) -> None:
-        if self._sending is not None:
-            await self._sending
-
-    async def _send_after(self, before: asyncio.Task[None] | None, method: str, params: Json) -> None:
-        if before is not None:
-            await before
-        await self._context.session._request_outbound.notify(method, params)
 
 
 class _Declaring(Server[Any]):
@@ -97,6 +68,7 @@ class SdkFront:
         self._levels: dict[int, str] = {}
         self._numbers = iter(range(1, 1_000_000))
         self._bus = InMemorySubscriptionBus()
+        self._parked: dict[str | None, SdkCall] = {}
 
     def server(self) -> Server[Any]:
         hints = {method: CacheHint(ttl_ms=0, scope="private") for method in get_args(CacheableMethod)}
@@ -127,13 +99,18 @@ class SdkFront:
     def _handler(self, method: str) -> Callable[[Context, Any], Awaitable[Json]]:
         async def handle(context: Context, _params: Any) -> Json:
             request = self._request(context, method)
-            back = SdkBackChannel(context, request.client.era)
+            call = self._parked.pop(request.params.get("requestState"), None)
+            if call is None:
+                call = SdkCall(context, request.client)
+                call.start(self._gateway.handle(request, call))
+            else:
+                call.resume(context, request.params.get("inputResponses") or {})
             try:
-                result = await self._gateway.handle(request, back)
+                result = await call.next_answer()
             except ProtocolError as error:
                 raise MCPError(error.code, error.message, error.data) from None
-            finally:
-                await back.sent()
+            if call.waits:
+                self._parked[call.id] = call
             return {"resultType": "complete", **result}
 
         return handle
