@@ -112,13 +112,10 @@ class Offers:
             return [Place(next(iter(usable)), uri)]
         bare = [server_id for server_id, server in usable.items() if _is_bare(server_id, server)]
         by_rank = [*bare, *(server_id for server_id in usable if server_id not in bare)]
-        order = [linked] if linked in usable else []
+        order = [linked] if linked is not None else []
         order += [*await self._listing(caller, uri, by_rank), *bare]
-        return [Place(server_id, uri) for server_id in dict.fromkeys(order) if server_id is not None]
-
-    async def template(self, caller: Caller, uri: str) -> Place | None:
-        """The server of a template, or of a resource, that a completion refers to."""
-        return next(iter(await self.resource(caller, uri)), None)
+        still_usable = self._usable(caller)  # rights may have changed while we waited
+        return [Place(server_id, uri) for server_id in dict.fromkeys(order) if server_id in still_usable]
 
     async def _listing(self, caller: Caller, uri: str, by_rank: Iterable[str]) -> list[str]:
         """The servers that list a resource of this URI, then those with a template that fits."""

@@ -6,16 +6,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pointsman.catalog.model import Json
 from pointsman.router import wire
-from pointsman.router.bridge.headers import ModernHeaders, modern_version
 from pointsman.router.bridge.legacy_session import LegacySession, SessionLost
 from pointsman.router.bridge.link import Answer, Cut, Link, NoGateway, NotSent
 from pointsman.router.bridge.pipes import TooLong
+from pointsman.router.downstream.envelope import NAMESPACE
 from pointsman.router.downstream.lines import Line
 from pointsman.router.seams import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+
+if TYPE_CHECKING:
+    from pointsman.router.bridge.headers import ModernHeaders
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ class Bridge:
     def __init__(self, link: Link, out: Out) -> None:
         self._link = link
         self._out = out
-        self._headers = ModernHeaders()
+        self._modern: ModernHeaders | None = None
         self._session = LegacySession(link, self._pass)
         self._under_way: dict[tuple[type, Any], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[type, Any]] = set()
@@ -121,12 +124,19 @@ class Bridge:
                 await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
 
     async def _exchange(self, message: Json, body: bytes, key: tuple[type, Any]) -> bool:
-        version = modern_version(message)
+        version = _modern_version(message)
         if version is not None:
-            async with self._link.send("POST", self._headers.of(message, version), body) as answer:
+            async with self._link.send("POST", self._headers().of(message, version), body) as answer:
                 return await self._relay(answer, message, key)
         async with self._session.request(message, body) as answer:
             return await self._relay(answer, message, key)
+
+    def _headers(self) -> ModernHeaders:
+        if self._modern is None:
+            from pointsman.router.bridge.headers import ModernHeaders  # takes the SDK, which a legacy client can spare
+
+            self._modern = ModernHeaders()
+        return self._modern
 
     async def _relay(self, answer: Answer, request: Json, key: tuple[type, Any]) -> bool:
         """Write all that came; False where the answer itself was not among it."""
@@ -141,8 +151,8 @@ class Bridge:
             answered = True
             if key in self._cancelled:
                 continue
-            if request["method"] == "tools/list":
-                self._headers.learn(said)
+            if request["method"] == "tools/list" and self._modern is not None:
+                self._modern.learn(said)
             elif request["method"] == "initialize":
                 self._session.begin(answer.session_id, said)
             if said.get("id") != request["id"]:  # an error from before the request was read names none
@@ -195,3 +205,11 @@ def _decoded(body: bytes) -> Json | None:
 
 def _hashable(number: object) -> object:
     return number if isinstance(number, str | int | float) else None
+
+
+def _modern_version(message: Json) -> str | None:
+    """The protocol version that a modern request names in its envelope; None: it is of the legacy era."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    version = meta.get(NAMESPACE + "protocolVersion") if isinstance(meta, dict) else None
+    return version if isinstance(version, str) else None

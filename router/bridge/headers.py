@@ -5,19 +5,10 @@ from __future__ import annotations
 from pointsman.catalog.model import Json
 from pointsman.router.sdk import (
     NAME_BEARING_METHODS,
-    PROTOCOL_VERSION_META_KEY,
     encode_header_value,
     mcp_param_headers,
     x_mcp_header_map,
 )
-
-
-def modern_version(message: Json) -> str | None:
-    """The protocol version that a modern request names in its envelope; None: it is of the legacy era."""
-    params = message.get("params")
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
-    return version if isinstance(version, str) else None
 
 
 class ModernHeaders:

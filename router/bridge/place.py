@@ -10,12 +10,14 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pointsman.config.model import GatewayConfig, Token
 from pointsman.router.bridge.link import Address, NoGateway
-from pointsman.router.daemon import Launch, serve
-from pointsman.router.listening import CannotListen
 from pointsman.router.state_folder import StateFolderError, running
+
+if TYPE_CHECKING:
+    from pointsman.router.daemon import Launch
 
 COME_BACK_S = 10.0  # for a gateway that is being restarted
 _LOOK_EVERY_S = 0.1
@@ -66,6 +68,8 @@ class Place:
             waited_s += _LOOK_EVERY_S
 
     async def _start(self) -> Address:
+        from pointsman.router.listening import CannotListen  # a bridge to a daemon starts without all this
+
         secret = self._token or "ptm_" + secrets.token_urlsafe(32)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         launch = private(self._launch(), None if self._token else secret, ready.set_result)
@@ -81,6 +85,8 @@ class Place:
         raise NoGateway("The gateway ended before it was ready.")
 
     async def _serve(self, launch: Launch) -> None:
+        from pointsman.router.daemon import serve
+
         try:
             await serve(launch)
         finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,3 +62,15 @@ def chosen_config(option: Path | None, settings: Settings) -> Path:
 def note(message: str) -> None:
     """For the person: stdout is for results."""
     click.echo(message, err=True)
+
+
+def log_to_stderr(settings: Settings) -> None:
+    """The daemon's own messages, and few of those of its parts."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=settings.log_level.upper(),
+        format="%(asctime)s %(levelname)-7s %(message)s",
+        datefmt="%H:%M:%S",
+    )
+    for chatty in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-import sys
 from pathlib import Path
 
 import click
@@ -15,7 +13,7 @@ from pointsman.config.model import GatewayConfig
 from pointsman.config.places import find_config, state_folder, user_config
 from pointsman.config.sample import write_sample
 from pointsman.config.settings import Settings, overlaid, read_settings
-from pointsman.router.cli.options import Refusal, clear_errors, config_option, note
+from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr, note
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
 from pointsman.router.listening import CannotListen
@@ -73,14 +71,3 @@ def find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path, 
             f"No configuration was found, and a first one cannot be written to {path}: {error.strerror}. "
             "Name a file with --config, or a folder that can be written with POINTSMAN_CONFIG_DIR."
         ) from error
-
-
-def log_to_stderr(settings: Settings) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)-7s %(message)s",
-        datefmt="%H:%M:%S",
-    )
-    for chatty in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))

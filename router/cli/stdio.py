@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,9 +19,10 @@ from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.link import Link
 from pointsman.router.bridge.pipes import Lines, Output
 from pointsman.router.bridge.place import Place
-from pointsman.router.cli.options import clear_errors, config_option
-from pointsman.router.cli.serve import find_or_make_config, log_to_stderr
-from pointsman.router.daemon import Launch
+from pointsman.router.cli.options import clear_errors, config_option, log_to_stderr
+
+if TYPE_CHECKING:
+    from pointsman.router.daemon import Launch
 
 
 @click.command()
@@ -46,6 +48,9 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
 
 
 def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launch:
+    from pointsman.router.cli.serve import find_or_make_config  # only here: a bridge to a daemon starts without one
+    from pointsman.router.daemon import Launch
+
     path, _ = find_or_make_config(config_file, settings)
 
     def read() -> GatewayConfig:

@@ -127,7 +127,8 @@ def _report(name: str, verdict: suite.Verdict, must_pass: Collection[str], known
     lost = {check for check in must_pass if check not in verdict.passed and not is_known(check)}
     lost |= {check for check in verdict.complaints if not is_known(check)}
     good = verdict.content and not lost
-    print(f"{'ok  ' if good else 'FAIL'} {name:30} {verdict.summary}", flush=True)
+    explained = ", all explained" if good and verdict.complaints else ""
+    print(f"{'ok  ' if good else 'FAIL'} {name:30} {verdict.summary}{explained}", flush=True)
     for check in sorted(lost):
         print(f"       {check}: {verdict.complaints.get(check, 'not reached')}")
     if not good and not lost:

@@ -174,18 +174,16 @@ async def test_a_token_limits_what_its_own_gateway_lets_it_do(tmp_path: Path) ->
         assert result["structuredContent"]["error"]["code"] == "unknown_tool"
 
 
-async def test_a_running_gateway_wants_a_token_and_the_error_says_how_to_get_one(tmp_path: Path) -> None:
-    async with gateway_process(tmp_path, {}), bridge(tmp_path, None) as wire:
-        answer = await wire.answer(wire.request("ping", modern=True))
-        assert "POINTSMAN_TOKEN" in answer["error"]["message"]
-        assert "pointsman token create" in answer["error"]["message"]
-        assert await closed(wire) == 0
-
-
-async def test_a_token_that_the_gateway_does_not_know_is_answered_under_the_requests_id(tmp_path: Path) -> None:
-    async with gateway_process(tmp_path, {}), bridge(tmp_path, SECRET) as wire:
-        answer = await wire.answer(wire.request("tools/list", modern=True))
-        assert answer["error"]["data"]["code"] == "unauthorized"
+async def test_a_running_gateway_wants_a_token_that_it_knows_and_the_error_says_how_to_get_one(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {}):
+        async with bridge(tmp_path, None) as wire:
+            answer = await wire.answer(wire.request("tools/list", modern=True))
+            assert "POINTSMAN_TOKEN" in answer["error"]["message"]
+            assert "pointsman token create" in answer["error"]["message"]
+            assert await closed(wire) == 0
+        async with bridge(tmp_path, SECRET) as wire:
+            answer = await wire.answer(wire.request("tools/list", modern=True))
+            assert answer["error"]["data"]["code"] == "unauthorized"
 
 
 async def test_the_project_of_the_option_is_the_one_that_is_used(tmp_path: Path) -> None:
