@@ -27,8 +27,11 @@ class Loaded:
 
 
 def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
-    """Raises ConfigError."""
-    return parse(read_text(path), str(path), environ)
+    """Raises ConfigError, also for an empty file: nobody means that, and it would take every right away."""
+    text = read_text(path)
+    if not text.strip():
+        raise ConfigError([_whole_file(path, "is empty; `pointsman serve` without any file writes a sample")])
+    return parse(text, str(path), environ)
 
 
 def parse(text: str, file_name: str, environ: Mapping[str, str]) -> GatewayConfig:

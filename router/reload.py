@@ -56,10 +56,17 @@ class Reloader:
             yield_on_timeout=True,
             recursive=False,
         ):
-            fingerprint = self._fingerprint()
-            if fingerprint is not None and fingerprint != self._seen:
-                self._seen = fingerprint
+            if self._fingerprint() not in (None, self._seen):
+                self._seen = await self._finished()
                 self._wanted.set()
+
+    async def _finished(self) -> tuple[int, int, int] | None:
+        """Wait until the file stays as it is: some programs empty it first and write it piece by piece."""
+        before = None
+        while (fingerprint := self._fingerprint()) is None or fingerprint != before:
+            before = fingerprint
+            await asyncio.sleep(_GROUP_MS / 1000)
+        return fingerprint
 
     async def _reload_on_request(self) -> None:
         while True:

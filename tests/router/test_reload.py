@@ -137,6 +137,23 @@ async def test_a_broken_edit_is_refused_in_words_and_the_running_configuration_s
                 await asyncio.sleep(0.02)
 
 
+async def test_a_file_that_is_emptied_or_written_piece_by_piece_takes_nothing_away(tmp_path: Path) -> None:
+    entry = workshop(tmp_path / "trace")
+    async with open_shop(tmp_path, {"shop": entry}) as shop:
+        await until_running(shop, "shop")
+        good = shop.gateway.config_file.read_text()
+        shop.gateway.config_file.write_text("")
+        async with asyncio.timeout(10):
+            while "is empty" not in shop.gateway.stderr:
+                await asyncio.sleep(0.02)
+        assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
+        shop.gateway.config_file.write_text(good)
+        async with asyncio.timeout(10):
+            while "configuration" in await health_of(shop):
+                await asyncio.sleep(0.02)
+        assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
+
+
 async def test_sighup_reads_what_the_file_names_again(tmp_path: Path) -> None:
     secret = tmp_path / "colour"
     secret.write_text("red")
