@@ -28,8 +28,8 @@ class InvalidArguments(GatewayError):
 class ServerUnavailable(GatewayError):
     code = "server_unavailable"
 
-    def __init__(self, server_id: str, reason: str) -> None:
-        super().__init__(f"Server `{server_id}` is not available: {reason}. Try again later, or use another tool.")
+    def __init__(self, server_id: str, reason: str, advice: str = "Try again later, or use another tool.") -> None:
+        super().__init__(f"Server `{server_id}` is not available: {reason}. {advice}")
         self.server_id = server_id
         self.reason = reason
 

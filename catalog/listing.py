@@ -156,7 +156,9 @@ class KnownList(Generic[Item]):
                 snapshot = await self._collect()
         except (TimeoutError, CallTimeout):
             return self._fail(generation, Silent("timeout", f"{self._no_list} within {limit_s:g} s"))
-        except (ServerUnavailable, DownstreamRefusal, BadList) as error:
+        except ServerUnavailable as error:
+            return self._fail(generation, Silent("failed", self._no_list), error.reason)
+        except (DownstreamRefusal, BadList) as error:
             return self._fail(generation, Silent("failed", self._no_list), str(error))
         except Exception:  # one server's surprise must not cost the others' answer
             logger.exception("server %s: its list of %s could not be read", self.source.id, self.kind.words)
@@ -195,7 +197,8 @@ class KnownList(Generic[Item]):
     def _fail(self, generation: int, silent: Silent, detail: str = "") -> Silent:
         self._silent, self._silent_generation = silent, generation
         if self._failures == 0:
-            logger.warning("server %s is left out: %s %r", self.source.id, silent.reason, detail)
+            why = f": {detail!r}" if detail else ""  # quoted: it may be a server's own words
+            logger.warning("server %s is left out: %s%s", self.source.id, silent.reason, why)
         self._cancel_retry()
         if not self._cancelled:
             delay_s = min(self._patience.first_s * 2**self._failures, self._patience.longest_s)

@@ -117,8 +117,10 @@ class DownstreamServer:
             raise
         except TimeoutError:
             raise CallTimeout(self.id, limit_s) from None
-        except (ConnectionLost, BudgetBroken) as error:
+        except ConnectionLost as error:
             raise ServerUnavailable(self.id, str(error)) from None
+        except BudgetBroken as error:
+            raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         if method == _UNSUBSCRIBE and self._live is None:
@@ -147,8 +149,10 @@ class DownstreamServer:
                 return await carry(live.connection, method, params, request, deadline.pausing(back), deadline)
         except TimeoutError:
             raise CallTimeout(self.id, limit_s) from None
-        except (ConnectionLost, BudgetBroken) as error:
+        except ConnectionLost as error:
             raise ServerUnavailable(self.id, str(error)) from None
+        except BudgetBroken as error:
+            raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
 
     async def _watch(self, live: Live, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """(Un)subscribe to a resource. It is remembered here, because it must outlive the connection."""
