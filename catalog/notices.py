@@ -30,13 +30,21 @@ def switched_off(project_id: str | None) -> str:
 
 def not_served(queries: Sequence[int]) -> str:
     """Which of several queries found nothing that fits; counted from 0, as `intents` does."""
-    which = ", ".join(f"query[{index}]" for index in queries)
-    return f"No tool seems to fit {which}. Try other words for that."
+    return f"No tool seems to fit {_which(queries)}. Try other words for that."
+
+
+def no_room(queries: Sequence[int]) -> str:
+    """Which of several queries have tools that fit, but had to give way."""
+    return f"There was no room for the tools that fit {_which(queries)}: raise `maxResults` or ask for that alone."
 
 
 DOUBTFUL = 0.2  # a relevance below this probably does not fit
 NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
 NO_TOOLS = "There are no tools that you can use here."
+
+
+def _which(queries: Sequence[int]) -> str:
+    return ", ".join(f"query[{index}]" for index in queries)
 
 
 def _named(server_ids: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pointsman.catalog import notices
 from pointsman.catalog.listing import KnownTool
-from pointsman.providers.base import SearchHit
+from pointsman.providers.base import SearchHit, SearchHits
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,8 @@ class Found:
     tool: KnownTool
     relevance: float
     explanation: str | None
-    intents: tuple[
-        int, ...
-    ] = ()  # which of several queries it serves; empty: there was one, or the provider did not say
+    # Which of several queries it serves; empty: none of them, or there was one, or the provider did not say.
+    intents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +55,19 @@ def own_results(
     return tuple(results)
 
 
-def fitting_notice(results: Sequence[Found], queries: int) -> str | None:
-    """What to say where nothing fits, or nothing that fits one of several queries."""
+def fitting_notice(results: Sequence[Found], hits: Sequence[SearchHit], queries: int) -> str | None:
+    """What to say where nothing fits, or nothing that fits one of several queries, or where that had no room."""
     fitting = [found for found in results if found.relevance >= notices.DOUBTFUL]
     if not fitting:
         return notices.NOTHING_FITS
-    if queries == 1 or not all(found.intents for found in results):  # a provider need not tell them apart
+    if queries == 1:
         return None
-    served = {index for found in fitting for index in found.intents}
-    missing = [index for index in range(queries) if index not in served]
-    return notices.not_served(missing) if missing else None
+    shown = {index for found in fitting for index in found.intents}
+    if not shown:  # a provider need not tell them apart
+        return None
+    best = hits.best_by_query if isinstance(hits, SearchHits) and len(hits.best_by_query) == queries else None
+    fits = {index for index in range(queries) if best[index] >= notices.DOUBTFUL} if best else shown
+    unfit = [index for index in range(queries) if index not in fits]
+    hidden = sorted(fits - shown)
+    told = ([notices.not_served(unfit)] if unfit else []) + ([notices.no_room(hidden)] if hidden else [])
+    return " ".join(told) or None

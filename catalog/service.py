@@ -104,7 +104,7 @@ class ToolCatalogService:
         results = own_results(available.tools, hits, wanted, len(queries))
         if figures:
             results = lifted(results, figures)[:max_results]
-        fitting = fitting_notice(results, len(queries)) if available.tools else notices.NO_TOOLS
+        fitting = fitting_notice(results, hits, len(queries)) if available.tools else notices.NO_TOOLS
         told = [*available.notices, fitting] if fitting else available.notices
         return SearchOutcome(results, " ".join(told) or None, provider, fallback)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +36,14 @@ class SearchHit:
     intents: tuple[int, ...] = ()  # which of the queries it serves, by their place
 
 
+class SearchHits(list[SearchHit]):
+    """A ranking that also tells, for each query, how well the best of all tools fits it, listed here or not."""
+
+    def __init__(self, hits: Iterable[SearchHit], best_by_query: Sequence[float]) -> None:
+        super().__init__(hits)
+        self.best_by_query = tuple(best_by_query)
+
+
 class SearchUnavailable(Exception):
     """This provider gave no answer in time; the caller tries the next one."""
 
@@ -50,6 +58,8 @@ class SearchProvider(Protocol):
 
     async def search(self, request: SearchRequest) -> list[SearchHit]:
         """Rank `request.tools`, best first, at most `max_results` of them.
+
+        A plain list will do; `SearchHits` lets the catalog say which of several queries nothing fits.
 
         Raises:
             SearchUnavailable: no answer in time; the caller tries the next provider.

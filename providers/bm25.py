@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.providers import embeddings as static
 from pointsman.providers.aside import Aside
-from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
+from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, ToolDocument
 from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable
 from pointsman.providers.explanation import Explainer
 from pointsman.providers.library import Library
@@ -55,10 +55,10 @@ class BM25SearchProvider:
     def name(self) -> str:
         return "bm25+static" if self._wants_meaning() else "bm25"
 
-    async def search(self, request: SearchRequest) -> list[SearchHit]:
+    async def search(self, request: SearchRequest) -> SearchHits:
         tools = tuple(request.tools)
         if not tools:
-            return []
+            return SearchHits([], [0.0] * len(request.queries))
         index = await self._index_of(tools, await self._embedder_in_use())
         if len(tools) > SEARCH_ASIDE_FROM:
             return await asyncio.to_thread(_search, index, request)
@@ -119,19 +119,20 @@ class BM25SearchProvider:
         return sum(len(tools) for _, tools in self._indexes)
 
 
-def _search(index: Index, request: SearchRequest) -> list[SearchHit]:
+def _search(index: Index, request: SearchRequest) -> SearchHits:
     from pointsman.providers.fusion import fuse
 
     queries = [parse(query) for query in request.queries]
     context = parse(request.context or "")
-    fused = fuse([index.fit(query) for query in queries], index.fit(context), request.max_results)
-    explainer = Explainer([*queries, context], index.vocabulary)
-    return [
+    fits = [index.fit(query) for query in queries]
+    explainer = Explainer(queries, context, index.vocabulary)
+    hits = [
         SearchHit(
             index.tool_keys[hit.row],
             round(hit.relevance, 3),
-            explainer.explain(index.documents[hit.row]),
+            explainer.explain(index.documents[hit.row], hit.intents),
             hit.intents,
         )
-        for hit in fused
+        for hit in fuse(fits, index.fit(context), request.max_results)
     ]
+    return SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])

@@ -13,6 +13,7 @@ from pointsman.providers.postings import Floats
 ALL_WEIGHT = 0.2  # of the sum over all queries, beside the best of them
 CONTEXT_WEIGHT = 0.3
 SERVES = 0.5  # of the best hit's relevance for an intent, to serve it too
+FITS = 0.2  # the relevance from which a tool can be said to serve an intent at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,8 @@ def fuse(fits: Sequence[Floats], context: Floats, max_results: int) -> list[Fuse
     by_query = np.array(fits) if fits else np.zeros((1, len(context)))
     best = by_query.max(axis=0)
     scores = best + ALL_WEIGHT * by_query.sum(axis=0) + aside
-    tops = by_query.max(axis=1)
     relevance = np.maximum(best, aside)
-    return [
-        Fused(row, float(relevance[row]), _served(by_query[:, row], tops))
-        for row in _chosen(scores, by_query, max_results)
-    ]
+    return [Fused(row, float(relevance[row]), _served(by_query, row)) for row in _chosen(scores, by_query, max_results)]
 
 
 def _chosen(scores: Floats, by_query: Floats, max_results: int) -> list[int]:
@@ -54,7 +51,13 @@ def _best(scores: Floats, most: int) -> list[int]:
     return best
 
 
-def _served(fits: Floats, tops: Floats) -> tuple[int, ...]:
-    """The intents for which it is nearly as good as the best; at least the one that it was found for."""
-    serves = (fits > 0) & (fits >= np.minimum(SERVES * tops, fits.max()))
+def _served(by_query: Floats, row: int) -> tuple[int, ...]:
+    """The intents that it fits, and nearly as well as the best does.
+
+    A tool that fits none of them may still be the best that there is for one: then it stands for that.
+    """
+    fits, tops = by_query[:, row], by_query.max(axis=1)
+    serves = (fits >= FITS) & (fits >= np.minimum(SERVES * tops, fits.max()))
+    if not serves.any():
+        serves = (fits > 0) & (by_query.argmax(axis=1) == row)
     return tuple(serves.nonzero()[0].tolist())

@@ -8,7 +8,7 @@ from typing import Any
 from pointsman.catalog.answer import BUDGET, BUDGET_EACH, answer
 from pointsman.catalog.model import Caller, Json
 from pointsman.catalog.results import SearchOutcome
-from pointsman.providers.base import SearchHit, SearchRequest
+from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of
 
 ME = Caller("laptop", None)
@@ -144,3 +144,38 @@ async def test_a_query_that_nothing_fits_is_named() -> None:
 async def test_a_provider_that_does_not_tell_queries_apart_gets_no_such_notice() -> None:
     outcome = await found(*hits(2), tools=[definition("t0"), definition("t1")], queries=2)
     assert outcome.notice is None
+
+
+class Judging(Scripted):
+    """Tells how well the best of all tools fits each query, too."""
+
+    def __init__(self, *hits: SearchHit, best_by_query: list[float]) -> None:
+        self._hits = SearchHits(hits, best_by_query)
+
+
+async def noticed(*hits: SearchHit, best_by_query: list[float], max_results: int = 10) -> str | None:
+    config = config_of({"one": None}, unassigned={"optimization": "cloud"})
+    server = SmallServer("one", *(definition(f"t{n}") for n in range(3)))
+    catalog = catalog_of(server, config=config, cloud=Judging(*hits, best_by_query=best_by_query))
+    queries = [f"query {index}" for index in range(len(best_by_query))]
+    return (await catalog.search(ME, queries, None, max_results)).notice
+
+
+async def test_a_query_whose_tools_had_no_room_is_not_said_to_have_none() -> None:
+    notice = await noticed(SearchHit("one:t0", 0.9, None, (1,)), best_by_query=[0.6, 0.9, 0.7], max_results=1)
+    assert notice is not None
+    assert "No tool seems to fit" not in notice
+    assert "no room for the tools that fit query[0], query[2]" in notice
+    assert "`maxResults`" in notice
+
+
+async def test_a_query_that_nothing_fits_is_named_though_the_tool_of_another_stands_for_it() -> None:
+    notice = await noticed(SearchHit("one:t0", 0.9, None, (0, 1)), best_by_query=[0.9, 0.1])
+    assert notice == "No tool seems to fit query[1]. Try other words for that."
+
+
+async def test_both_kinds_of_query_without_a_result_are_named_apart() -> None:
+    notice = await noticed(SearchHit("one:t0", 0.9, None, (0,)), best_by_query=[0.9, 0.1, 0.8], max_results=1)
+    assert notice is not None
+    assert "seems to fit query[1]." in notice
+    assert "the tools that fit query[2]:" in notice

@@ -56,3 +56,25 @@ def test_what_only_the_context_found_serves_no_query() -> None:
 
 def test_of_equals_the_first_comes_first() -> None:
     assert [hit.row for hit in fuse([np.full(100, 0.5)], np.zeros(100), 3)] == [0, 1, 2]
+
+
+def test_a_tool_does_not_take_along_a_query_that_it_does_not_fit() -> None:
+    fused = fuse([np.array([0.9, 0, 0, 0]), np.array([0.1, 0.05, 0, 0])], NOTHING, 4)
+    assert [(hit.row, hit.intents) for hit in fused] == [(0, (0,)), (1, ())]
+
+
+async def test_the_best_for_each_query_is_told_also_where_it_had_no_room() -> None:
+    queries = ("send an email", "list the tables of the database", "purple elephants dancing")
+    hits = await BM25SearchProvider().search(SearchRequest(queries, None, CATALOG, 1))
+    assert len(hits) == 1
+    mail, tables, elephants = hits.best_by_query
+    assert min(mail, tables) > 0.5
+    assert elephants < 0.2
+
+
+async def test_the_explanation_has_only_the_words_of_the_queries_that_a_tool_serves() -> None:
+    queries = ("send an email", "read the body of a file")
+    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest(queries, "a message to Bob", CATALOG, 2))
+    words = {hit.tool_key: hit.explanation or "" for hit in hits if hit.intents == (0,)}
+    assert "body" not in words["mail:send_email"]
+    assert "message" in words["mail:send_email"]
