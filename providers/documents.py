@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.text import has_cjk, tokens
+from pointsman.providers.text import calm, tokens, without_cjk
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
@@ -92,11 +92,11 @@ def prepare(texts: Texts, vocabulary: Vocabulary) -> Prepared:
 
 
 def meaning_of(texts: Texts) -> str:
-    """The text to embed; empty for CJK, of which the model knows nothing."""
-    identifiers = (texts["name"], texts["server"])
-    name, server, parameters = (_BOUNDARY.sub(" ", text) for text in (*identifiers, texts["parameter"]))
-    text = f"{name} {server} {texts['description']} {parameters}".strip()[:MAX_MEANING_CHARS]
-    return "" if has_cjk(text) else text
+    """The text to embed, without CJK, of which the model knows too little; empty where that is most of it."""
+    identifiers = (texts["name"], texts["server"], texts["parameter"])
+    name, server, parameters = (_BOUNDARY.sub(" ", calm(text)) for text in identifiers)
+    text = f"{name} {server} {calm(texts['description'])} {parameters}".strip()[:MAX_MEANING_CHARS]
+    return without_cjk(text)
 
 
 def _parameters(schema: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:

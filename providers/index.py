@@ -142,9 +142,9 @@ class Index:
         return number if number in self._postings.idf else None
 
     def _cosines(self, query: Query) -> Figures[Vectors] | None:
-        if self._meaning is None or query.cjk:
+        if self._meaning is None or not query.meant:
             return None
-        parts = self._meaning.embedder.sums(query.texts)
+        parts = self._meaning.embedder.sums(query.meant)
         whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
         if len(parts) == 1:
             return Figures(whole, whole)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pointsman.providers.text import STOP_WORDS, has_cjk, sentences, stem, words
+from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
 
-MAX_CHARS = 4_000
+MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
 PAIR_LENGTH = 0.5  # in words, of two characters of CJK text: every other pair straddles two words
 
@@ -19,7 +20,7 @@ class Query:
     texts: tuple[str, ...]  # its sentences
     parts: tuple[frozenset[str], ...]  # their tokens
     length: float  # in words
-    cjk: bool
+    meant: tuple[str, ...]  # its sentences as they are embedded; empty: left to the words
 
 
 def parse(text: str) -> Query:
@@ -38,4 +39,10 @@ def parse(text: str) -> Query:
         parts.append(frozenset(token for token, _ in asked))
         texts.append(piece)
     length = sum(PAIR_LENGTH if has_cjk(token) else 1 for token in said)
-    return Query(said, tuple(texts), tuple(parts), length, has_cjk(text))
+    return Query(said, tuple(texts), tuple(parts), length, _meant(texts))
+
+
+def _meant(texts: Sequence[str]) -> tuple[str, ...]:
+    """What the model knows too little of is left out; where that is most of the text, all of it."""
+    whole = [calm(text) for text in texts]
+    return tuple(map(without_cjk, whole)) if without_cjk(" ".join(whole)) else ()

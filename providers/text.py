@@ -50,20 +50,34 @@ def has_cjk(text: str) -> bool:
     return not text.isascii() and _CJK_CHARACTER.search(text) is not None
 
 
+def calm(text: str) -> str:
+    """For the model: plain characters, and no shouting. Elsewhere a capital tells it something (a name, a month)."""
+    text = _plain(text)
+    return text.lower() if text.isupper() else text
+
+
+def without_cjk(text: str) -> str:
+    """What a model of Latin text can read of it: the rest, and nothing where CJK characters are most of the letters."""
+    if not has_cjk(text):
+        return text
+    rest, count = _CJK_CHARACTER.subn(" ", text)
+    return rest if 2 * count <= count + sum(map(str.isalpha, rest)) else ""
+
+
 def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
 
 
 def words(text: str) -> Iterator[str]:
     """The words of a text in lower case, in order, stop words and all; of CJK text the pairs of characters."""
-    folded = _folded(text)
-    for piece in _PIECE.finditer(folded):
+    text = _folded(text)
+    for piece in _PIECE.finditer(text):
         found = piece.group().lower()
         if piece.lastgroup == "cjk":
             yield from _pairs(found)
         elif len(found) <= MAX_TOKEN_CHARS:
             yield found
-    for compound in _COMPOUND.finditer(folded):
+    for compound in _COMPOUND.finditer(text):
         if len(compound.group()) <= MAX_TOKEN_CHARS:
             yield compound.group().lower()
 
@@ -89,15 +103,20 @@ _local = threading.local()
 
 
 def _folded(text: str) -> str:
-    """One spelling for each character: full-width and ligatures resolved, Latin accents taken off."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-        text = "".join(map(_without_accent, text))
-    return _APOSTROPHE.sub("", text)
+    return _APOSTROPHE.sub("", _plain(text))
+
+
+def _plain(text: str) -> str:
+    """One spelling for each character: full-width and ligatures resolved, accents and invisible marks taken off."""
+    if text.isascii():
+        return text
+    return "".join(map(_plain_character, unicodedata.normalize("NFKC", text)))
 
 
 @lru_cache(maxsize=4_096)
-def _without_accent(character: str) -> str:
+def _plain_character(character: str) -> str:
+    if unicodedata.category(character) == "Cf":  # soft hyphens, joiners, marks of direction: nobody sees them
+        return ""
     if not "\u00c0" <= character <= "\u024f":
         return character
     return unicodedata.normalize("NFKD", character)[0]

@@ -125,3 +125,29 @@ print(logging.getLogger().handlers, logging.getLogger().level == logging.WARNING
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[] True True"
     assert done.stderr == ""
+
+
+async def best(query: str, *more: ToolDocument) -> SearchHit:
+    return (await BM25SearchProvider().search(SearchRequest((query,), None, [*CATALOG, *more], 1)))[0]
+
+
+async def test_a_few_foreign_characters_do_not_switch_meaning_off() -> None:
+    for query in ("dispatch a letter electronically \u7acb", "dispatch a letter electronically to \u7530\u4e2d"):
+        found = await best(query)
+        assert (found.tool_key, found.explanation) == ("mail:send_email", "similar in meaning")
+    plain = await best("turn the lamp on", ToolDocument("home:switch_light", "switch_light", "home", "", {}))
+    marked = ToolDocument("home:switch_light", "switch_light", "home", "\u706f", {})
+    assert abs((await best("turn the lamp on", marked)).relevance - plain.relevance) < 0.05
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "DISPATCH A LETTER ELECTRONICALLY",
+        "\uff44\uff49\uff53\uff50\uff41\uff54\uff43\uff48 a letter electronically",
+        "d\u00edsp\u00e4tch a l\u00e9tter \u00e8lectronically",
+        "dis\u00adpatch a let\u200bter electron\u2060ically",
+    ],
+)
+async def test_one_text_in_several_spellings_means_the_same(spelling: str) -> None:
+    assert await best(spelling) == await best("dispatch a letter electronically")

@@ -53,3 +53,9 @@ def test_identifiers_are_taken_apart_before_their_meaning_is_looked_up() -> None
     tool = ToolDocument("k", "getForecast_v2", "my-weather", "Looks ahead.", {"properties": {"cityName": {}}})
     assert meaning_of(texts_of(tool)) == "get Forecast v2 my weather Looks ahead. city Name"
     assert meaning_of(texts_of(document("天气"))) == ""
+
+
+def test_a_tool_that_shouts_means_the_same() -> None:
+    shouted, said = ("SEND_MAIL", "MAIL", "SEND A LETTER."), ("send_mail", "mail", "send a letter.")
+    loud, calm = (ToolDocument("k", *texts, {}) for texts in (shouted, said))
+    assert meaning_of(texts_of(loud)) == meaning_of(texts_of(calm))

@@ -8,6 +8,7 @@ from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25 import BM25SearchProvider
 from pointsman.providers.query import MAX_PARTS, parse
 from pointsman.providers.synonyms import synonyms_of
+from pointsman.router.meta_tools import MAX_TEXT
 
 
 def test_each_sentence_is_a_part_and_each_word_is_said_once() -> None:
@@ -53,3 +54,8 @@ async def test_two_wishes_in_one_query_are_both_heard() -> None:
     for embeddings in (True, False):
         hits = await BM25SearchProvider(embeddings).search(request)
         assert {hit.tool_key for hit in hits} == {"s:book_flight", "s:send_mail"}
+
+
+def test_a_query_of_the_greatest_length_is_read_to_its_end() -> None:
+    filler = "x " * ((MAX_TEXT - len("forecast")) // 2)
+    assert "forecast" in parse(f"{filler}forecast").said

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, stem, tokens, words
+from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, stem, tokens, without_cjk, words
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,22 @@ def test_stems_are_the_same_from_every_thread() -> None:
     stem.cache_clear()
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(stem, terms)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("rename a file", "rename a file"),
+        ("rename a file 改", "rename a file  "),
+        ("東京 weather", "   weather"),
+        ("天气预报", ""),
+        ("天气预报 API", ""),
+        ("12 天气", ""),
+    ],
+)
+def test_cjk_is_taken_out_of_other_text_and_nothing_is_left_where_it_prevails(text: str, left: str) -> None:
+    assert without_cjk(text) == left
+
+
+def test_characters_that_nobody_sees_do_not_split_words() -> None:
+    assert tokens("fore\u00adcast \ufeffwea\u200dther") == tokens("forecast weather")
