@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
 from pointsman.catalog.model import Json
+from pointsman.providers.schema import Parameters, parameters_of, target
 
 MAX_TYPE_CHARS = 60  # of one parameter; a longer type is told by its kind alone
 MAX_DEPTH = 2  # of objects inside objects
@@ -21,14 +22,19 @@ _COMBINATIONS = ("anyOf", "oneOf")
 
 
 def signature(tool: Json, room: int) -> str:
-    """Every required parameter by name and, within `room` characters, the first optional ones. Never raises."""
+    """Every required parameter by name and, within `room` characters, the first optional ones. Never raises.
+
+    Where one of several sets of parameters must be given, they stand in brackets: `(zip: string | lat: number, lon:
+    number)`.
+    """
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
     types = _Types(schema)
-    required = list(_required(schema, types, MAX_DEPTH))
+    parameters = types.parameters(schema)
+    required = list(_required(parameters, types, MAX_DEPTH))
     result = _result(tool.get("outputSchema"))
     room -= len(f"{tool['name']}({', '.join(required)}) -> {result}")
-    shown = [*required, *_fitting(_optional(schema, types, MAX_DEPTH), room)]
+    shown = [*required, *_fitting(_optional(parameters, types, MAX_DEPTH), room)]
     return f"{tool['name']}({', '.join(shown)}) -> {result}"
 
 
@@ -48,27 +54,23 @@ def _result(schema: Any) -> str:
     return _Types(schema).short(schema, MAX_DEPTH)
 
 
-def _required(schema: Json, types: _Types, depth: int) -> Iterator[str]:
-    properties = _properties(schema)
-    for name in _required_names(schema):
-        yield f"{_name(name)}: {types.short(properties.get(name), depth)}"
+def _required(parameters: Parameters, types: _Types, depth: int) -> Iterator[str]:
+    def named(names: Iterable[str]) -> list[str]:
+        return [f"{_name(name)}: {types.short(parameters.properties.get(name), depth)}" for name in names]
+
+    yield from named(parameters.required)
+    ways = [", ".join(named(way)) for way in parameters.ways]
+    if parameters.more_ways:
+        ways.append(MORE)
+    if ways:
+        yield f"({' | '.join(ways)})"
 
 
-def _optional(schema: Json, types: _Types, depth: int) -> Iterator[str]:
-    required = _required_names(schema)
-    for name, inner in _properties(schema).items():
-        if name not in required:
+def _optional(parameters: Parameters, types: _Types, depth: int) -> Iterator[str]:
+    told = parameters.required.keys() | {name for way in parameters.ways for name in way}
+    for name, inner in parameters.properties.items():
+        if name not in told:
             yield f"{_name(name)}?: {types.short(inner, depth)}"
-
-
-def _properties(schema: Json) -> Json:
-    properties = schema.get("properties")
-    return properties if isinstance(properties, dict) else {}
-
-
-def _required_names(schema: Json) -> dict[str, None]:
-    named = schema.get("required")
-    return dict.fromkeys(name for name in named if isinstance(name, str)) if isinstance(named, list) else {}
 
 
 def _name(name: str) -> str:
@@ -80,6 +82,9 @@ class _Types:
 
     def __init__(self, root: Any) -> None:
         self._root = root
+
+    def parameters(self, schema: Json) -> Parameters:
+        return parameters_of(schema, self._root)
 
     def short(self, schema: Any, depth: int) -> str:
         """As exact as there is room for."""
@@ -93,8 +98,8 @@ class _Types:
         if not isinstance(schema, dict) or depth < -MAX_DEPTH:  # lists of lists and the like count as well
             return "any"
         if "$ref" in schema:
-            target = self._target(schema["$ref"])
-            return self._type(target, depth - 1) if depth > 0 else self._kind(target)
+            meant = target(schema["$ref"], self._root)
+            return self._type(meant, depth - 1) if depth > 0 else self._kind(meant)
         if "const" in schema:
             return _literal(schema["const"])
         choices = schema.get("enum")
@@ -103,6 +108,9 @@ class _Types:
         for key in _COMBINATIONS:
             if isinstance(schema.get(key), list) and schema[key]:
                 return self._union(schema[key][:MAX_CHOICES], depth)
+        parts = schema.get("allOf")
+        if isinstance(parts, list) and len(parts) == 1 and "properties" not in schema:
+            return self._type(parts[0], depth - 1)
         named = schema.get("type")
         if isinstance(named, list):
             return self._union([{**schema, "type": one} for one in named[:MAX_CHOICES]], depth)
@@ -112,14 +120,17 @@ class _Types:
         if named == "array" or (named is None and "items" in schema):
             inner = self._type(schema.get("items"), depth - 1)
             return f"({inner})[]" if "|" in inner and not inner.startswith("{") else f"{inner}[]"
-        if named == "object" or (named is None and "properties" in schema):
+        if named == "object" or (named is None and ("properties" in schema or "allOf" in schema)):
             return self._object(schema, depth)
         return named if isinstance(named, str) and _PLAIN.fullmatch(named) else "any"
 
     def _object(self, schema: Json, depth: int) -> str:
-        if depth <= 0 or not 0 < len(_properties(schema)) <= MAX_INNER:
+        if depth <= 0:
             return "object"
-        inner = [*_required(schema, self, depth - 1), *_optional(schema, self, depth - 1)]
+        parameters = self.parameters(schema)
+        if not 0 < len(parameters.properties) <= MAX_INNER:
+            return "object"
+        inner = [*_required(parameters, self, depth - 1), *_optional(parameters, self, depth - 1)]
         return f"{{{', '.join(inner)}}}"
 
     def _union(self, schemas: list[Any], depth: int) -> str:
@@ -129,16 +140,6 @@ class _Types:
         """The last resort for a type that is too long: of what kind it is."""
         named = schema.get("type") if isinstance(schema, dict) else None
         return named if isinstance(named, str) and len(named) <= MAX_TYPE_CHARS else "any"
-
-    def _target(self, reference: Any) -> Any:
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return None
-        target = self._root
-        for step in reference[2:].split("/"):
-            if not isinstance(target, Mapping):
-                return None
-            target = target.get(step.replace("~1", "/").replace("~0", "~"))
-        return target
 
 
 def _literal(value: Any) -> str:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from pointsman.providers.base import ToolDocument
+from pointsman.providers.schema import parameters_of
 from pointsman.providers.text import calm, tokens, without_cjk
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
@@ -64,7 +65,8 @@ class Prepared:
 
 
 def texts_of(document: ToolDocument) -> Texts:
-    parameters = list(islice(_parameters(document.input_schema, MAX_DEPTH), MAX_PARAMETERS))
+    schema = document.input_schema
+    parameters = list(islice(_parameters(schema, schema, MAX_DEPTH), MAX_PARAMETERS))
     return {
         "name": document.tool_name,
         "server": document.server_name,
@@ -99,15 +101,13 @@ def meaning_of(texts: Texts) -> str:
     return without_cjk(text)
 
 
-def _parameters(schema: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
+def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
     """Names and descriptions, also of what lies inside objects and lists."""
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        for name, inner in properties.items():
-            description = inner.get("description") if isinstance(inner, dict) else None
-            yield name[:MAX_PARAMETER_CHARS], description[:MAX_PARAMETER_CHARS] if isinstance(description, str) else ""
-            if isinstance(inner, dict) and depth > 1:
-                yield from _parameters(inner, depth - 1)
+    for name, inner in parameters_of(schema, root).properties.items():
+        description = inner.get("description") if isinstance(inner, dict) else None
+        yield name[:MAX_PARAMETER_CHARS], description[:MAX_PARAMETER_CHARS] if isinstance(description, str) else ""
+        if isinstance(inner, dict) and depth > 1:
+            yield from _parameters(inner, root, depth - 1)
     items = schema.get("items")
     if isinstance(items, dict) and depth > 1:
-        yield from _parameters(items, depth - 1)
+        yield from _parameters(items, root, depth - 1)

@@ -149,3 +149,49 @@ def test_schemas_that_multiply_are_cheap() -> None:
     properties = {name: {"$ref": "#/$defs/next"} for name in names} | {"u": {"$ref": "#/$defs/union"}}
     shown = line(properties, [*names, "u"], schema={"$defs": {"next": wide, "union": union}})
     assert shown.startswith("do(a0: object, ")
+
+
+CITY = {"type": "object", "properties": {"city": STRING}, "required": ["city"]}
+ZIP = {"properties": {"zip": STRING}, "required": ["zip"]}
+POINT = {"properties": {"lat": {"type": "number"}, "lon": {"type": "number"}}, "required": ["lat", "lon"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"$ref": "#/$defs/in", "$defs": {"in": CITY}}, "city: string"),
+        ({"allOf": [CITY, {"properties": {"days": {"type": "integer"}}}]}, "city: string, days?: integer"),
+        ({"allOf": [{"$ref": "#/$defs/in"}], "required": ["days"], "$defs": {"in": CITY}}, "days: any, city: string"),
+        ({"anyOf": [ZIP, POINT]}, "(zip: string | lat: number, lon: number)"),
+        ({**CITY, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}, "city: string, (a: any | b: any)"),
+        ({"anyOf": [CITY, {**CITY, **ZIP}, {"$ref": "#/nowhere"}]}, "city?: string, zip?: string"),
+        ({"oneOf": [{**CITY, "required": ["city"]}, CITY]}, "city: string"),
+        (
+            {
+                "oneOf": [
+                    {"properties": {"kind": {"const": kind}, kind: STRING}, "required": ["kind", kind]}
+                    for kind in ("a", "b")
+                ]
+            },
+            'kind: "a"|"b", (a: string | b: string)',
+        ),
+    ],
+)
+def test_references_and_combinations_are_seen_through(schema: dict[str, Any], shown: str) -> None:
+    assert signature({"name": "do", "inputSchema": schema}, 200) == f"do({shown}) -> any"
+
+
+def test_more_alternatives_than_there_is_room_for_are_hinted_at() -> None:
+    many = {"oneOf": [{"required": [f"p{n}"]} for n in range(30)]}
+    shown = signature({"name": "do", "inputSchema": many}, 200)
+    assert shown.startswith("do((p0: any | p1: any | ")
+    assert shown.endswith(" | …)) -> any")
+
+
+def test_combinations_that_multiply_are_cheap() -> None:
+    choice = {"anyOf": [{"required": [f"a{n}"]} for n in range(20)]}
+    pairs = [{"anyOf": [{"required": [f"{n}x"]}, {"required": [f"{n}y"]}]} for n in range(30)]
+    endless: dict[str, Any] = {"allOf": [{"$ref": "#"}] * 50, "anyOf": [{"$ref": "#"}] * 50, "required": ["city"]}
+    for schema in ({"allOf": [choice] * 30}, {"allOf": pairs, "required": ["city"]}, endless):
+        shown = signature({"name": "do", "inputSchema": schema}, 200)
+        assert "…" in shown or "city: any" in shown

@@ -192,3 +192,20 @@ def test_numpy_is_loaded_at_the_first_search_only() -> None:
     script = "import sys, pointsman.providers.bm25, pointsman.catalog.service; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/in", "$defs": {"in": {"properties": {"thumbnail": {}}}}},
+        {"allOf": [{"properties": {"thumbnail": {}}}]},
+        {"oneOf": [{"properties": {"path": {}}}, {"properties": {"thumbnail": {}}}]},
+        {
+            "properties": {"a": {"anyOf": [{"$ref": "#/$defs/in"}, {"type": "null"}]}},
+            "$defs": {"in": {"properties": {"thumbnail": {}}}},
+        },
+    ],
+)
+async def test_parameters_are_found_behind_references_and_combinations(schema: dict[str, Any]) -> None:
+    tools = [document("b:upload"), document("a:upload", "", schema)]
+    assert [hit.tool_key for hit in await search("thumbnail", tools=tools, embeddings=False)] == ["a:upload"]
