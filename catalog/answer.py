@@ -10,6 +10,7 @@ import msgspec
 
 from pointsman.catalog.clipping import clipped
 from pointsman.catalog.model import Json
+from pointsman.catalog.notices import DOUBTFUL
 from pointsman.catalog.results import Found, SearchOutcome
 from pointsman.catalog.signature import signature
 from pointsman.providers.base import ToolDocument
@@ -19,6 +20,8 @@ BUDGET = 300
 BUDGET_EACH = 220  # for every result
 FULL_EXPLANATION = 60
 NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
+MAX_SCHEMA = 8_000  # a longer one is not shown, however good the tool
+TOO_LONG = "The inputSchema is too long to show here; tool_execute shows it if the arguments do not fit."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Form:
 
 LEAN = Form(description=44, signature=64, explanation=0)
 SHORT = Form(description=140, signature=140, explanation=60)
+LONG = Form(description=1_000, signature=1_000, explanation=60)
 
 
 def answer(outcome: SearchOutcome) -> Json:
@@ -43,21 +47,22 @@ def answer(outcome: SearchOutcome) -> Json:
 
 
 def _shown(results: Sequence[Found]) -> list[Json]:
-    """All begin lean. The best is shown in full whatever it costs, and the others grow while the budget lasts."""
-    if not results:
-        return []
+    """All begin lean. The best is shown in full if it fits at all, and the others grow while the budget lasts."""
     page = _Page(results)
-    page.put(0, _with_schema(results[0]))
-    full = {0}
+    worth = [index for index, found in enumerate(results) if found.relevance >= DOUBTFUL]
+    full: set[int] = set()
+    if worth and worth[0] == 0:
+        page.put(0, _in_full(results[0]))
+        full.add(0)
     for index in _leaders(results):
-        if index not in full and page.grow(index, _with_schema(results[index])):
+        if index in worth and index not in full and page.grow(index, _in_full(results[index])):
             full.add(index)
     for index, found in enumerate(results):
         if index not in full:
             page.grow(index, _without_schema(found, SHORT))
-    for index, found in enumerate(results):
-        near = found.relevance >= NEAR_THE_BEST * results[0].relevance
-        if near and index not in full and page.grow(index, _with_schema(found)):
+    for index in worth:
+        near = results[index].relevance >= NEAR_THE_BEST * results[0].relevance
+        if near and index not in full and page.grow(index, _in_full(results[index])):
             full.add(index)
     # The outputSchema comes last: it tells no more than what the answer of the call will show.
     for index in sorted(full):
@@ -105,6 +110,14 @@ def _without_schema(found: Found, form: Form) -> Json:
     return _with_annotations(shown, found)
 
 
+def _in_full(found: Found) -> Json:
+    """With its schema, unless that would drown everything else."""
+    schema = found.tool.tool.get("inputSchema")
+    if isinstance(schema, dict) and _size(schema) > MAX_SCHEMA:
+        return {**_without_schema(found, LONG), "hint": TOO_LONG}
+    return _with_schema(found)
+
+
 def _with_schema(found: Found) -> Json:
     shown = _head(found, found.tool.document.description, FULL_EXPLANATION)
     if isinstance(found.tool.tool.get("inputSchema"), dict):
@@ -113,7 +126,7 @@ def _with_schema(found: Found) -> Json:
 
 
 def _with_both_schemas(found: Found) -> Json:
-    return {**_with_schema(found), "outputSchema": found.tool.tool["outputSchema"]}
+    return {**_in_full(found), "outputSchema": found.tool.tool["outputSchema"]}
 
 
 def _head(found: Found, description: str, explanation: int) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pointsman.catalog.answer import BUDGET, BUDGET_EACH, answer
+from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_SCHEMA, answer
 from pointsman.catalog.model import Caller, Json
 from pointsman.catalog.results import SearchOutcome
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
@@ -179,3 +179,25 @@ async def test_both_kinds_of_query_without_a_result_are_named_apart() -> None:
     assert notice is not None
     assert "seems to fit query[1]." in notice
     assert "the tools that fit query[2]:" in notice
+
+
+async def test_where_nothing_fits_no_schema_is_spent_on_it() -> None:
+    tools = [definition(f"t{n}", inputSchema={"type": "object"}) for n in range(2)]
+    doubtful = [SearchHit("one:t0", 0.19, None, (0,)), SearchHit("one:t1", 0.1, None, (1,))]
+    for queries in (1, 2):
+        shown = answer(await found(*doubtful, tools=tools, queries=queries))["results"]
+        assert [result["signature"] for result in shown] == ["t0() -> any", "t1() -> any"]
+        assert not any("inputSchema" in result for result in shown)
+
+
+async def test_a_schema_that_would_drown_everything_is_told_in_short() -> None:
+    properties = {f"option{n}": {"type": "string", "description": PROSE} for n in range(100)}
+    schema = {"type": "object", "properties": {"place": {"type": "string"}, **properties}, "required": ["place"]}
+    tools = [definition("t0", inputSchema=schema), definition("t1")]
+    shown = answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.5), tools=tools))
+    best = shown["results"][0]
+    assert "inputSchema" not in best
+    assert best["signature"].startswith("t0(place: string, option0?: string, option1?")
+    assert "tool_execute shows it" in best["hint"]
+    assert len(json.dumps(shown)) < MAX_SCHEMA / 2
+    assert best.keys() >= ALWAYS
