@@ -15,7 +15,7 @@ from pointsman.catalog.model import Json
 logger = logging.getLogger(__name__)
 
 MAX_SCHEMA_BYTES = 262_144
-MAX_SHOWN_SCHEMA_CHARS = 8_000
+MAX_SHOWN_SCHEMA_CHARS = 40_000  # only who got it wrong has to read it
 MAX_EXPANSION = 2_000  # sub-schemas that one value may have to be held against
 MAX_EXPLAINED_VALUES = 1_000  # larger arguments are only told that they are wrong
 MAX_PROBLEMS = 5
@@ -79,7 +79,7 @@ class ArgumentCheck:
         text = msgspec.json.encode(self._schema).decode()
         if len(text) <= MAX_SHOWN_SCHEMA_CHARS:
             return text
-        return f"{text[:MAX_SHOWN_SCHEMA_CHARS]}... (cut; tool_discovery shows all of it)"
+        return f"{text[:MAX_SHOWN_SCHEMA_CHARS]}... (cut: it has {len(text)} characters)"
 
 
 def _refuse_costly(schema: Json) -> None:

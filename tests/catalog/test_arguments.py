@@ -170,3 +170,9 @@ def test_arguments_of_any_depth_are_survived() -> None:
     for _ in range(900):
         deep = {"child": deep}
     ArgumentCheck("s:t", RECURSIVE)(deep)
+
+
+def test_a_schema_that_discovery_does_not_show_is_shown_whole() -> None:
+    long = {f"option{n}": {"type": "string", "description": "What it is good for. " * 5} for n in range(150)}
+    schema = {"properties": {**long, "last_of_all": {"type": "string"}}, "required": ["city"]}
+    assert '"last_of_all"' in problem(schema, {})
