@@ -27,6 +27,7 @@ _CUT = (
     "The gateway went away while this request was under way. It may have been carried out all the same: "
     "check before you repeat it."
 )
+_KINDS = ("method", "result", "error")  # a request or a notification, and the two answers
 _CANCEL_PAUSES_S = (0.2, 1.0, 5.0)  # a cancellation may overtake its request, which travels on another connection
 
 
@@ -72,6 +73,9 @@ class Bridge:
             return
         if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):
             self._start(self._refuse(None, INVALID_REQUEST, "A line must be one JSON-RPC message."))
+        elif message.keys().isdisjoint(_KINDS):
+            text = "A message must have a `method`, a `result` or an `error`."
+            self._start(self._refuse(_hashable(message.get("id")), INVALID_REQUEST, text))
         elif "method" in message and "id" in message:
             self._request(message, bytes(line))
         elif message.get("method") == "notifications/cancelled":

@@ -206,6 +206,14 @@ async def test_lines_that_are_no_messages_are_answered_and_do_no_harm(tmp_path: 
         assert "result" in await wire.answer(wire.request("tools/list", modern=True))
 
 
+async def test_a_message_that_is_neither_request_nor_answer_is_refused_by_its_id(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {}) as gateway, bridge(tmp_path, gateway.token) as wire:
+        for message, number in (({"id": 1}, 1), ({"id": "x", "params": {}}, "x"), ({"id": [1]}, None), ({}, None)):
+            wire.send(message)
+            answer = await wire.next()
+            assert (answer["id"], answer["error"]["code"]) == (number, -32600)
+
+
 async def test_large_messages_pass_in_both_directions(tmp_path: Path) -> None:
     async with gateway_process(tmp_path, asker(tmp_path)) as gateway, bridge(tmp_path, gateway.token) as wire:
         large = "x" * 3_000_000
