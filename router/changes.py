@@ -57,9 +57,12 @@ class ChangeHub:
         uri = change.params.get("uri")
         if not isinstance(uri, str):
             return []
-        return [Change(UPDATED, {**change.params, "uri": form}) for form in self._forms(server_id, uri)]
+        forms = self._forms(server_id, uri)
+        return [Change(UPDATED, {**change.params, "uri": form}, change.only) for form in forms]
 
     def _allows(self, caller: Caller, server_id: str, change: Change) -> bool:
+        if change.only not in (None, caller):
+            return False
         rights = self._rights()
         if change.method == TOOLS_CHANGED and not rights.is_flat(caller):
             return False  # its two tools never change

@@ -83,6 +83,7 @@ class Change:
 
     method: str
     params: Json
+    only: Caller | None = None  # whose own connection it came from (`isolation: per-caller`): nobody else's business
 
 
 class Gateway(Protocol):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
-from pointsman.catalog.model import Caller
+from pointsman.catalog.model import Caller, Json
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
 from pointsman.router.downstream.live import Live
 
@@ -14,13 +15,17 @@ MOST = 100  # connections of one server at a time
 _FAILURE_KEPT_S = 1.0  # a server that cannot be started is not started once for every call
 
 
+NoticedFor = Callable[[Caller, str, Json], None]
+"""As `Noticed`, with the caller on whose connection it was said."""
+
+
 class OwnConnections:
     """One task for each caller, from the first call to the end of its connection."""
 
     def __init__(
         self,
         connect: Connect,
-        noticed: Noticed,
+        noticed: NoticedFor,
         connect_s: Callable[[], float],
         *,
         idle_s: float = IDLE_S,
@@ -70,7 +75,8 @@ class OwnConnections:
     async def _run(self, caller: Caller, ready: asyncio.Future[Live]) -> None:
         live: Live | None = None
         try:
-            live = Live(await self._connection(), self._noticed, set())
+            noticed = partial(self._noticed, caller)
+            live = Live(await self._connection(noticed), noticed, set())
             ready.set_result(live)
             await self._until_idle_or_ended(live)
         except ConnectionLost as error:
@@ -84,11 +90,11 @@ class OwnConnections:
             if live is not None:
                 await live.retire(0)
 
-    async def _connection(self) -> Connection:
+    async def _connection(self, noticed: Noticed) -> Connection:
         limit_s = self._connect_s()
         try:
             async with asyncio.timeout(limit_s):
-                return await self._connect(self._noticed)
+                return await self._connect(noticed)
         except TimeoutError:
             raise ConnectionLost(f"it was not ready within {limit_s:g} s") from None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal
 
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
-from pointsman.catalog.model import Json, ServerState, ServerStatus, WallClock
+from pointsman.catalog.model import Caller, Json, ServerState, ServerStatus, WallClock
 from pointsman.config.model import Timeouts
 from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Introduction
 from pointsman.router.downstream.deadline import Deadline
@@ -222,6 +222,13 @@ class DownstreamServer:
             self._live.subscriptions.acknowledged()
         if kind is not None or method == _UPDATED:
             self._on_change(self.id, Change(method, params))
+
+    def notice_from(self, caller: Caller, method: str, params: Json) -> None:
+        """The same on a caller's own connection: what happened to a resource there concerns nobody else."""
+        if method == _UPDATED:
+            self._on_change(self.id, Change(method, params, caller))
+        else:
+            self.notice(method, params)
 
     def _set_status(self, state: ServerState, reason: str) -> None:
         since = self.status.since if self.status.state == state else self._clock()

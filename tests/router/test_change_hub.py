@@ -99,3 +99,12 @@ async def test_a_closed_listener_ends_and_a_forgotten_one_goes() -> None:
     del listener, waiting
     gc.collect()
     assert len(world.hub._listeners) == 0
+
+
+async def test_what_happens_on_a_callers_own_connection_is_told_to_that_caller_only() -> None:
+    world = World(lib=None)
+    listener = world.hub.listen(ME)
+    world.hub.publish("lib", Change(UPDATED, {"uri": "a"}, Caller("somebody-else", None)))
+    assert await nothing_more(listener)
+    world.hub.publish("lib", Change(UPDATED, {"uri": "a"}, ME))
+    assert [change.params["uri"] for change in await heard(listener, 1)] == ["lib+a"]

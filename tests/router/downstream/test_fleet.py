@@ -306,7 +306,7 @@ async def test_an_idle_own_connection_is_closed_and_opened_again_when_needed() -
     async with asyncio.timeout(PATIENCE_S), serving("legacy") as http:
         opens = Opens()
         connect = opens("s", Server(url=http.url), Limits())
-        own = OwnConnections(connect, lambda method, params: None, lambda: 5.0, idle_s=0.05)
+        own = OwnConnections(connect, lambda caller, method, params: None, lambda: 5.0, idle_s=0.05)
         first = await own.live_for(Caller("ada", None))
         assert await own.live_for(Caller("ada", None)) is first
         await until(lambda: "DELETE" in http.seen)
@@ -317,7 +317,7 @@ async def test_an_idle_own_connection_is_closed_and_opened_again_when_needed() -
 async def test_own_connections_are_limited_in_number() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         connect = Opens()("s", Server(url=http.url), Limits())
-        own = OwnConnections(connect, lambda method, params: None, lambda: 5.0, most=1)
+        own = OwnConnections(connect, lambda caller, method, params: None, lambda: 5.0, most=1)
         await own.live_for(Caller("ada", None))
         with pytest.raises(ConnectionLost, match="1 callers have a connection of their own already"):
             await own.live_for(Caller("bob", None))
