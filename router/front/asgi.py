@@ -124,13 +124,13 @@ class Front:
 
     async def drain(self, grace_s: float) -> None:
         """Refuse what is new, end the streams, let calls finish for `grace_s`, then cancel them."""
-        self._reception.draining = True
+        self._reception.draining = self._desk.stopping = True
         self._streams.end_all()
         self._parking.end_all()  # nobody could answer them any more
         await self._desk.idle(grace_s)
-        self._sse.streams.end_all()  # not earlier: answers go there
         self._desk.cancel_all()
         await self._desk.idle(_CANCEL_S)
+        self._sse.streams.end_all()  # not earlier: answers go there
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._reception.admit(scope, receive, send, self._serve)

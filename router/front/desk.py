@@ -38,6 +38,7 @@ class Desk:
         self.resume_s = resume_s  # how long a legacy client that lost its stream is expected back
         self._prefix = secrets.token_hex(6)
         self._count = itertools.count(1)
+        self.stopping = False  # nothing new is let in
         self.running: set[Exchange] = set()
         self._idle: asyncio.Future[None] | None = None  # somebody waits for it
         self._beside: set[asyncio.Task[Any]] = set()

@@ -20,6 +20,11 @@ from pointsman.router.wire import encode
 WATCH_AFTER_S = 0.05  # most calls are over by then and never pay for somebody who watches the door
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
 
+_STOPPING = (
+    "The gateway is stopping and could not wait for this request to end. It may have been carried out all the same: "
+    "check before you repeat it."
+)
+
 Outcome = Json | ProtocolError  # what the work of a request came to
 
 
@@ -147,7 +152,7 @@ class Exchange:
         return self._put(data)
 
     def cancel(self) -> None:
-        """The work sees a cancellation, and the client, if it is still there, an error."""
+        """The work sees a cancellation, and the client, if it is still there, an error that says whose."""
         if self._working and not self._cancelled:
             assert self._task is not None
             self._cancelled = True
@@ -178,6 +183,8 @@ class Exchange:
         except asyncio.CancelledError:
             if not self._cancelled or (self._task is not None and self._task.cancelling() > 1):
                 raise  # not ours, or not ours alone: the server is going down
+            if self._desk.stopping:  # no client can cancel any more, so it was us
+                return ProtocolError(INTERNAL_ERROR, _STOPPING)
             return ProtocolError(REQUEST_CANCELLED, "Request cancelled")
         except Exception as error:
             self._desk.failures.report(method, error)

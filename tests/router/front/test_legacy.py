@@ -422,13 +422,16 @@ async def test_draining_lets_calls_finish_and_ends_streams() -> None:
         await stream.close()
 
 
-async def test_draining_cancels_what_does_not_finish() -> None:
+async def test_draining_cancels_what_does_not_finish_and_says_that_it_was_the_gateway() -> None:
     async with serving() as served:
         session = await served.open_session()
         running = await served.start(call("slow"), headers=session)
         await served.gateway.entered.acquire()
         await served.front.drain(0.01)
-        assert (await running.answer()).code == -32800
+        error = (await running.answer()).json["error"]
+        assert error["code"] == -32603
+        assert "gateway is stopping" in error["message"]
+        assert "check before you repeat it" in error["message"]
         await running.close()
 
 

@@ -234,6 +234,15 @@ async def test_draining_lets_calls_be_answered_and_then_ends_the_line() -> None:
         await draining
 
 
+async def test_draining_tells_a_call_that_does_not_finish_before_it_ends_the_line() -> None:
+    async with serving() as served, lined(served) as line:
+        assert (await line.post(call("slow"))).status == 202
+        await served.gateway.entered.acquire()
+        await served.front.drain(0.01)
+        assert "gateway is stopping" in (await line.stream.event())["error"]["message"]
+        await line.stream.closed_stream()
+
+
 async def test_a_broken_change_ends_the_line_properly() -> None:
     async with serving() as served:
         served.gateway.broken_changes = True
