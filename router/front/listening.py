@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Final
 
+from pointsman.catalog.errors import Unauthorized
 from pointsman.catalog.model import Json
 from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import Exchange
@@ -13,7 +14,7 @@ from pointsman.router.front.methods import invalid
 from pointsman.router.front.open_streams import OpenStreams
 from pointsman.router.front.stream import forward, stop
 from pointsman.router.front.subscriptions import MOST, UPDATED, Subscriptions
-from pointsman.router.seams import INTERNAL_ERROR, Change, FrontRequest, ProtocolError
+from pointsman.router.seams import INTERNAL_ERROR, INVALID_REQUEST, Change, FrontRequest, ProtocolError
 
 _SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 _EACH: Final = 64  # streams of one token
@@ -64,6 +65,7 @@ class Listener:
         forwarding = asyncio.ensure_future(forward(changes, self._heard, ended))  # first, so that nothing is missed
         try:
             await self._subscribe()
+            self._check_still_valid()
             self._acknowledge()
             await forwarding
         finally:
@@ -81,6 +83,11 @@ class Listener:
         honoured = [uri for uri, subscribed in zip(uris, done, strict=True) if subscribed]
         if honoured:
             self._wanted[_RESOURCES] = honoured
+
+    def _check_still_valid(self) -> None:
+        """A server may take its time to subscribe, and the token may be gone by then. Raises ProtocolError."""
+        if not self._desk.gateway.still_valid(self._request.caller):
+            raise ProtocolError(INVALID_REQUEST, "The token does not hold any more.", {"code": Unauthorized.code})
 
     def _acknowledge(self) -> None:
         honoured = {"notifications": self._wanted, "_meta": self.meta}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pointsman.router.seams import Change
 from tests.router.front.raw_http import LONG_S, call, modern
 from tests.router.front.rounds import called
 from tests.router.front.serving import serving
@@ -30,6 +31,24 @@ async def test_a_listener_is_answered() -> None:
         await served.gateway.listening.acquire()
         served.gateway.revoked.add("secret-a")
         assert (await stream.answer()).last["result"]["resultType"] == "complete"
+        await stream.close()
+
+
+async def test_a_listener_that_still_subscribes_is_not_acknowledged() -> None:
+    async with serving() as served:
+        wanted = {"resourceSubscriptions": ["x://1", "x://slow/1"], "toolsListChanged": True}
+        body, headers = modern("subscriptions/listen", {"notifications": wanted})
+        stream = await served.start(body, headers=headers)
+        await served.gateway.entered.acquire()
+        await served.gateway.listening.acquire()
+        served.gateway.revoked.add("secret-a")
+        served.gateway.publish(Change("notifications/tools/list_changed", {}))
+        served.gateway.leave.set()
+        answer = await stream.answer()
+        assert [message["error"]["data"]["code"] for message in answer.messages] == ["unauthorized"]
+        async with asyncio.timeout(LONG_S):
+            while served.gateway.subscribed:
+                await asyncio.sleep(0.01)
         await stream.close()
 
 
