@@ -23,8 +23,11 @@ WEIGHTS: Mapping[Field, int] = {"name": 6, "server": 4, "description": 2, "param
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
 
+# What a tool is for stands at the beginning; the rest of a long text finds everything and tells nothing.
+MAX_DESCRIPTION_CHARS = 800
+MAX_NAMES_CHARS = 300  # of all parameters together
+MAX_DETAILS_CHARS = 600  # of their descriptions
 # Bounds for what a server may send; real tools stay far below.
-MAX_DESCRIPTION_CHARS = 8_000
 MAX_PARAMETERS = 200
 MAX_PARAMETER_CHARS = 500
 MAX_DEPTH = 3
@@ -70,10 +73,15 @@ def texts_of(document: ToolDocument) -> Texts:
     return {
         "name": document.tool_name,
         "server": document.server_name,
-        "description": document.description[:MAX_DESCRIPTION_CHARS],
-        "parameter": " ".join(name for name, _ in parameters),
-        "parameter description": " ".join(text for _, text in parameters),
+        "description": _beginning(document.description, MAX_DESCRIPTION_CHARS),
+        "parameter": _beginning(" ".join(name for name, _ in parameters), MAX_NAMES_CHARS),
+        "parameter description": _beginning(" ".join(text for _, text in parameters), MAX_DETAILS_CHARS),
     }
+
+
+def _beginning(text: str, room: int) -> str:
+    """As many whole words as there is room for."""
+    return text if len(text) <= room else text[:room].rpartition(" ")[0] or text[:room]
 
 
 def prepare(texts: Texts, vocabulary: Vocabulary) -> Prepared:

@@ -209,3 +209,12 @@ def test_numpy_is_loaded_at_the_first_search_only() -> None:
 async def test_parameters_are_found_behind_references_and_combinations(schema: dict[str, Any]) -> None:
     tools = [document("b:upload"), document("a:upload", "", schema)]
     assert [hit.tool_key for hit in await search("thumbnail", tools=tools, embeddings=False)] == ["a:upload"]
+
+
+async def test_a_tool_that_mentions_everything_at_great_length_does_not_hide_the_one_that_does_it() -> None:
+    topics = "weather mail invoice calendar ticket backup image route stock recipe " * 40
+    everything: dict[str, Any] = {"properties": {f"{topic}_{n}": {} for n in range(8) for topic in topics.split()[:10]}}
+    tools = [document("a:assistant", f"Does what you ask. {'It is good. ' * 80}{topics}", everything)]
+    tools += [document("b:refund", "Gives money back for an invoice."), document("c:restore", "From a backup.")]
+    for query, wanted in (("invoice", "b:refund"), ("backup", "c:restore")):
+        assert (await search(query, tools=tools))[0].tool_key == wanted
