@@ -71,32 +71,36 @@ class Offers:
             await lists.close()
 
     async def listed(self, caller: Caller, kind: ListKind) -> Offered:
-        """In the order of the configuration; of two with one name the first counts."""
+        """In the order of the configuration; of two with one name the first counts, also while it is away."""
         parts, ttl_s = await self._parts(caller, kind)
-        servers = self._catalog.rights.servers_of(caller)
         seen: dict[str, str] = {}
         offers: list[Offer] = []
-        for server_id, part in parts.items():
-            server = servers.get(server_id)
-            if server is None:  # a reload took it away meanwhile
-                continue
-            for key, entry in part.items.items():
+        for server_id, server in self._usable(caller).items():
+            for key, entry in self._last_known(kind, server_id, parts).items():
                 name = _outside(server_id, server, kind, key)
-                if name in seen:
+                if name not in seen:
+                    seen[name] = server_id
+                    if server_id in parts:
+                        offers.append(Offer(server_id, key, {**entry, kind.key: name}))
+                elif server_id in parts:
                     self._log_clash(name, seen[name], server_id)
-                    continue
-                seen[name] = server_id
-                offers.append(Offer(server_id, key, {**entry, kind.key: name}))
         return Offered(offers, ttl_s)
 
     async def prompt(self, caller: Caller, name: str) -> Place | None:
-        """None: there is no such prompt, or the caller may not use its server; the two look the same."""
+        """None: there is no such prompt, or the caller may not use its server; the two look the same.
+
+        A prompt of a server that is away leads there, and so does one that only such a server may have: the answer
+        then says who is missing.
+        """
         found = [Place(*holder) for holder in holders(self._usable(caller), name)]
         if len(found) < 2:
             return found[0] if found else None
         parts, _ = await self._parts(caller, PROMPTS)
-        listed = (place for place in found if place.server_id in parts and place.own in parts[place.server_id].items)
-        return next(listed, None)
+        still_usable = self._usable(caller)  # rights may have changed while we waited
+        places = [place for place in found if place.server_id in still_usable]
+        listing = (place for place in places if place.own in self._last_known(PROMPTS, place.server_id, parts))
+        silent = (place for place in places if place.server_id not in parts)
+        return next(listing, None) or next(silent, None)
 
     async def resource(self, caller: Caller, uri: str, linked: str | None = None) -> list[Place]:
         """Where a URI may lead, the likeliest first; nowhere, if the caller may use no such server.
@@ -121,13 +125,18 @@ class Offers:
         """The servers that list a resource of this URI, then those with a template that fits."""
         resources, _ = await self._parts(caller, RESOURCES)
         templates, _ = await self._parts(caller, TEMPLATES)
-        listing = [one for one in by_rank if one in resources and uri in resources[one].items]
+        listing = [one for one in by_rank if uri in self._last_known(RESOURCES, one, resources)]
         fitting = [
             one
             for one in by_rank
-            if one in templates and any(key == uri or fits(key, uri) for key in templates[one].items)
+            if any(key == uri or fits(key, uri) for key in self._last_known(TEMPLATES, one, templates))
         ]
         return listing + fitting
+
+    def _last_known(self, kind: ListKind, server_id: str, parts: Mapping[str, Snapshot[Json]]) -> Mapping[str, Json]:
+        """What a server lists, or last did if it is away: its names stay its own, and no other gets its requests."""
+        part = parts.get(server_id) or self._lists[kind].last_list(server_id)
+        return part.items if part is not None else {}
 
     async def _parts(self, caller: Caller, kind: ListKind) -> tuple[dict[str, Snapshot[Json]], float]:
         max_age_s = self._catalog.rights.config.limits.list_max_age_s

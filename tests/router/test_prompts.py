@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.gateway_process import GatewayProcess, gateway_process
-from tests.router.speaking import ERAS, Era, speaker
-from tests.router.test_resources import config
+from tests.router.speaking import ERAS, WAIT_S, Era, Speaker, speaker
+from tests.router.test_resources import assert_names_the_absent, config, mortal, take_away
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +85,40 @@ async def test_completions_go_where_the_reference_leads(gateway: GatewayProcess,
         for ref in ({"type": "ref/resource", "uri": "pointsman+secret+note://{+path}"}, {"type": "ref/else"}, {}):
             error = await client.error("completion/complete", {"ref": ref, "argument": argument})
             assert error["code"] == -32602
+
+
+async def test_a_prompt_never_goes_over_to_another_server_while_its_own_is_away(tmp_path: Path) -> None:
+    entries = {"servers": {one: mortal(tmp_path, one, prefix="") for one in ("f1", "f2")}}
+    async with gateway_process(tmp_path, entries) as gateway, speaker(gateway, "modern") as client:
+        assert await greeting(client, "greet") == "f1 greets you"
+        await client.call("tool_execute", {"toolKey": "f2:add_prompt", "arguments": {"name": "only-here"}})
+        async with asyncio.timeout(WAIT_S):
+            while len(await client.every("prompts/list", "prompts")) < 2:
+                await asyncio.sleep(0.02)
+        await take_away(tmp_path, client, "f1")
+        assert_names_the_absent(await client.error("prompts/get", {"name": "greet"}), "f1")
+        assert_names_the_absent(await client.error("completion/complete", completion_of("greet")), "f1")
+        assert [prompt["name"] for prompt in await client.every("prompts/list", "prompts")] == ["only-here"]
+        assert await greeting(client, "only-here") == "f2 greets you"
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_a_server_that_is_away_is_named_beside_one_without_a_prefix(tmp_path: Path, heard: bool) -> None:
+    entries = {"servers": {"f1": mortal(tmp_path, "f1", prefix=""), "f4": mortal(tmp_path, "f4")}}
+    async with gateway_process(tmp_path, entries) as gateway, speaker(gateway, "modern") as client:
+        if heard:
+            assert await greeting(client, "f4__greet") == "f4 greets you"
+        await take_away(tmp_path, client, "f4")
+        assert_names_the_absent(await client.error("prompts/get", {"name": "f4__greet"}), "f4")
+        assert_names_the_absent(await client.error("completion/complete", completion_of("f4__greet")), "f4")
+        assert await greeting(client, "greet") == "f1 greets you"
+
+
+async def greeting(client: Speaker, name: str) -> str:
+    answer = await client.result("prompts/get", {"name": name})
+    text: str = answer["messages"][0]["content"]["resource"]["text"]
+    return text
+
+
+def completion_of(name: str) -> dict[str, Any]:
+    return {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": "who", "value": "A"}}

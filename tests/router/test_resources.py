@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +23,30 @@ OLD, NEW, BARE = "pointsman+old+book://shelf/1", "pointsman+new.5fone+book://she
 def library(tag: str, era: Era = "legacy", *options: str, **settings: Any) -> dict[str, Any]:
     args = ["-S", str(LIBRARY), "--tag", tag, "--era", era, *options]
     return {"command": sys.executable, "args": args, "era": era, **settings}
+
+
+def mortal(folder: Path, server_id: str, **settings: Any) -> dict[str, Any]:
+    """A library that `take_away` can end for good."""
+    launcher = folder / server_id
+    program = shlex.join([sys.executable, "-S", str(LIBRARY), "--tag", server_id])
+    launcher.write_text(f"#!/bin/sh\necho $$ > {shlex.quote(f'{launcher}.pid')}\nexec {program}\n")
+    launcher.chmod(0o700)
+    return {"command": str(launcher), "era": "legacy", **settings}
+
+
+async def take_away(folder: Path, client: Speaker, server_id: str) -> None:
+    """Kill it, leave nothing that could be started again, and wait until the gateway has seen it."""
+    launcher = folder / server_id
+    launcher.unlink()
+    os.kill(int(Path(f"{launcher}.pid").read_text()), signal.SIGKILL)
+    async with asyncio.timeout(WAIT_S):
+        while "result" in await client.message("resources/read", {"uri": f"pointsman+{server_id}+book://shelf/1"}):
+            await asyncio.sleep(0.02)
+
+
+def assert_names_the_absent(error: dict[str, Any], server_id: str) -> None:
+    assert (error["code"], error["data"]) == (-32603, {"code": "server_unavailable"})
+    assert f"`{server_id}`" in error["message"]
 
 
 def config(**more: Any) -> dict[str, Any]:
@@ -180,6 +207,35 @@ async def test_a_server_that_is_away_costs_only_its_own(tmp_path: Path) -> None:
         error = await client.error("resources/read", {"uri": "pointsman+gone+book://shelf/1"})
         assert (error["code"], error["data"]) == (-32603, {"code": "server_unavailable"})
         assert "`gone`" in error["message"]
+
+
+async def test_a_uri_never_goes_over_to_another_server_while_its_own_is_away(tmp_path: Path) -> None:
+    entries = {"servers": {one: mortal(tmp_path, one, prefix="") for one in ("f1", "f2")}}
+    async with gateway_process(tmp_path, entries) as gateway, speaker(gateway, "modern") as client:
+        template = {"type": "ref/resource", "uri": "note://{+path}"}
+        completion = {"ref": template, "argument": {"name": "path", "value": "A"}}
+        assert await text_of(client, BARE) == "f1 has book://shelf/1"
+        assert await text_of(client, "note://by/template") == "f1 has note://by/template"
+        await client.call("tool_execute", {"toolKey": "f2:add_book", "arguments": {"uri": "book://only-here"}})
+        async with asyncio.timeout(WAIT_S):
+            while len(await client.every("resources/list", "resources")) < 4:
+                await asyncio.sleep(0.02)
+        await take_away(tmp_path, client, "f1")
+        for uri in (BARE, "note://by/template"):
+            assert_names_the_absent(await client.error("resources/read", {"uri": uri}), "f1")
+        assert_names_the_absent(await client.error("completion/complete", completion), "f1")
+        listed = await client.every("resources/list", "resources")
+        assert [one["uri"] for one in listed] == ["book://only-here"]
+        assert not await client.every("resources/templates/list", "resourceTemplates")
+
+
+async def test_the_uris_of_those_that_are_there_are_read_while_another_is_away(tmp_path: Path) -> None:
+    entries = {"servers": {one: mortal(tmp_path, one, prefix="") for one in ("f1", "f2")}}
+    async with gateway_process(tmp_path, entries) as gateway, speaker(gateway, "modern") as client:
+        assert await text_of(client, BARE) == "f1 has book://shelf/1"
+        await take_away(tmp_path, client, "f2")
+        assert await text_of(client, BARE) == "f1 has book://shelf/1"
+        assert await text_of(client, "note://by/template") == "f1 has note://by/template"
 
 
 @pytest.mark.parametrize("era", ERAS)
