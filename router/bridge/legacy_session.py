@@ -11,11 +11,14 @@ from http import HTTPStatus
 from pointsman.catalog.model import Json
 from pointsman.router import wire
 from pointsman.router.bridge.link import Answer, Cut, Link, NoGateway, NotSent
+from pointsman.router.bridge.standing import Standing
 
 logger = logging.getLogger(__name__)
 
 _CLOSE_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_RESTORE_S = 15.0  # for the gateway to come back and take what stands, before a request goes on without it
+_REPEATS = 10  # of what a new gateway refuses, for its servers may still be starting: a minute, all in all
 _OWN_ID = "pointsman-stdio"  # of the requests that we make ourselves
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
@@ -25,17 +28,19 @@ class SessionLost(Exception):
 
 
 class LegacySession:
-    """Repeats in a new session what the client has said of itself in the old one."""
+    """Repeats to a gateway that has started anew what the client has told the one before."""
 
     def __init__(self, link: Link, told: Callable[[bytes], Awaitable[None]]) -> None:
         self._link = link
         self._told = told
         self._initialize: Json | None = None  # as the client sent it
-        self._standing: dict[tuple[str, str], Json] = {}  # requests whose effect lasts as long as the session
+        self._standing = Standing()
         self._headers: dict[str, str] = {}
         self._renewing = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
         self._reopening: asyncio.Task[None] | None = None
+        self._restoring: asyncio.Task[None] | None = None
+        self._tried: asyncio.Future[None]
 
     @property
     def open(self) -> bool:
@@ -49,7 +54,9 @@ class LegacySession:
                 self._initialize = message
                 yield answer
             return
-        self._remember(message)
+        if self._standing.in_doubt:
+            await asyncio.wait((self._restore(),), timeout=_RESTORE_S)
+        self._standing.remember(message)
         headers = self._headers
         async with self._link.send("POST", headers, body) as answer:
             if not self._lost(answer):
@@ -69,7 +76,7 @@ class LegacySession:
             return not self._lost(answer)
 
     async def close(self) -> None:
-        tasks = [task for task in (self._listening, self._reopening) if task is not None]
+        tasks = [task for task in (self._listening, self._reopening, self._restoring) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -80,16 +87,6 @@ class LegacySession:
 
     def _lost(self, answer: Answer) -> bool:
         return self.open and answer.status == HTTPStatus.NOT_FOUND
-
-    def _remember(self, message: Json) -> None:
-        method, params = message["method"], message.get("params")
-        uri = params.get("uri") if isinstance(params, dict) else None
-        if method == "logging/setLevel":
-            self._standing[method, ""] = message
-        elif method == "resources/subscribe" and isinstance(uri, str):
-            self._standing[method, uri] = message
-        elif method == "resources/unsubscribe" and isinstance(uri, str):
-            self._standing.pop(("resources/subscribe", uri), None)
 
     def begin(self, session_id: str | None, answer: Json) -> None:
         """The session that `answer`, to an `initialize`, has opened."""
@@ -111,14 +108,57 @@ class LegacySession:
             if self._headers is lost:
                 raise NoGateway("The gateway opens no new session. Restart the client.")
             await self._tell(_INITIALIZED)
-            for message in list(self._standing.values()):
-                await self._repeat(self._headers, message)
+            self._standing.doubt()
+            await self._repeat_standing()
 
-    async def _repeat(self, headers: dict[str, str], message: Json) -> None:
+    def _restore(self) -> asyncio.Future[None]:
+        """See to it that what stands is said again. Done when it was tried once."""
+        if self._restoring is None or self._restoring.done():
+            loop = asyncio.get_running_loop()
+            self._tried = loop.create_future()
+            self._restoring = loop.create_task(self._keep_restoring(self._tried))
+        return self._tried
+
+    async def _keep_restoring(self, tried: asyncio.Future[None]) -> None:
+        pause_s = _FIRST_PAUSE_S
+        try:
+            for _ in range(_REPEATS):
+                async with self._renewing:
+                    await self._repeat_standing()
+                if not tried.done():
+                    tried.set_result(None)
+                if self._standing.in_doubt or not self._standing.owed():
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+        except (NoGateway, NotSent, Cut):
+            return  # the next request tries again, and says what is wrong
+        finally:
+            if not tried.done():
+                tried.set_result(None)
+        for message in self._standing.owed():
+            logger.warning("the gateway does not take %s again", message["method"])
+
+    async def _repeat_standing(self) -> None:
+        """What is refused stays owed. Raises NoGateway, NotSent, Cut."""
+        for message in self._standing.owed():
+            status, accepted = await self._repeat(self._headers, message)
+            if status != HTTPStatus.OK:
+                return  # the gateway is on its way out, or the session is lost: still in doubt
+            if accepted:
+                self._standing.settle(message)
+        self._standing.in_doubt = False
+
+    async def _repeat(self, headers: dict[str, str], message: Json) -> tuple[int, bool]:
+        """The status of its answer, and whether there is a result."""
+        accepted = False
         async with self._link.send("POST", headers, wire.encode({**message, "id": _OWN_ID})) as answer:
             async for body, _ in answer.messages():  # the client had its answer when it asked
+                said = wire.decode(body) if body else {}
+                accepted = accepted or "result" in said
                 if message["method"] == "initialize":
-                    self.begin(answer.session_id, wire.decode(body))
+                    self.begin(answer.session_id, said)
+            return answer.status, accepted
 
     # ------------------------------------------------------------------ what the gateway says on its own
 
@@ -130,14 +170,18 @@ class LegacySession:
                 async with self._link.send("GET", resumed) as answer:
                     if self._lost(answer):
                         break
-                    if not answer.streams:
+                    if answer.streams:
+                        if self._standing.owed():
+                            self._restore()
+                        async for body, event_id in answer.messages():
+                            pause_s, last_id = _FIRST_PAUSE_S, event_id or last_id
+                            if body:
+                                await self._told(body)
+                    elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
                         return
-                    async for body, event_id in answer.messages():
-                        pause_s, last_id = _FIRST_PAUSE_S, event_id or last_id
-                        if body:
-                            await self._told(body)
             except (NoGateway, NotSent, Cut):
                 pass  # it may come back
+            self._standing.doubt()  # its sessions survive a restart, but not what was said in them
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
         # Beginning the new session ends this task, so another one has to do it.

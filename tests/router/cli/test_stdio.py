@@ -21,6 +21,8 @@ from tests.e2e.people import Person
 from tests.e2e.processes import descendants, gone
 from tests.e2e.test_eras import noted, stdio_asker
 from tests.gateway_process import gateway_process, own_environment, write_config
+from tests.router.test_changes import until
+from tests.router.test_resources import library
 
 PATIENCE_S = 40.0
 VERSION = "2026-07-28"
@@ -256,6 +258,30 @@ async def test_when_the_gateway_is_restarted_a_call_under_way_fails_clearly_and_
                 result = (await wire.answer(wire.execute("s:plain", modern=modern, tag="t")))["result"]
                 assert result["content"][0]["text"] == "plain t"
                 assert await closed(wire) == 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+async def test_when_the_gateway_is_restarted_subscriptions_and_the_log_level_hold_on(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    books = library("the library", "legacy", "--trace", str(tmp_path / "trace"))
+    config = {"servers": {"s": books, "a": stdio_asker("legacy", tmp_path / "asked")}}
+    watched = {"uri": "pointsman+s+book://shelf/1"}
+    async with gateway_process(tmp_path, config) as gateway, bridge(tmp_path, gateway.token) as wire:
+        await wire.initialize()
+        assert "result" in await wire.answer(wire.request("resources/subscribe", watched))
+        assert "result" in await wire.answer(wire.request("logging/setLevel", {"level": "debug"}))
+        await gateway.stop(how)
+        async with gateway_process(tmp_path, config, token=gateway.token):
+            await wire.text_when_up("a:report", tag="t")
+            logged = [said["params"]["level"] for said in wire.said if said.get("method") == "notifications/message"]
+            assert logged == ["debug", "warning"]
+            await until(tmp_path, 2, "resources/subscribe")
+            await wire.text_when_up("s:touch", uri="book://shelf/1")
+            while not any(said.get("method") == "notifications/resources/updated" for said in wire.said):
+                await wire.next()
+            assert all(said.get("id") != "pointsman-stdio" for said in wire.said)
+            assert await closed(wire) == 0
 
 
 async def test_when_the_client_leaves_in_the_middle_of_a_call_the_server_is_told(tmp_path: Path) -> None:
