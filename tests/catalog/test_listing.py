@@ -199,7 +199,7 @@ async def test_a_slow_list_of_many_pages_has_one_clock_for_all_of_them(clock: Cl
     [
         (ServerUnavailable("s", "the connection ended"), "failed"),
         (CallTimeout("s", 5), "timeout"),
-        (DownstreamRefusal(-32603, "/root/secret/path exploded"), "failed"),
+        (DownstreamRefusal(-32603, "/srv/secret/path exploded"), "failed"),
         (ZeroDivisionError("a mistake of ours"), "failed"),
     ],
 )
