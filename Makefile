@@ -16,7 +16,7 @@ run: install ## Start the gateway; the first run writes a config and prints a to
 	@$(BIN)/pointsman serve
 
 test: install foreign ## Run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: install ## Format, lint, types and import rules
 	$(BIN)/ruff format --check .
