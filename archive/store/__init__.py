@@ -1,0 +1,1 @@
+"""Where the archive keeps what it knows. No SQL outside this package."""

@@ -1,0 +1,19 @@
+"""What can go wrong with a store, in words for the person who keeps it."""
+
+from __future__ import annotations
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; nothing was changed. The message says why and what helps."""
+
+
+class StoreLocked(StoreError):
+    """Another process is writing and did not finish in time."""
+
+
+class StoreFull(StoreError):
+    """There is no room left for what was to be written."""
+
+
+class StoreUnusable(StoreError):
+    """The file is damaged, not ours, made by a newer version, or may not be opened."""

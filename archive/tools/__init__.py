@@ -1,0 +1,1 @@
+"""The tools of the archive, one module each; every module exports `TOOL`."""

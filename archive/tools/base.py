@@ -1,0 +1,56 @@
+"""What a tool of the archive is, and how it says no."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pointsman.archive.archive import Archive
+
+Json = dict[str, Any]
+
+
+class ToolFailure(Exception):
+    """What a tool answers with `isError`: its specification's text to the letter, then what helps.
+
+    `as_object`: the specification writes this error as a JSON object, so the text is one; `help` is one more key of it.
+    """
+
+    def __init__(self, error: str, *, help: str = "", as_object: bool = False, **fields: Any) -> None:  # noqa: A002
+        super().__init__(error)
+        self.error = error
+        self.help = help
+        self.as_object = as_object
+        self.fields = fields
+
+    @property
+    def structured(self) -> Json:
+        return {"error": self.error, **self.fields, **({"help": self.help} if self.help else {})}
+
+    @property
+    def text(self) -> str:
+        if self.as_object:
+            return json.dumps(self.structured, ensure_ascii=False)
+        return f"{self.error} {self.help}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who calls: an opaque name that the gateway made, the same for the same caller."""
+
+    caller: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveTool:
+    name: str
+    title: str
+    description: str
+    input_schema: Json
+    output_schema: Json
+    run: Callable[[Archive, Json, Call], Json]  # in a worker thread; raises ToolFailure
+    read_only: bool = True
+    idempotent: bool = True
