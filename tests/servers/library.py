@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -210,7 +211,7 @@ class Library:
     def note(self, method: str, params: Message) -> None:
         if self.trace is not None:
             with self.trace.open("a") as file:
-                file.write(json.dumps({"method": method, **params}) + "\n")
+                file.write(json.dumps({"method": method, "pid": os.getpid(), **params}) + "\n")
 
 
 def main() -> None:
