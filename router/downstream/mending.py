@@ -18,6 +18,8 @@ _ESCAPE = re.compile(
 )
 _RAW_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # as it would be in UTF-8, where it is forbidden
 
+_SIGNS = (rb"\ud", rb"\uD", b"\xed")
+
 
 def decode(data: bytes | bytearray, how: Callable[[bytes | bytearray], Any] = wire.decode) -> Any:
     """As `how`, which is asked a second time only where there was something to mend.
@@ -28,6 +30,8 @@ def decode(data: bytes | bytearray, how: Callable[[bytes | bytearray], Any] = wi
     try:
         return how(data)
     except wire.BadJson:
+        if not any(sign in data for sign in _SIGNS):
+            raise  # nearly always, and without a second look at all of it
         mended = _RAW_HALF.sub("\ufffd".encode(), _ESCAPE.sub(_whole, data))
         if mended == data:
             raise
