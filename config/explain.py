@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from pointsman.config.document import Document, KeyPath
 from pointsman.config.errors import near
-from pointsman.config.model import GatewayConfig, Part
+from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Part
 
 _KEY_ITSELF = "[key]"  # pydantic's last step where a mapping's key is wrong and not its value
 _CLIENT_WORDS = {"type": "transport", "disabled": "enabled", "timeout": "timeouts"}  # as clients write them
@@ -49,12 +49,12 @@ def _one_of(context: Mapping[str, Any]) -> str:
     return f"must be {context['expected']}".replace("'", "`")
 
 
-def _pattern(context: Mapping[str, Any]) -> str:
-    if "64" in context["pattern"]:
-        return "must be the SHA-256 of a token's secret, 64 hexadecimal digits; `pointsman token create` makes one"
-    return "an id takes letters, digits, `_` and `-`, and no `__`"
-
-
+_PATTERNS = {
+    ID_PATTERN: "an id takes letters, digits, `_` and `-`, and no `__`",
+    PREFIX_PATTERN: 'a prefix takes letters, digits, `_`, `.` and `-`; "" stands for none',
+    DIGEST_PATTERN: "must be the SHA-256 of a token's secret, 64 hexadecimal digits; "
+    "`pointsman token create` makes one",
+}
 _SENTENCES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "must be a whole number"),
     **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "must be a number"),
@@ -66,7 +66,7 @@ _SENTENCES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     ),
     "missing": "is missing",
     "literal_error": _one_of,
-    "string_pattern_mismatch": _pattern,
+    "string_pattern_mismatch": lambda context: _PATTERNS[context["pattern"]],
     "string_too_short": "must not be empty",
     "string_too_long": lambda context: f"must have at most {context['max_length']} characters",
     "greater_than": lambda context: f"must be more than {context['gt']:g}",

@@ -37,9 +37,12 @@ ANY = "*"  # in a token's `projects` and `servers`: all of them
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
-Id = Annotated[str, StringConstraints(pattern=r"^_?([A-Za-z0-9-]_?)*$", min_length=1, max_length=64)]
-Prefix = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]*$", max_length=64)]  # what all clients take
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9A-Fa-f]{64}$", to_lower=True)]
+ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"
+PREFIX_PATTERN = r"^[A-Za-z0-9_.-]*$"  # what all clients take
+DIGEST_PATTERN = r"^[0-9A-Fa-f]{64}$"
+Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, min_length=1, max_length=64)]
+Prefix = Annotated[str, StringConstraints(pattern=PREFIX_PATTERN, max_length=64)]
+Digest = Annotated[str, StringConstraints(pattern=DIGEST_PATTERN, to_lower=True)]
 Strategy = Literal["bm25", "cloud"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(no_boolean)]
 Count = Annotated[int, Field(ge=1)]

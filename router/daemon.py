@@ -68,8 +68,8 @@ class Parts:
     app: Starlette
 
 
-async def serve(launch: Launch) -> None:
-    """Serve until a signal says stop.
+async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
+    """Serve until a signal says stop, or whoever holds `stop`.
 
     Raises:
         StateFolderError: another daemon has the state folder, or it cannot be written.
@@ -77,11 +77,10 @@ async def serve(launch: Launch) -> None:
     """
     with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         async with _put_together(launch, listener.getsockname()[1]) as parts:
-            await _serve(launch, parts, listener)
+            await _serve(launch, parts, listener, stop or asyncio.Event())
 
 
-async def _serve(launch: Launch, parts: Parts, listener: socket.socket) -> None:
-    stop = asyncio.Event()
+async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: asyncio.Event) -> None:
     url = f"{url_of(listener)}/mcp"
 
     def opened() -> None:

@@ -1,4 +1,4 @@
-"""Subscriptions to resources: many clients may watch one resource; its server is told when the last one leaves."""
+"""Subscriptions to resources: many clients of a caller may watch one; its server is told when the last one leaves."""
 
 from __future__ import annotations
 
@@ -13,28 +13,32 @@ from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.reads import Reads
 from pointsman.router.seams import BackChannel, FrontRequest
 
-_SUBSCRIBE = "resources/subscribe"
-
 
 class Watching:
-    """Counts watchers by caller and by the URI that the client knows. Whoever subscribes, unsubscribes."""
+    """Counts watchers by caller and by the URI that the client knows. Whoever subscribes, unsubscribes.
+
+    Whether callers share a subscription is the server's own affair, as is which connection carries it.
+    """
 
     def __init__(self, reads: Reads, fleet: Fleet) -> None:
         self._reads = reads
         self._fleet = fleet
-        self._watched: dict[tuple[str, str], Counter[str]] = {}  # by server id and its own URI: names outside
+        # By server id and its own URI, then by caller: names outside.
+        self._watched: dict[tuple[str, str], dict[Caller, Counter[str]]] = {}
         self._held: dict[tuple[Caller, str], list[Place]] = {}  # one place for each watcher
 
     def forms(self, server_id: str, uri: str) -> Iterable[str]:
         """The names under which clients watch a resource."""
-        return tuple(self._watched.get((server_id, uri), ()))
+        watchers = self._watched.get((server_id, uri), {})
+        return {form for forms in watchers.values() for form in forms}
 
     async def subscribe(self, request: FrontRequest, back: BackChannel) -> Json:
         """Always sent on: the server may have been restarted, or may refuse by now. Raises ProtocolError."""
         uri: str = request.params["uri"]
         place, _ = await self._reads.at_resource(request, back, uri)
         self._held.setdefault((request.caller, uri), []).append(place)
-        self._watched.setdefault((place.server_id, place.own), Counter())[uri] += 1
+        watchers = self._watched.setdefault((place.server_id, place.own), {})
+        watchers.setdefault(request.caller, Counter())[uri] += 1
         return {}
 
     async def unsubscribe(self, request: FrontRequest, back: BackChannel) -> Json:
@@ -46,26 +50,27 @@ class Watching:
         place = held.pop()
         if not held:
             del self._held[request.caller, uri]
-        if self._left(place, uri):
-            await self._send(request.method, place, request, back)
-            if (place.server_id, place.own) in self._watched:  # somebody came while we were at it
-                await self._send(_SUBSCRIBE, place, request, back)
+        if self._left(place, request.caller, uri):
+            await self._send(place, request, back)
         return {}
 
-    def _left(self, place: Place, uri: str) -> bool:
-        """Whether the last watcher has left."""
-        forms = self._watched[place.server_id, place.own]
+    def _left(self, place: Place, caller: Caller, uri: str) -> bool:
+        """Whether the caller's last watcher has left."""
+        watchers = self._watched[place.server_id, place.own]
+        forms = watchers[caller]
         forms[uri] -= 1
         if not forms[uri]:
             del forms[uri]
         if forms:
             return False
-        del self._watched[place.server_id, place.own]
+        del watchers[caller]
+        if not watchers:
+            del self._watched[place.server_id, place.own]
         return True
 
-    async def _send(self, method: str, place: Place, request: FrontRequest, back: BackChannel) -> None:
+    async def _send(self, place: Place, request: FrontRequest, back: BackChannel) -> None:
         server = self._fleet.get(place.server_id)
         if server is None:
             return
         with suppress(GatewayError, DownstreamRefusal):  # one that is away is told nothing, and needs nothing
-            await server.request(method, {"uri": place.own}, request, back)
+            await server.request(request.method, {"uri": place.own}, request, back)

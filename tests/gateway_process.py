@@ -10,7 +10,7 @@ import re
 import secrets
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any
 READY = re.compile(r"^pointsman ready on (http://(\S+?):(\d+)/mcp)$")
 START_S = 30.0  # bounds against hanging, never reached when all is well
 STOP_S = 15.0
+SERVERS_S = 20.0
 
 
 @dataclass(eq=False)
@@ -77,10 +78,12 @@ async def gateway_process(
     token: str | None = None,
     args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
+    without: Collection[str] = (),
 ) -> AsyncIterator[GatewayProcess]:
-    """Start a gateway in `folder`, wait for its ready line, and end it with the block.
+    """Start a gateway in `folder`, wait for its ready line and for its servers, and end it with the block.
 
-    A second block on the same folder is a second run on the same state.
+    It gets ready without servers that are slow to start, as all are on a busy machine; `without` names those that
+    never answer. A second block on the same folder is a second run on the same state.
     """
     secret = token or "ptm_" + secrets.token_urlsafe(32)
     config_file = folder / "pointsman.yaml"
@@ -100,6 +103,7 @@ async def gateway_process(
     reader = asyncio.create_task(_read_stderr(gateway, ready))
     try:
         gateway.url = await _ready(gateway, ready)
+        await _all_tried(gateway, config, without)
         yield gateway
         await gateway.stop()
     finally:
@@ -140,3 +144,17 @@ async def _ready(gateway: GatewayProcess, ready: asyncio.Future[str]) -> str:
     if ready.done() and not ready.cancelled():
         return ready.result()
     raise AssertionError(f"the gateway did not get ready (exit code {gateway.process.returncode}):\n{gateway.stderr}")
+
+
+async def _all_tried(gateway: GatewayProcess, config: Mapping[str, Any], without: Collection[str]) -> None:
+    """Wait until every server runs or has failed once, as the log says."""
+    servers = config.get("servers", {})
+    waiting = {one for one, entry in servers.items() if entry.get("enabled", True) and one not in without}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SERVERS_S):
+            while waiting := {
+                one for one in waiting if not re.search(rf"server {one}( is running|:) ", gateway.stderr)
+            }:
+                if gateway.process.returncode is not None:
+                    return
+                await asyncio.sleep(0.02)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import secrets
-import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +29,7 @@ class Place:
         self._token = token
         self._launch = launch
         self._own: asyncio.Task[None] | None = None
-        self._serving = False  # our own one takes requests
+        self._stop = asyncio.Event()  # tells our own one to end, however far it has come
         self._found_before = False
         self.ended = asyncio.Event()  # our own gateway was told to stop
 
@@ -51,14 +49,10 @@ class Place:
         return Address(found.url, self._token)
 
     async def close(self) -> None:
-        """End our own gateway, if there is one, in the way that every gateway is ended."""
-        if self._own is None or self._own.done():
-            return
-        if self._serving:
-            os.kill(os.getpid(), signal.SIGTERM)
-        else:
-            self._own.cancel()  # it does not hear signals yet
-        await asyncio.gather(self._own, return_exceptions=True)
+        """End our own gateway, if there is one, as a signal would."""
+        self._stop.set()
+        if self._own is not None:
+            await asyncio.gather(self._own, return_exceptions=True)
 
     async def _wait_until_back(self) -> None:
         """Somebody ran a gateway before, so it is theirs to run: ours is only for when it stays away."""
@@ -76,7 +70,6 @@ class Place:
         self._own = asyncio.get_running_loop().create_task(self._serve(launch))
         await asyncio.wait((ready, self._own), return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
-            self._serving = True
             return Address(ready.result(), secret)
         try:
             self._own.result()
@@ -88,7 +81,7 @@ class Place:
         from pointsman.router.daemon import serve
 
         try:
-            await serve(launch)
+            await serve(launch, self._stop)
         finally:
             self.ended.set()
 

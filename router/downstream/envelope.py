@@ -14,6 +14,7 @@ CLIENT_INFO: Json = {"name": "pointsman", "version": __version__}
 LEGACY_CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 _TASKS = "tasks"  # as a capability (2025-11-25) and as an extension
 _PRIVATE = frozenset({"token", "projectId", "progressToken"})
+_OURS = (NAMESPACE, "pointsman/")  # what a server reads there must come from us, not from a client
 
 
 def with_envelope(call: Call, era: Era, version: str, progress_token: int) -> Json:
@@ -22,7 +23,7 @@ def with_envelope(call: Call, era: Era, version: str, progress_token: int) -> Js
     if call.request is not None:
         given = call.request.params.get("_meta")
         if given:
-            meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(NAMESPACE)}
+            meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(_OURS)}
         if call.request.client.progress_token is not None:
             meta["progressToken"] = progress_token
     if era == "modern":

@@ -161,7 +161,11 @@ class Fleet:
         server, previous = berth.server, berth.server.own
         server.own = None
         if connect is not None:
-            server.own = OwnConnections(connect, server.notice_from, lambda: server.timeouts.connect_s)
+            server.own = OwnConnections(
+                connect, server.notice_from, server.watches.of, lambda: server.timeouts.connect_s
+            )
+            for caller in server.watches.callers():
+                server.own.keep(caller)
         if previous is not None:
             self._see_off(server, previous)
 

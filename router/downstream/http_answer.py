@@ -13,9 +13,10 @@ from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
 from pointsman.router.downstream.event_stream import EventStreamParser
 from pointsman.router.downstream.http_client import FAILURES, HttpResponse, in_words
 from pointsman.router.downstream.large import OFF_LOOP_BYTES, decode_off_loop
+from pointsman.router.downstream.mending import decode
 from pointsman.router.downstream.stderr_log import harmless
 from pointsman.router.seams import INTERNAL_ERROR
-from pointsman.router.wire import BadJson, decode
+from pointsman.router.wire import BadJson
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
 _LINGER_S = 1.0  # how long a stream may stay open behind its answer before its connection is given up

@@ -243,7 +243,7 @@ class LegacyHttp:
         self._session = done.result()
         self._listening.cancel()
         self._listening = self._background.start(self._listen())
-        self._background.start(subscribe_again(self, self._watched))
+        self._background.start(subscribe_again(self, lambda: self._watched))
         if self._log_level is not None:
             self._background.start(self._set_level_again(self._log_level))
         for name in _LISTS:  # a server that forgot us was probably restarted, and may offer other things now

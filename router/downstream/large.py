@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw
 
 from pointsman.router import wire
+from pointsman.router.downstream.mending import decode
 
 OFF_LOOP_BYTES = 1 << 20  # larger than this is not decoded on the event loop
 _PIECE_BYTES = 128 * 1024
@@ -21,9 +22,9 @@ async def decode_off_loop(data: bytes | bytearray) -> Any:
     """Decode on a thread.
 
     Raises:
-        BadJson: as `wire.decode`.
+        BadJson: as `mending.decode`.
     """
-    return await asyncio.get_running_loop().run_in_executor(None, decode_in_pieces, data)
+    return await asyncio.get_running_loop().run_in_executor(None, decode, data, decode_in_pieces)
 
 
 def decode_in_pieces(data: bytes | bytearray | memoryview | Raw) -> Any:

@@ -8,14 +8,15 @@ from contextlib import suppress
 from pointsman.router.downstream.connection import Connection, Noticed
 from pointsman.router.downstream.log_level import LogLevel
 from pointsman.router.downstream.subscriptions import Subscriptions, subscribe_again
+from pointsman.router.downstream.watches import Watched
 
 
 class Live:
     """`with live:` around everything that needs the connection."""
 
-    __slots__ = ("_idle", "_listening", "_under_way", "connection", "log_level", "retired", "subscriptions", "uses")
+    __slots__ = ("_idle", "_listening", "_retired", "_under_way", "connection", "log_level", "subscriptions", "uses")
 
-    def __init__(self, connection: Connection, noticed: Noticed, watched: set[str]) -> None:
+    def __init__(self, connection: Connection, noticed: Noticed, watched: Watched) -> None:
         self.connection = connection
         self.log_level = LogLevel(connection)
         modern = connection.introduction.era == "modern"
@@ -26,7 +27,14 @@ class Live:
         self._idle = asyncio.Event()
         self._idle.set()
         self.uses = 0  # so far; who looks twice can tell whether it was idle in between
-        self.retired = False
+        self._retired = asyncio.Event()
+
+    @property
+    def retired(self) -> bool:
+        return self._retired.is_set()
+
+    async def until_retired(self) -> None:
+        await self._retired.wait()
 
     @property
     def idle(self) -> bool:
@@ -45,7 +53,7 @@ class Live:
 
     async def retire(self, limit_s: float) -> None:
         """Close the connection as soon as nothing is under way on it, at the latest after `limit_s`."""
-        self.retired = True
+        self._retired.set()
         self._listening.cancel()
         with suppress(TimeoutError):  # whoever still waits then learns from the closed connection
             async with asyncio.timeout(limit_s):

@@ -17,6 +17,7 @@ from pointsman.router.downstream.crowd import CannotPlace, Crowd, Habits
 from pointsman.router.downstream.envelope import with_envelope
 from pointsman.router.downstream.handshake import UNCANCELLABLE
 from pointsman.router.downstream.large import decode_off_loop
+from pointsman.router.downstream.mending import decode
 from pointsman.router.downstream.salvage import HEAD_BYTES, TAIL_BYTES, salvaged_id
 from pointsman.router.downstream.stray import Stray
 from pointsman.router.seams import INTERNAL_ERROR
@@ -152,7 +153,7 @@ class Multiplexer:
     def received(self, data: bytes | bytearray) -> None:
         """One message, as it came. What is not JSON-RPC is counted and otherwise ignored."""
         try:
-            message = wire.decode(data)
+            message = decode(data)
         except wire.BadJson:
             self._unreadable(data)
             return

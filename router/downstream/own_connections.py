@@ -1,22 +1,30 @@
-"""`isolation: per-caller`: each caller has a connection of its own, opened when first needed, closed when idle."""
+"""`isolation: per-caller`: each caller has a connection of its own, opened when first needed, closed when idle.
+
+A caller that watches resources needs its connection all the time: it is not idle, and is opened again when it ends.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 from functools import partial
 
 from pointsman.catalog.model import Caller, Json
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
 from pointsman.router.downstream.live import Live
+from pointsman.router.downstream.standing import Pauses
+from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
 
 IDLE_S = 600.0
 MOST = 100  # connections of one server at a time
 _FAILURE_KEPT_S = 1.0  # a server that cannot be started is not started once for every call
-
+_STEADY_AFTER_S = 60.0  # a connection that lasted this long makes good for the failures before it
 
 NoticedFor = Callable[[Caller, str, Json], None]
 """As `Noticed`, with the caller on whose connection it was said."""
+
+WatchedBy = Callable[[Caller], Collection[str]]
 
 
 class OwnConnections:
@@ -26,6 +34,7 @@ class OwnConnections:
         self,
         connect: Connect,
         noticed: NoticedFor,
+        watched: WatchedBy,
         connect_s: Callable[[], float],
         *,
         idle_s: float = IDLE_S,
@@ -33,11 +42,14 @@ class OwnConnections:
     ) -> None:
         self._connect = connect
         self._noticed = noticed
+        self._watched = watched
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._most = most
         self._ready: dict[Caller, asyncio.Future[Live]] = {}
+        self._kept: set[Caller] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
 
     async def live_for(self, caller: Caller) -> Live:
         """The caller's connection, opened if need be; once, however many calls wait for it.
@@ -51,8 +63,20 @@ class OwnConnections:
             if not live.retired:
                 return live
 
+    def live_now(self, caller: Caller) -> Live | None:
+        """The caller's connection, where one is open."""
+        ready = self._ready.get(caller)
+        return ready.result() if ready is not None and _is_open(ready) else None
+
+    def keep(self, caller: Caller) -> None:
+        """For one that watches something: its connection is opened, and again whenever it ends, while that is so."""
+        if caller not in self._kept:
+            self._kept.add(caller)
+            self._start(self._keep_open(caller))
+
     async def stop(self, drain_s: float) -> None:
         """Calls under way have `drain_s` to finish."""
+        self._stopping = True
         lives = [ready.result() for ready in self._ready.values() if _is_open(ready)]
         self._ready.clear()
         await asyncio.gather(*(live.retire(drain_s) for live in lives))
@@ -67,18 +91,32 @@ class OwnConnections:
         ready: asyncio.Future[Live] = loop.create_future()
         ready.add_done_callback(_seen)
         self._ready[caller] = ready
-        task = loop.create_task(self._run(caller, ready))
+        self._start(self._run(caller, ready))
+        return ready
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return ready
+
+    async def _keep_open(self, caller: Caller) -> None:
+        loop, pauses = asyncio.get_running_loop(), Pauses()
+        while self._watched(caller) and not self._stopping:
+            since = loop.time()
+            with suppress(ConnectionLost):
+                await (await self.live_for(caller)).until_retired()
+            if loop.time() - since >= _STEADY_AFTER_S:
+                pauses.reset()
+            if self._watched(caller):
+                await pauses.wait()
+        self._kept.discard(caller)
 
     async def _run(self, caller: Caller, ready: asyncio.Future[Live]) -> None:
         live: Live | None = None
         try:
-            noticed = partial(self._noticed, caller)
-            live = Live(await self._connection(noticed), noticed, set())
+            live = await self._live(caller)
             ready.set_result(live)
-            await self._until_idle_or_ended(live)
+            await self._until_idle_or_ended(live, caller)
         except ConnectionLost as error:
             ready.set_exception(error)
             await asyncio.sleep(_FAILURE_KEPT_S)
@@ -90,6 +128,18 @@ class OwnConnections:
             if live is not None:
                 await live.retire(0)
 
+    async def _live(self, caller: Caller) -> Live:
+        live: Live | None = None
+
+        def noticed(method: str, params: Json) -> None:
+            if method != ACKNOWLEDGED:
+                self._noticed(caller, method, params)
+            elif live is not None and live.subscriptions is not None:
+                live.subscriptions.acknowledged()
+
+        live = Live(await self._connection(noticed), noticed, partial(self._watched, caller))
+        return live
+
     async def _connection(self, noticed: Noticed) -> Connection:
         limit_s = self._connect_s()
         try:
@@ -98,13 +148,13 @@ class OwnConnections:
         except TimeoutError:
             raise ConnectionLost(f"it was not ready within {limit_s:g} s") from None
 
-    async def _until_idle_or_ended(self, live: Live) -> None:
+    async def _until_idle_or_ended(self, live: Live, caller: Caller) -> None:
         ended = asyncio.ensure_future(live.connection.ended())
         try:
             while True:
                 uses = live.uses
                 done, _ = await asyncio.wait((ended,), timeout=self._idle_s)
-                if done or (live.idle and live.uses == uses):
+                if done or (live.idle and live.uses == uses and not self._watched(caller)):
                     return
         finally:
             ended.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Literal
 
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
@@ -15,6 +15,7 @@ from pointsman.router.downstream.input_rounds import carry
 from pointsman.router.downstream.live import Live
 from pointsman.router.downstream.own_connections import OwnConnections
 from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
+from pointsman.router.downstream.watches import Watches
 from pointsman.router.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
 
 OnChange = Callable[[str, Change], None]
@@ -24,8 +25,6 @@ Kind = Literal["tools", "resources", "prompts"]
 
 _SUBSCRIBE = "resources/subscribe"
 _UNSUBSCRIBE = "resources/unsubscribe"
-_WATCHING = frozenset({_SUBSCRIBE, _UNSUBSCRIBE})
-_MOST_WATCHED = 10_000
 _UPDATED = "notifications/resources/updated"
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 _CHANGED: dict[str, Kind] = {f"notifications/{kind}/list_changed": kind for kind in _KINDS}
@@ -59,7 +58,7 @@ class DownstreamServer:
         self._clock = clock
         self._on_change = on_change
         self._live: Live | None = None
-        self._watched: set[str] = set()  # URIs of resources whose changes are wanted
+        self.watches = Watches()
         self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
         self._generation_of: dict[Kind, int] = dict.fromkeys(_KINDS, next(generations))
         self.status = ServerStatus("starting", "it has not been started yet", clock())
@@ -123,19 +122,18 @@ class DownstreamServer:
             raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        if method == _UNSUBSCRIBE and self._live is None:
-            self._watched.discard(str(params.get("uri")))  # it has forgotten by itself, and is not told of it anew
-            return {}
-        live = self._shared()
-        if method in _WATCHING:  # over the shared connection in any case, which outlives each caller's own
-            return await self._watch(live, method, params, request, back)
-        if self.own is not None:
-            live = await self._of_caller(self.own, request)
-        return await self._carry(live, method, params, request, back)
+        if method == _SUBSCRIBE:
+            return await self._watch(params, request, back)
+        if method == _UNSUBSCRIBE:
+            return await self._unwatch(params, request, back)
+        return await self._carry(await self._live_for(request.caller), method, params, request, back)
 
-    async def _of_caller(self, own: OwnConnections, request: FrontRequest) -> Live:
+    async def _live_for(self, caller: Caller) -> Live:
+        live = self._shared()
+        if self.own is None:
+            return live
         try:
-            return await own.live_for(request.caller)
+            return await self.own.live_for(caller)
         except ConnectionLost as error:
             raise ServerUnavailable(self.id, str(error)) from None
 
@@ -154,21 +152,51 @@ class DownstreamServer:
         except BudgetBroken as error:
             raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
 
-    async def _watch(self, live: Live, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        """(Un)subscribe to a resource. It is remembered here, because it must outlive the connection."""
-        uri = params.get("uri")
-        if not isinstance(uri, str) or (method == _SUBSCRIBE and len(self._watched) >= _MOST_WATCHED):
+    async def _watch(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+        """Subscribe to a resource. It is remembered here, because it must outlive the connection."""
+        uri, caller = params.get("uri"), request.caller
+        if not isinstance(uri, str) or self.watches.full:
             raise DownstreamRefusal(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
+        live = await self._live_for(caller)
+        known = uri in self.watches.of(caller)
+        self.watches.add(caller, uri)  # before it is sent: if the connection is replaced meanwhile, the next one has it
         result: Json = {}
-        if live.subscriptions is None:
-            result = await self._carry(live, method, params, request, back)
-        if method == _SUBSCRIBE:
-            self._watched.add(uri)
-        else:
-            self._watched.discard(uri)
         if live.subscriptions is not None:
             live.subscriptions.changed()
+        else:
+            try:
+                result = await self._carry(live, _SUBSCRIBE, params, request, back)
+            except BaseException:
+                if not known:
+                    self.watches.discard(caller, uri)
+                raise
+            self.watches.add(caller, uri)  # another request of this caller may have failed or ended meanwhile
+        if self.own is not None:
+            self.own.keep(caller)
         return result
+
+    async def _unwatch(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+        """Of one caller. The server is told when nobody watches it on that connection any more."""
+        uri, caller = str(params.get("uri")), request.caller
+        self.watches.discard(caller, uri)
+        live = self._live if self.own is None else self.own.live_now(caller)
+        if live is None or uri in self._watched_with(caller):
+            return {}  # one that is away has forgotten by itself, and is not told of it anew
+        if live.subscriptions is not None:
+            live.subscriptions.changed()
+            return {}
+        result = await self._carry(live, _UNSUBSCRIBE, params, request, back)
+        if uri in self._watched_with(caller):  # somebody came while we were at it
+            await self._carry(live, _SUBSCRIBE, params, request, back)
+        return result
+
+    def _watched_with(self, caller: Caller) -> Collection[str]:
+        """What is watched on the connection that carries this caller's requests."""
+        return self._watched_by_all() if self.own is None else self.watches.of(caller)
+
+    def _watched_by_all(self) -> Collection[str]:
+        """What is watched on the shared connection: nothing, where each caller has its own."""
+        return self.watches.all() if self.own is None else ()
 
     def _shared(self) -> Live:
         if self._live is None:
@@ -181,7 +209,7 @@ class DownstreamServer:
     def attach(self, connection: Connection) -> Live:
         """From now on requests go over `connection`; what is under way on another one stays there."""
         self._introduction = connection.introduction
-        self._live = Live(connection, self.notice, self._watched)
+        self._live = Live(connection, self.notice, self._watched_by_all)
         self._set_status("running", "")
         self._all_changed()
         return self._live

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
 from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.catalog.model import Json
 from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Noticed
 from pointsman.router.downstream.standing import Pauses
+from pointsman.router.downstream.watches import Watched
 from pointsman.router.seams import METHOD_NOT_FOUND
 
 LISTEN = "subscriptions/listen"
@@ -16,9 +16,11 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _LISTS = ("tools", "prompts", "resources")
 
 
-async def subscribe_again(connection: Connection, watched: Iterable[str]) -> None:
+async def subscribe_again(connection: Connection, watched: Watched) -> None:
     """The legacy way: one request for each resource, on each new connection or session."""
-    for uri in tuple(watched):
+    for uri in tuple(watched()):
+        if uri not in watched():
+            continue  # nobody wants it any more
         try:
             await connection.request(Call("resources/subscribe", {"uri": uri}))
         except DownstreamRefusal:
@@ -30,16 +32,14 @@ async def subscribe_again(connection: Connection, watched: Iterable[str]) -> Non
 class Subscriptions:
     """One request that stays open: for the lists that the server declares, and for the resources being watched."""
 
-    def __init__(
-        self, connection: Connection, noticed: Noticed, watched: set[str], pauses: Pauses | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, noticed: Noticed, watched: Watched) -> None:
         declared = connection.introduction.capabilities
         self._connection = connection
         self._noticed = noticed
         self._lists = [
             name for name in _LISTS if isinstance(declared.get(name), dict) and declared[name].get("listChanged")
         ]
-        self._watched = watched  # shared with its owner, who says `changed`
+        self._watched = watched  # its owner says `changed`
         self._pauses = Pauses()
         self._missed = False  # there was a gap, in which changes may have gone unheard
         self._changed = asyncio.Event()
@@ -77,8 +77,8 @@ class Subscriptions:
 
     def _filter(self) -> Json:
         wanted: Json = {f"{name}ListChanged": True for name in self._lists}
-        if self._watched:
-            wanted["resourceSubscriptions"] = sorted(self._watched)
+        if watched := self._watched():
+            wanted["resourceSubscriptions"] = sorted(watched)
         return wanted
 
     async def _listen(self, wanted: Json) -> None:

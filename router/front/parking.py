@@ -13,12 +13,14 @@ from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import Exchange, Outcome
 from pointsman.router.front.methods import invalid
 from pointsman.router.front.questions import check_may_ask
+from pointsman.router.front.response_shapes import wrong_with
 from pointsman.router.front.sealing import Seal, invalid_state
 from pointsman.router.sdk import INPUT_REQUIRED_METHODS
 from pointsman.router.seams import REQUEST_CANCELLED, CannotAsk, ClientGone, ProtocolError
 
 _PROGRESS: Final = "notifications/progress"
 _HELD_MESSAGES: Final = 64  # said between two rounds, when there is nobody to hear it
+_STILL_OPEN: Final = "The question is still open: repeat the request with a proper answer."
 _LEGACY_FIELDS: Final = frozenset({"elicitationId", "task"})  # of a question; the modern era has them no more
 
 
@@ -125,7 +127,8 @@ class ParkedCall:
                 self._parking.forget(self)  # over before it could be asked; the call is a plain one again
 
     async def resume(self, exchange: Exchange, responses: Json) -> Json:
-        """Raises ProtocolError."""
+        """Raises ProtocolError: also for an answer that is none, and then the question stays open."""
+        self._check(responses)
         loop = self._parking.desk.loop
         self._stop_timer()
         if self._turn is not None and not self._turn.done():
@@ -150,6 +153,14 @@ class ParkedCall:
             if self._turn is turn:
                 self.end()
             raise
+
+    def _check(self, responses: Json) -> None:
+        """Before anything is done with any of them. Raises ProtocolError."""
+        for key, response in responses.items():
+            question = self._questions.get(key)
+            wrong = wrong_with(question.method, response) if question is not None else None
+            if wrong is not None:
+                raise invalid(f"`inputResponses.{key}`: {wrong}. {_STILL_OPEN}")
 
     # Fits `Successor`
 
@@ -230,7 +241,7 @@ def _responses(params: Json) -> Json:
     if responses is None:
         return {}
     if type(responses) is not dict or not all(type(response) is dict for response in responses.values()):
-        raise invalid("`inputResponses` must be an object of objects")
+        raise invalid(f"`inputResponses` must be an object that has an object for each answer. {_STILL_OPEN}")
     return responses
 
 

@@ -191,6 +191,13 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:2:12: projects.UNASSIGNED_PROJECT_ID: this id means `no project`; choose another one",
         ],
     ),
+    "prefixes": (
+        "servers: {a: {command: x, prefix: 'a b'}, b: {command: x, prefix: 'b:'}, c: {command: x, prefix: c.__}}",
+        [
+            'f.yaml:1:35: servers.a.prefix: a prefix takes letters, digits, `_`, `.` and `-`; "" stands for none',
+            'f.yaml:1:67: servers.b.prefix: a prefix takes letters, digits, `_`, `.` and `-`; "" stands for none',
+        ],
+    ),
     "names of nothing": (
         f"""\
         servers: {{time: {{command: uvx, projects: [research, reserch]}}}}

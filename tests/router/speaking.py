@@ -20,7 +20,7 @@ ACCEPT = "application/json, text/event-stream"
 MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-WAIT_S = 10.0  # a bound against hanging
+WAIT_S = 30.0  # a bound against hanging
 
 Json = dict[str, Any]
 

@@ -100,7 +100,7 @@ async def test_a_caller_that_cannot_be_let_in_is_told_why(shop: Shop) -> None:
 
 
 async def test_a_token_in_meta_and_a_project_in_meta_do_as_well(shop: Shop) -> None:
-    meta = {"token": shop.gateway.token, "projectId": "attic", "vendor/key": "kept"}
+    meta = {"token": shop.gateway.token, "projectId": "attic", "vendor/key": "kept", "pointsman/made-up": 1}
     arguments = {"toolKey": "attic:paint", "arguments": {"object": "beam"}}
     response = await shop.call("tool_execute", arguments, headers={"Authorization": ""}, meta=meta)
     assert response.json()["result"]["structuredContent"]["result"]["painted"] == "beam"

@@ -12,7 +12,7 @@ from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import audit_rows
 from tests.router.speaking import ERAS, Era, Speaker, speaker
 from tests.router.test_resources import library
-from tests.servers.library import MEDIA
+from tests.servers.library import HALF_A_PAIR, MEDIA
 
 FORM: dict[str, Any] = {"elicitation": {"form": {}}}
 
@@ -53,6 +53,14 @@ async def test_all_kinds_of_content_pass_unchanged(gateway: GatewayProcess, era:
 
 
 @pytest.mark.parametrize("behind", ["old", "new"])
+async def test_half_a_character_in_one_description_costs_no_tool(gateway: GatewayProcess, behind: str) -> None:
+    async with speaker(gateway, "modern", project="flat") as flat:
+        listed = {tool["name"]: tool for tool in await flat.every("tools/list", "tools")}
+    assert listed[f"{behind}__media"]["description"] == HALF_A_PAIR.replace("\ud83d", "\ufffd")
+    assert f"{behind}__touch" in listed
+
+
+@pytest.mark.parametrize("behind", ["old", "new"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_results_of_several_megabytes_pass(gateway: GatewayProcess, era: Era, behind: str) -> None:
     size = 6_000_000
@@ -71,6 +79,18 @@ async def test_lists_as_structured_content_reach_those_that_may_have_them(gatewa
     assert wrapped["structuredContent"] == {"result": [1, 2]}
     assert plain.get("structuredContent") == (None if era == "legacy" else [1, 2])
     assert plain["content"][0]["text"] == "[1,2]"
+
+
+async def test_an_answer_of_the_wrong_shape_never_reaches_a_legacy_server(gateway: GatewayProcess) -> None:
+    call = {"name": "tool_execute", "arguments": {"toolKey": "old:confirm"}}
+    async with speaker(gateway, "modern", capabilities=FORM) as client:
+        asked = await client.result("tools/call", call)
+        [key] = asked["inputRequests"]
+        retry = {**call, "requestState": asked["requestState"]}
+        broken = await client.error("tools/call", {**retry, "inputResponses": {key: {"action": "perhaps"}}})
+        assert (broken["code"], f"`inputResponses.{key}`: `action`" in broken["message"]) == (-32602, True)
+        answer = await client.result("tools/call", {**retry, "inputResponses": {key: {"action": "decline"}}})
+    assert answer["content"][0]["text"] == "decline"
 
 
 async def confirmed(client: Speaker, name: str, arguments: dict[str, Any]) -> str:

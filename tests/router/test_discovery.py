@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 
 import httpx2
@@ -43,15 +42,17 @@ async def test_nonsense_gets_low_relevance_or_nothing_and_says_so(shop: Shop) ->
 
 
 async def test_a_server_that_hangs_at_start_delays_nobody(tmp_path: Path) -> None:
-    servers = {"shop": workshop(tmp_path / "trace"), "asleep": NEVER_ANSWERS}
-    async with gateway_process(tmp_path, {"servers": servers}) as gateway, httpx2.AsyncClient(timeout=20) as http:
+    """If anybody waited for it, it would be for an hour."""
+    asleep = NEVER_ANSWERS | {"timeouts": {"connect_s": 3600, "list_s": 3600}}
+    config = {"servers": {"shop": workshop(tmp_path / "trace"), "asleep": asleep}}
+    async with (
+        gateway_process(tmp_path, config, without=["asleep"]) as gateway,
+        httpx2.AsyncClient(timeout=60) as http,
+    ):
         shop = Shop(gateway, http, tmp_path / "trace")
-        began = time.monotonic()
         answer = (await shop.call("tool_discovery", {"query": ["paint something"]})).json()["result"]
-        waited_s = time.monotonic() - began
         assert answer["structuredContent"]["results"][0]["toolKey"] == "shop:paint"
         assert "`asleep`" in answer["structuredContent"]["notice"]
-        assert waited_s < 4  # the connect limit is 30 s, the list limit 5: neither was waited for
 
 
 async def test_a_project_can_switch_discovery_off(tmp_path: Path) -> None:
@@ -84,7 +85,10 @@ async def test_a_project_can_have_its_servers_named_in_the_description(tmp_path:
         "servers": {"shop": named, "asleep": NEVER_ANSWERS | {"projects": ["red"]}, "other": workshop(tmp_path / "t")},
         "projects": {"red": {"describe_catalog": True}},
     }
-    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+    async with (
+        gateway_process(tmp_path, config, without=["asleep"]) as gateway,
+        httpx2.AsyncClient(timeout=20) as http,
+    ):
         shop = Shop(gateway, http, tmp_path / "trace")
         red = [await descriptions(shop, {"X-Pointsman-Project": "red"}) for _ in range(3)]
         plain = await descriptions(shop, {})

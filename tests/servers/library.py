@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ NS = "io.modelcontextprotocol/"
 INFO = {"name": "library", "version": "1"}
 WAV = base64.b64encode(b"RIFF....WAVE").decode()
 PNG = "iVBORw0KGgo="
+HALF_A_PAIR = "A smile (\ud83d) that was cut in two"  # `json.dumps` writes it without complaint
 MEDIA = [
     {"type": "text", "text": "all kinds", "annotations": {"audience": ["user"], "priority": 0.5}},
     {"type": "image", "data": PNG, "mimeType": "image/png", "_meta": {"vendor/key": [1, None]}},
@@ -99,7 +101,9 @@ class Library:
         match method:
             case "tools/list":
                 names = ("media", "big", "list", "confirm", "add_book", "add_prompt", "touch", "add_tool")
-                return self.listed("tools", [{"name": name, "inputSchema": {"type": "object"}} for name in names], {})
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+                tools[0]["description"] = HALF_A_PAIR
+                return self.listed("tools", tools, {})
             case "resources/list":
                 books = [{"uri": uri, "name": uri[-8:], "description": self.tag} for uri in self.books]
                 return self.listed("resources", books, params)
@@ -210,7 +214,7 @@ class Library:
     def note(self, method: str, params: Message) -> None:
         if self.trace is not None:
             with self.trace.open("a") as file:
-                file.write(json.dumps({"method": method, **params}) + "\n")
+                file.write(json.dumps({"method": method, "pid": os.getpid(), **params}) + "\n")
 
 
 def main() -> None:

@@ -302,3 +302,22 @@ async def test_a_signal_ends_it(tmp_path: Path) -> None:
         await wire.initialize()
         wire.process.send_signal(signal.SIGTERM)
         assert await wire.process.wait() == 0
+
+
+@pytest.mark.parametrize("by_signal", [True, False])
+async def test_it_ends_with_all_that_it_started_also_in_the_middle_of_its_start(
+    by_signal: bool, tmp_path: Path
+) -> None:
+    """Its own gateway opens only when its servers are there, or a second later; this one never is."""
+    write_config(tmp_path / "pointsman.yaml", {"servers": {"asleep": {"command": "sleep", "args": ["600"]}}}, SECRET)
+    async with bridge(tmp_path, None) as wire:
+        wire.request("tools/list", modern=True)
+        while not any("sleep" in command for command in descendants(wire.process.pid).values()):
+            await asyncio.sleep(0.01)
+        children = set(descendants(wire.process.pid))
+        if by_signal:
+            wire.process.send_signal(signal.SIGTERM)
+            assert await wire.process.wait() == 0
+        else:
+            assert await closed(wire) == 0
+        await gone(children)

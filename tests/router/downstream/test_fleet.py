@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from pointsman.router.downstream.connection import Connect, Connection, Connecti
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.downstream.http_connect import connect_http
 from pointsman.router.downstream.own_connections import OwnConnections
+from pointsman.router.seams import Era
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import HttpMcp, serving
 
@@ -302,11 +303,19 @@ async def test_taking_the_isolation_away_lets_own_calls_finish() -> None:
         assert text_of(await under_way) == "{}"
 
 
+def unheard(caller: Caller, method: str, params: Json) -> None:
+    pass
+
+
+def unwatched(caller: Caller) -> Collection[str]:
+    return ()
+
+
 async def test_an_idle_own_connection_is_closed_and_opened_again_when_needed() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("legacy") as http:
         opens = Opens()
         connect = opens("s", Server(url=http.url), Limits())
-        own = OwnConnections(connect, lambda caller, method, params: None, lambda: 5.0, idle_s=0.05)
+        own = OwnConnections(connect, unheard, unwatched, lambda: 5.0, idle_s=0.05)
         first = await own.live_for(Caller("ada", None))
         assert await own.live_for(Caller("ada", None)) is first
         await until(lambda: "DELETE" in http.seen)
@@ -314,10 +323,44 @@ async def test_an_idle_own_connection_is_closed_and_opened_again_when_needed() -
         await own.stop(0)
 
 
+async def test_a_watched_own_connection_is_not_idle() -> None:
+    async with asyncio.timeout(PATIENCE_S), serving("legacy") as http:
+        ada, bob = Caller("ada", None), Caller("bob", None)
+        watched = {ada: {"a:b"}}
+        connect = Opens()("s", Server(url=http.url), Limits())
+        own = OwnConnections(connect, unheard, lambda caller: watched.get(caller, ()), lambda: 5.0, idle_s=0.05)
+        hers = await own.live_for(ada)
+        await until(lambda: http.count("resources/subscribe") == 1)
+        his = await own.live_for(bob)
+        await his.until_retired()  # it was opened later, so hers had its chance
+        assert own.live_now(ada) is hers
+        watched.clear()
+        await hers.until_retired()
+        assert own.live_now(ada) is None
+        await own.stop(0)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_own_connection_that_is_kept_for_a_watcher_is_opened_again_until_it_is_stopped(era: Era) -> None:
+    async with asyncio.timeout(PATIENCE_S), serving(era) as http:
+        ada, opens = Caller("ada", None), Opens()
+        connect = opens("s", Server(url=http.url), Limits())
+        own = OwnConnections(connect, unheard, lambda caller: ("a:b",), lambda: 5.0)
+        own.keep(ada)
+        await until(lambda: own.live_now(ada) is not None)
+        first = own.live_now(ada)
+        assert first is not None
+        await first.retire(0)
+        await until(lambda: own.live_now(ada) not in (None, first))
+        await own.stop(0)
+        assert own.live_now(ada) is None
+        assert opens.count == {"s": 2}
+
+
 async def test_own_connections_are_limited_in_number() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         connect = Opens()("s", Server(url=http.url), Limits())
-        own = OwnConnections(connect, lambda caller, method, params: None, lambda: 5.0, most=1)
+        own = OwnConnections(connect, unheard, unwatched, lambda: 5.0, most=1)
         await own.live_for(Caller("ada", None))
         with pytest.raises(ConnectionLost, match="1 callers have a connection of their own already"):
             await own.live_for(Caller("bob", None))

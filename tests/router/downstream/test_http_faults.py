@@ -161,10 +161,10 @@ async def test_a_legacy_server_that_dies_while_nobody_calls_counts_as_gone() -> 
 async def test_a_connect_to_nobody_fails_with_the_reason() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with pytest.raises(ConnectionLost, match="refused the connection"):
-        async with connected(f"http://127.0.0.1:{port}/mcp"):
-            pass
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"  # ours and not listening, so that nobody else can
+        with pytest.raises(ConnectionLost, match="refused the connection"):
+            async with connected(url):
+                pass
 
 
 async def test_a_url_without_a_host_fails_with_the_reason() -> None:

@@ -35,14 +35,15 @@ async def test_headers_name_the_method_and_the_tool_whatever_its_name() -> None:
 
 
 async def test_a_call_carries_its_clients_capabilities_and_meta_but_nothing_of_ours() -> None:
-    request = front_request(era="modern", meta={"traceparent": "00-1", "token": "secret", "projectId": "p"})
+    ours = {"token": "secret", "projectId": "p", "pointsman/caller": "somebody else", META + "made-up": 1}
+    request = front_request(era="modern", meta={"traceparent": "00-1", "vendor/pointsman": 1, **ours})
     async with serving("modern") as server, connected(server.url) as connection:
         await connection.request(call_of("echo", request=request))
     meta = server.params[-1]["_meta"]
     assert meta["traceparent"] == "00-1"
     assert meta[META + "clientCapabilities"] == {"elicitation": {}}
-    assert "token" not in meta
-    assert "projectId" not in meta
+    assert meta["vendor/pointsman"] == 1
+    assert not ours.keys() & meta.keys()
 
 
 async def test_operators_headers_travel_and_cannot_displace_the_protocols_own() -> None:

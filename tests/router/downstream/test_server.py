@@ -131,11 +131,11 @@ async def test_the_time_in_which_a_person_is_asked_does_not_count() -> None:
         await thinking.wait()
         return {"action": "accept", "content": {"who": "Ada"}}
 
-    async with attached("legacy", Timeouts(call_s=0.2)) as (_, opened):
+    async with attached("legacy", Timeouts(call_s=1.0)) as (_, opened):
         back = Back(answer)
         call = asyncio.create_task(opened.call("ask", back))
         await until(lambda: bool(back.asked))
-        await asyncio.sleep(0.4)  # twice the limit
+        await asyncio.sleep(1.2)  # more than the limit
         assert not call.done()
         thinking.set()
         assert '"who": "Ada"' in text_of(await call)

@@ -133,14 +133,39 @@ async def test_a_used_state_is_over() -> None:
         assert (again.status, again.code) == INVALID
 
 
-@pytest.mark.parametrize("responses", [[], "x", {"q1": "x"}, {"q1": None}])
-async def test_answers_of_the_wrong_shape_leave_the_call_parked(responses: Json) -> None:
+@pytest.mark.parametrize(
+    ("responses", "named"),
+    [
+        ([], "`inputResponses`"),
+        ("x", "`inputResponses`"),
+        ({"q1": "x"}, "`inputResponses`"),
+        ({"q1": None}, "`inputResponses`"),
+        ({"q1": {}}, "`inputResponses.q1`: `action`"),
+        ({"q1": {"action": "yes"}}, "`inputResponses.q1`: `action`"),
+        ({"q1": {"action": ["accept"]}}, "`inputResponses.q1`: `action`"),
+        ({"q1": {"action": "accept", "content": "Ada"}}, "`inputResponses.q1`: `content`"),
+    ],
+)
+async def test_answers_of_the_wrong_shape_are_named_and_leave_the_call_parked(responses: Json, named: str) -> None:
     async with serving() as served:
         first = await called(served, "ask")
         body, headers = retry_of(first, "ask", None, responses)
         broken = await served.send(body, headers=headers)
         assert (broken.status, broken.code) == INVALID
+        assert broken.last["error"]["message"].startswith(named)
+        assert "still open" in broken.last["error"]["message"]
         assert (await retried(served, first, "ask")).text == "accept"
+
+
+async def test_one_answer_of_the_wrong_shape_leaves_all_questions_open() -> None:
+    async with serving() as served:
+        arguments = {"together": 2}
+        first = await called(served, "ask_all", arguments)
+        one, two = answers(first, lambda message: message)
+        broken = await retried(served, first, "ask_all", arguments, responses={one: accept("x"), two: {"action": 1}})
+        assert (broken.status, broken.code) == INVALID
+        assert f"`inputResponses.{two}`" in broken.last["error"]["message"]
+        assert (await retried(served, first, "ask_all", arguments)).text == "0.0 0.1"
 
 
 async def test_a_question_that_nobody_answers_ends_its_call() -> None:
