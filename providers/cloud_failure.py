@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from pointsman.providers.base import SearchUnavailable
 
-UNAUTHORIZED = "cloud_unauthorized"
-FORBIDDEN = "cloud_forbidden"
-NOT_FOUND = "cloud_not_found"
 TIMEOUT = "cloud_timeout"
-OPEN = "cloud_open"
-UNCONFIGURED = "cloud_unconfigured"
+UNREACHABLE = "cloud_unreachable"
 
 
 class CloudFailure(SearchUnavailable):
     """`str(failure)` goes on from "the search service" and holds nothing that the service said; `detail` may.
 
-    `own` is set where the failure concerns only the project that asked.
+    `mend` is for the operator, where our configuration is at fault. `own` is set where the failure concerns only the
+    project that asked.
     """
 
-    def __init__(self, code: str, reason: str, detail: str = "", *, own: bool = False) -> None:
+    def __init__(self, code: str, reason: str, detail: str = "", *, mend: str = "", own: bool = False) -> None:
         super().__init__(reason, code)
         self.detail = detail
+        self.mend = mend
         self.own = own
 
 
@@ -29,7 +27,7 @@ def timed_out(timeout_s: float) -> CloudFailure:
 
 
 def left_alone() -> CloudFailure:
-    return CloudFailure(OPEN, "failed a moment ago and is left alone for now")
+    return CloudFailure("cloud_open", "failed a moment ago and is left alone for now")
 
 
 def busy() -> CloudFailure:
@@ -37,7 +35,7 @@ def busy() -> CloudFailure:
 
 
 def unconfigured() -> CloudFailure:
-    return CloudFailure(UNCONFIGURED, "is not configured (`cloud_search`)")
+    return CloudFailure("cloud_unconfigured", "is not configured (`cloud_search`)")
 
 
 def malformed(detail: str) -> CloudFailure:
@@ -56,11 +54,25 @@ def status(code: int) -> CloudFailure:
     """Everything but 200; redirects are not followed."""
     match code:
         case 401:
-            return CloudFailure(UNAUTHORIZED, "does not accept the gateway's credential (HTTP 401)")
+            return CloudFailure(
+                "cloud_unauthorized",
+                "does not accept the gateway's credential (HTTP 401)",
+                mend="`cloud_search.token` is wrong or was withdrawn: set one that the service's operator issued",
+            )
         case 403:
-            return CloudFailure(FORBIDDEN, "refuses the gateway's credential for this project (HTTP 403)", own=True)
+            return CloudFailure(
+                "cloud_forbidden",
+                "refuses the gateway's credential for this project (HTTP 403)",
+                mend="the projects of `cloud_search.token` do not include this one: "
+                "have the service's operator add it, or set another token",
+                own=True,
+            )
         case 404:
-            return CloudFailure(NOT_FOUND, "is not found at its address (HTTP 404)")
+            return CloudFailure(
+                "cloud_not_found",
+                "is not found at its address (HTTP 404)",
+                mend="`cloud_search.url` is wrong: it is the address before `/catalog/search`",
+            )
         case 413:
             return CloudFailure("cloud_too_large", "does not take as many tools as there are here (HTTP 413)", own=True)
         case 429:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pointsman.config.model import CloudSearch
 from pointsman.providers.aside import Aside
-from pointsman.providers.cloud_failure import CloudFailure, malformed, oversized, status
+from pointsman.providers.cloud_failure import UNREACHABLE, CloudFailure, malformed, oversized, status
 from pointsman.providers.cloud_wire import Packed
 
 if TYPE_CHECKING:  # loaded when the first request is made: most gateways never make one
@@ -129,7 +129,7 @@ def _in_words() -> Iterator[None]:
     try:
         yield
     except httpx2.ConnectError as error:
-        raise CloudFailure("cloud_unreachable", _why_unreachable(error), str(error)) from None
+        raise CloudFailure(UNREACHABLE, _why_unreachable(error), str(error)) from None
     except (httpx2.TransportError, OSError) as error:
         raise CloudFailure("cloud_disconnected", "broke off before its answer was complete", repr(error)) from None
     except zlib.error as error:

@@ -21,12 +21,6 @@ logger = logging.getLogger(__name__)
 PACK_ASIDE_FROM = 50  # tools
 PROBE_PATIENCE_S = 0.25  # for the one whose request is the probe; the probe itself has the whole deadline
 
-_NEXT_STEP = {
-    cloud_failure.UNAUTHORIZED: "it is wrong or was withdrawn: set one that the service's operator issued",
-    cloud_failure.FORBIDDEN: "it is not for this project: have the service's operator add it to the token's projects",
-    cloud_failure.NOT_FOUND: "look at `cloud_search.url`, which goes without `/catalog/search`",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class CloudStatus:
@@ -156,20 +150,16 @@ class CloudService:
 
     def _report(self, failure: CloudFailure, project_id: str | None) -> None:
         """What only the operator can mend is told once; the rest of it each time, which the breaker bounds."""
-        next_step = _NEXT_STEP.get(failure.code)
-        if next_step is None:
+        if not failure.mend:
             detail = f" ({failure.detail!r:.300})" if failure.detail else ""
             logger.warning("cloud search: the service %s%s", failure, detail)
             return
         known = (failure.code, project_id if failure.own else None)
         if known not in self._reported:
             self._reported.add(known)
-            where = f" in project `{project_id or ''}`" if failure.own else ""
-            key = "cloud_search.url" if failure.code == cloud_failure.NOT_FOUND else "cloud_search.token"
             logger.error(
-                "cloud search: the service %s%s. This is a fault of the configuration (`%s`): %s. "
-                "`pointsman doctor` tries it.",
-                *(failure, where, key, next_step),
+                "cloud search%s: the service %s. A fault of the configuration: %s. `pointsman doctor` tries it.",
+                *(_place(project_id) if failure.own else "", failure, failure.mend),
             )
 
     def _count_invented(self, count: int) -> None:
@@ -183,3 +173,7 @@ class CloudService:
             each.left()  # where it was cut short before it could tell anything
         if not call.cancelled():
             call.exception()  # asked for, so that it is not reported as lost where everybody has left
+
+
+def _place(project_id: str | None) -> str:
+    return " without a project" if project_id is None else f" in project `{project_id}`"
