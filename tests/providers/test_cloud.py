@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
-import zlib
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -44,7 +44,8 @@ def asking(project: str | None = None, tools: tuple[ToolDocument, ...] = TOOLS) 
 
 @asynccontextmanager
 async def provider(settings: CloudSearch | None, **more: Any) -> AsyncIterator[CloudSearchProvider]:
-    made = CloudSearchProvider(settings, **{"probe_patience_s": LONG_S, **more})
+    """Its clock stands still, so that no rest is ever over by itself."""
+    made = CloudSearchProvider(settings, **{"clock": Clock(), "probe_patience_s": LONG_S, **more})
     try:
         async with asyncio.timeout(LONG_S):
             yield made
@@ -129,13 +130,7 @@ def chunked(*chunks: bytes) -> bytes:
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
 
 
-def bomb() -> bytes:
-    """100 MB of spaces in 100 KB."""
-    packer = zlib.compressobj(9, wbits=31)
-    megabyte = b" " * 1_048_576
-    return b"".join(packer.compress(megabyte) for _ in range(100)) + packer.flush()
-
-
+BOMB = gzip.compress(b" " * 33_554_432, 1)  # 32 MB in 150 KB
 GZIP = "Content-Encoding: gzip"
 OK = b'{"results": []}'
 FAULTS: dict[str, tuple[Behave, str]] = {
@@ -146,9 +141,9 @@ FAULTS: dict[str, tuple[Behave, str]] = {
     "not HTTP": (sends(b"220 mail.example ESMTP\r\n\r\n", then_closes=True), "cloud_disconnected"),
     "10 MB": (sends(http(b" " * 10_485_760)), "cloud_oversized"),
     "10 MB in chunks": (sends(chunked(*[b" " * 65_536] * 160, b"")), "cloud_oversized"),
-    "a gzip bomb": (sends(http(bomb(), "200 OK", GZIP)), "cloud_oversized"),
+    "a gzip bomb": (sends(http(BOMB, "200 OK", GZIP)), "cloud_oversized"),
     "a bomb in a bomb": (
-        sends(http(gzip.compress(bomb()), "200 OK", "Content-Encoding: gzip, gzip")),
+        sends(http(gzip.compress(BOMB), "200 OK", "Content-Encoding: gzip, gzip")),
         "cloud_malformed",
     ),
     "gzip that is none": (sends(http(OK, "200 OK", GZIP)), "cloud_malformed"),
@@ -178,6 +173,18 @@ async def test_each_failure_has_its_code_and_the_third_in_a_row_opens_the_breake
         assert [await why_not(cloud) for _ in range(5)] == [code, code, code, "cloud_open", "cloud_open"]
         assert state(cloud) == "open"
         assert len(service.asked) == 3
+
+
+async def test_a_gzip_bomb_is_stopped_while_it_is_unpacked() -> None:
+    async with search_service(FAULTS["a gzip bomb"][0]) as service, provider(service.settings()) as cloud:
+        await why_not(cloud)  # loads what is needed
+        tracemalloc.start()
+        try:
+            assert await why_not(cloud) == "cloud_oversized"
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < 8 * MAX_ANSWER_BYTES
 
 
 async def test_a_redirect_is_not_followed() -> None:
