@@ -58,6 +58,11 @@ class CloudSearchProvider:
             return SearchHits([], [0.0] * len(request.queries))
         return await self._service.search(request)
 
+    async def prepare(self) -> None:
+        """So that the first to search does not wait for more than the service."""
+        if self._service is not None:
+            await self._service.prepare()
+
     async def close(self) -> None:
         """Whatever is under way is cut short."""
         services = [*self._ending.values(), *([self._service] if self._service else [])]

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from pointsman import __version__
 from pointsman.config.model import CloudSearch
 from pointsman.providers.aside import Aside
 from pointsman.providers.cloud_failure import UNREACHABLE, CloudFailure, malformed, oversized, status
@@ -34,6 +35,7 @@ class CloudHttp:
         self._url = settings.url.rstrip("/") + "/catalog/search"
         self._headers = {
             "Authorization": f"Bearer {settings.token.get_secret_value()}",
+            "User-Agent": f"pointsman/{__version__}",
             "Accept": "application/json",
             "Accept-Encoding": "gzip",
         }

@@ -76,6 +76,10 @@ class CloudService:
             raise cloud_failure.left_alone()
         return call.result()
 
+    async def prepare(self) -> None:
+        """Load what the first call would otherwise wait for."""
+        await self._http.open()
+
     async def finish(self) -> None:
         """Let the calls under way end, then close the connections."""
         while self._calls:

@@ -210,7 +210,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             with suppress(TimeoutError):  # the others are there; these come when they come
                 async with asyncio.timeout(SETTLE_S):
                     await fleet.settled()
-            works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing))
+            works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing), cloud.prepare())
             beside = [asyncio.create_task(work) for work in works]
             yield
             for task in beside:

@@ -56,10 +56,10 @@ class Health:
         return report
 
     def _cloud_search(self, caller: Caller) -> Json | None:
-        """As it is for the caller's project; nothing where that does not use it."""
-        if self._catalog.rights.strategy(caller) != "cloud":
-            return None
+        """As it is for the caller's project; nothing where there is none and that wants none."""
         state, reason = self._cloud.state_for(caller.project_id)
+        if state == "unconfigured" and self._catalog.rights.strategy(caller) != "cloud":
+            return None
         return {"state": state, "reason": f"The service {reason}."} if reason else {"state": state}
 
 
