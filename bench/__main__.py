@@ -8,6 +8,7 @@ import platform
 
 from bench.calls import calls
 from bench.discovery import discovery
+from bench.fallback import fallback
 from bench.search import search
 from bench.start import start
 
@@ -17,6 +18,8 @@ async def main() -> None:
     await calls()
     print()
     await discovery()
+    print()
+    await fallback()
     print()
     await search()
     print()

@@ -29,19 +29,20 @@ def stdio_entry() -> dict[str, Any]:
 
 @asynccontextmanager
 async def measured_gateway(
-    servers: Mapping[str, Any], limits: Mapping[str, Any] | None = None
+    servers: Mapping[str, Any], limits: Mapping[str, Any] | None = None, **more: Any
 ) -> AsyncIterator[GatewayProcess]:
-    config = {"servers": servers, "limits": limits or {}}
+    config = {"servers": servers, "limits": limits or {}, **more}
     with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as folder:
         async with gateway_process(Path(folder), config, env=USUAL) as gateway:
             yield gateway
 
 
-async def call(gateway: GatewayProcess, tool: str, arguments: Mapping[str, Any]) -> bytes:
+async def call(gateway: GatewayProcess, tool: str, arguments: Mapping[str, Any], **headers: str) -> bytes:
     """One modern request on a connection of its own; the answer's body."""
     connection = await open_connection(gateway.url)
     body = call_body("modern", tool, arguments)
-    _, answer = await connection.exchange(http_call(gateway.url, "modern", tool, body, gateway.headers, None))
+    sent = {**gateway.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    _, answer = await connection.exchange(http_call(gateway.url, "modern", tool, body, sent, None))
     connection.transport.close()
     return answer
 

@@ -28,6 +28,11 @@ def switched_off(project_id: str | None) -> str:
     return f"Tool discovery is switched off {where} (`optimization: null`), so nothing was searched."
 
 
+def local_answered(reason: str) -> str:
+    """`reason` goes on from "the search service"."""
+    return f"The local search answered, because the search service {reason}."
+
+
 def not_served(queries: Sequence[int]) -> str:
     """Which of several queries found nothing that fits; counted from 0, as `intents` does."""
     return f"No tool seems to fit {_which(queries)}. Try other words for that."

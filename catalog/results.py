@@ -35,6 +35,7 @@ class SearchOutcome:
     notice: str | None
     provider: str | None  # as in the audit row; None: nothing was searched
     fallback: bool
+    code: str | None = None  # as in the audit row: why the local provider had to answer
 
 
 def own_results(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 
@@ -19,8 +18,6 @@ from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
 
-logger = logging.getLogger(__name__)
-
 LOCAL: Strategy = "bm25"  # the provider that always answers
 
 
@@ -28,7 +25,7 @@ class ToolCatalogService:
     """Collects at request time from all servers that a caller may use, filters, searches and resolves.
 
     `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
-    a strategy to its provider, and must have the local one. `usage` tells what a project chose before.
+    a strategy to its provider; the local one always answers. `usage` tells what a project chose before.
     """
 
     def __init__(
@@ -88,7 +85,7 @@ class ToolCatalogService:
         return tuple(tools)
 
     async def search(
-        self, caller: Caller, queries: Sequence[str], context: str | None, max_results: int
+        self, caller: Caller, queries: Sequence[str], context: str | None, max_results: int, *, request_id: str = ""
     ) -> SearchOutcome:
         """The tools that fit, best first."""
         strategy = self.rights.strategy(caller)
@@ -99,14 +96,17 @@ class ToolCatalogService:
         figures = self._usage(caller.project_id, queries) if self.learns else {}
         # Several queries share the places fairly already: there usage only changes the order.
         wanted = max_results + LOOK_BELOW if figures and len(queries) == 1 else max_results
-        request = SearchRequest(tuple(queries), context, documents, wanted)
-        provider, hits, fallback = await self._ask_providers(strategy, request)
+        request = SearchRequest(tuple(queries), context, documents, wanted, caller.project_id, request_id)
+        provider, hits, unavailable = await self._ask_providers(strategy, request)
         results = own_results(available.tools, hits, wanted, len(queries))
         if figures:
             results = lifted(results, figures)[:max_results]
         fitting = fitting_notice(results, hits, len(queries)) if available.tools else notices.NO_TOOLS
-        told = [*available.notices, fitting] if fitting else available.notices
-        return SearchOutcome(results, " ".join(told) or None, provider, fallback)
+        told = [*available.notices, fitting] if fitting else list(available.notices)
+        if unavailable is not None:
+            told.append(notices.local_answered(str(unavailable)))
+        code = unavailable.code if unavailable is not None else None
+        return SearchOutcome(results, " ".join(told) or None, provider, unavailable is not None, code)
 
     async def overview(self, caller: Caller) -> str | None:
         """What the caller's servers do, in a few words; None: its project does not ask for that.
@@ -189,21 +189,20 @@ class ToolCatalogService:
         names = tuple(filter(permitted, last.items)) if last is not None else ()
         return ServerTools(self.rights.config.servers[server_id].name or server_id, names)
 
-    async def _ask_providers(self, strategy: Strategy, request: SearchRequest) -> tuple[str, list[SearchHit], bool]:
-        """The strategy's provider; where it gives no answer, the local one."""
-        provider = self._providers.get(strategy)
-        if provider is not None:
-            try:
-                hits = await provider.search(request)
-            except SearchUnavailable as error:
-                if strategy == LOCAL:
-                    raise
-                logger.warning("search by %s failed, the local provider answers: %r", provider.name, str(error))
-            else:
-                return provider.name, hits, False  # the name after the search: it says what was really in use
-        local = self._providers[LOCAL]
-        hits = await local.search(request)
-        return local.name, hits, True
+    async def _ask_providers(
+        self, strategy: Strategy, request: SearchRequest
+    ) -> tuple[str, list[SearchHit], SearchUnavailable | None]:
+        """The strategy's provider; where it gives no answer, the local one, and why."""
+        provider = self._providers[strategy]
+        try:
+            hits = await provider.search(request)
+        except SearchUnavailable as error:
+            if strategy == LOCAL:
+                raise
+            local = self._providers[LOCAL]
+            hits = await local.search(request)
+            return local.name, hits, error
+        return provider.name, hits, None  # the name after the search: it says what was really in use
 
 
 def _callable(

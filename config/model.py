@@ -20,6 +20,7 @@ from pydantic import (
 
 from pointsman.config.values import (
     anchored,
+    bearer_token,
     database_address,
     environment_name,
     header_name,
@@ -28,6 +29,7 @@ from pointsman.config.values import (
     no_boolean,
     program,
     request_key,
+    service_address,
     web_address,
     without_nul,
 )
@@ -49,6 +51,8 @@ Count = Annotated[int, Field(ge=1)]
 Moment = Annotated[datetime, BeforeValidator(moment)]
 LocalPath = Annotated[Path, AfterValidator(anchored)]
 WebAddress = Annotated[str, AfterValidator(web_address)]
+ServiceAddress = Annotated[str, AfterValidator(service_address)]
+BearerToken = Annotated[SecretStr, AfterValidator(bearer_token)]
 DatabaseAddress = Annotated[str, AfterValidator(database_address)]
 RequestKey = Annotated[SecretStr, AfterValidator(request_key)]
 Program = Annotated[str, AfterValidator(program)]
@@ -173,8 +177,8 @@ class Token(Part):
 
 
 class CloudSearch(Part):
-    url: WebAddress
-    token: SecretStr
+    url: ServiceAddress
+    token: BearerToken
     timeout_s: Seconds = 5
 
 

@@ -89,6 +89,20 @@ def web_address(url: str) -> str:
     return url
 
 
+def service_address(url: str) -> str:
+    """Paths are added to it, and the credential has a key of its own."""
+    parts = urlsplit(web_address(url))
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise ValueError("must be an address like https://host.example, without user, `?` and `#`")
+    return url
+
+
+def bearer_token(token: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
+        raise ValueError("must be one word of letters, digits and signs, and is not empty")
+    return token
+
+
 def request_key(key: SecretStr) -> SecretStr:
     size = len(key.get_secret_value().encode())
     if size < REQUEST_KEY_BYTES:

@@ -26,6 +26,8 @@ class SearchRequest:
     context: str | None
     tools: Sequence[ToolDocument]
     max_results: int
+    project_id: str | None = None  # of the caller, for a service that keeps projects apart
+    request_id: str = ""  # as in the audit row
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,14 @@ class SearchHits(list[SearchHit]):
 
 
 class SearchUnavailable(Exception):
-    """This provider gave no answer in time; the caller tries the next one."""
+    """This provider gave no answer; the caller tries the next one.
+
+    The text goes on from "the search service" and is shown to models; `code` stands in the audit row.
+    """
+
+    def __init__(self, reason: str, code: str = "search_unavailable") -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class SearchProvider(Protocol):

@@ -18,8 +18,11 @@ from starlette.applications import Starlette
 from pointsman import __version__
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.config.model import GatewayConfig
+from pointsman.config.advice import advice
+from pointsman.config.model import GatewayConfig, Strategy
+from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.cloud import CloudSearchProvider
 from pointsman.router import signals, state_folder
 from pointsman.router.app import build_app
 from pointsman.router.audit.moving import auditing
@@ -133,6 +136,11 @@ def _kept_until_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
     return [key for key, changed in places.items() if changed]
 
 
+def _warn(config: GatewayConfig) -> None:
+    for remark in advice(config):
+        logger.warning("%s", remark)
+
+
 @asynccontextmanager
 async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
     """Build from the bottom up; what was opened is closed in the opposite order."""
@@ -148,13 +156,16 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         )
         usage = UsageMemory()
         local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
-        catalog = ToolCatalogService(launch.config, fleet.servers, {"bm25": local}, usage=usage.figures)
+        cloud = CloudSearchProvider(launch.config.cloud_search)
+        providers: dict[Strategy, SearchProvider] = {"bm25": local, "cloud": cloud}
+        catalog = ToolCatalogService(launch.config, fleet.servers, providers, usage=usage.figures)
         metrics = Metrics()
         audit = await stack.enter_async_context(
             auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics, usage])
         )
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(catalog.close)
+        stack.push_async_callback(cloud.close)
         offers = Offers(catalog, fleet.servers)
         stack.push_async_callback(offers.close)
         keys = request_keys(launch.config.state.request_keys, launch.state_dir)
@@ -173,6 +184,8 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             for key in _kept_until_restart(catalog.rights.config, config):
                 logger.warning("`%s` has changed; that takes effect at the next start", key)
             catalog.reconfigure(config)
+            cloud.configure(config.cloud_search)
+            _warn(config)
             offers.reconfigure(config)
             gateway.hub.rights_changed()
             front.configure(config.limits, HostRules.of(config.listen, port))
@@ -184,9 +197,11 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
                 statuses=fleet.statuses,
                 restarts=lambda: {server_id: server.restarts for server_id, server in fleet.servers.items()},
                 sessions=lambda: front.sessions_open,
+                cloud=cloud.status,
             )
         )
-        health = Health(catalog, fleet, audit, reloader)
+        health = Health(catalog, cloud, fleet, audit, reloader)
+        _warn(launch.config)
         await fleet.apply(launch.config)
 
         @asynccontextmanager
@@ -194,7 +209,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             with suppress(TimeoutError):  # the others are there; these come when they come
                 async with asyncio.timeout(SETTLE_S):
                     await fleet.settled()
-            works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing))
+            works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing), cloud.prepare())
             beside = [asyncio.create_task(work) for work in works]
             yield
             for task in beside:

@@ -40,10 +40,11 @@ async def _search(
     catalog: ToolCatalogService, record: Record, usage: UsageMemory, request: FrontRequest, given: Json
 ) -> Json:
     asked = read_discovery(given)
-    found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results)
+    found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results, request_id=request.id)
     shown = structured(answer(found))
     size = len(shown["content"][0]["text"].encode())
-    record.finish("ok", results=len(found.results), bytes=size, provider=found.provider, fallback=found.fallback)
+    counts = {"results": len(found.results), "bytes": size}
+    record.finish("ok", found.code, **counts, provider=found.provider, fallback=found.fallback)
     if catalog.learns:
         usage.discovered(request.caller, asked.queries, found.results)
     return shown

@@ -7,14 +7,23 @@ from datetime import UTC, datetime
 from pointsman import __version__
 from pointsman.catalog.model import Caller, Json, ServerStatus
 from pointsman.catalog.service import ToolCatalogService
+from pointsman.providers.cloud import CloudSearchProvider
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.reload import Reloader
 
 
 class Health:
-    def __init__(self, catalog: ToolCatalogService, fleet: Fleet, audit: AuditLog, reloader: Reloader) -> None:
+    def __init__(
+        self,
+        catalog: ToolCatalogService,
+        cloud: CloudSearchProvider,
+        fleet: Fleet,
+        audit: AuditLog,
+        reloader: Reloader,
+    ) -> None:
         self._catalog = catalog
+        self._cloud = cloud
         self._fleet = fleet
         self._audit = audit
         self._reloader = reloader
@@ -36,12 +45,22 @@ class Health:
                 f"The last edit was refused ({len(self._reloader.refusal)} problems) and the one before it holds. "
                 "`pointsman config validate` shows what is wrong."
             )
+        cloud_search = self._cloud_search(caller)
+        if cloud_search:
+            report["cloud_search"] = cloud_search
         report["servers"] = {
             server_id: _shown(status)
             for server_id, status in self._fleet.statuses().items()
             if self._catalog.rights.may_use_server(caller, server_id)
         }
         return report
+
+    def _cloud_search(self, caller: Caller) -> Json | None:
+        """As it is for the caller's project; nothing where there is none and that wants none."""
+        state, reason = self._cloud.state_for(caller.project_id)
+        if state == "unconfigured" and self._catalog.rights.strategy(caller) != "cloud":
+            return None
+        return {"state": state, "reason": f"The service {reason}."} if reason else {"state": state}
 
 
 def _shown(status: ServerStatus) -> Json:

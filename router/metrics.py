@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 
 from pointsman import __version__
 from pointsman.catalog.model import ServerState, ServerStatus, ToolKey
+from pointsman.providers.cloud_service import CloudStatus
 from pointsman.router.audit.rows import Intent, Outcome
+from pointsman.router.cloud_metrics import cloud_families
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -45,6 +47,7 @@ class Gauges:
     statuses: Callable[[], Mapping[str, ServerStatus]] = dict
     restarts: Callable[[], Mapping[str, int]] = dict
     sessions: Callable[[], int] = int
+    cloud: Callable[[], CloudStatus | None] = lambda: None
 
 
 class Metrics:
@@ -115,7 +118,7 @@ class Metrics:
 
     def _look(self) -> _Seen:
         gauges = self._gauges
-        return _Seen(dict(gauges.statuses()), dict(gauges.restarts()), gauges.sessions())
+        return _Seen(dict(gauges.statuses()), dict(gauges.restarts()), gauges.sessions(), gauges.cloud())
 
     def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
         from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -141,6 +144,8 @@ class Metrics:
         failures: dict[Labels, _Counter] = {(): self._journal_failures}
         yield _counters("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from _looked_up(seen, may_see)
+        if seen.cloud is not None:
+            yield from cloud_families(seen.cloud)
 
 
 @dataclass(slots=True)
@@ -172,6 +177,7 @@ class _Seen:
     statuses: Mapping[str, ServerStatus]
     restarts: Mapping[str, int]
     sessions: int
+    cloud: CloudStatus | None
 
 
 class _Names:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-MASK = "***"
+from pointsman.config.secret_shapes import MASK, SECRET
+
 CUT = "…"
 MAX_QUERIES = 20
 MAX_QUERY_CHARS = 500
@@ -14,19 +15,6 @@ MAX_ARGUMENT_CHARS = 2000  # of one call, names and values together
 MAX_ARGUMENT_PARTS = 200
 MAX_ARGUMENT_DEPTH = 16
 
-# Every alternative starts with a literal and repeats one class at a time, so the search stays linear.
-_SECRET = re.compile(
-    r"ptm_[A-Za-z0-9_-]*"
-    r"|[Bb]earer\s+[^\s\"']{8,}"
-    r"|\bsk-[A-Za-z0-9_-]{16,}"
-    r"|gh[pousr]_[A-Za-z0-9]{20,}"
-    r"|github_pat_[A-Za-z0-9_]{20,}"
-    r"|xox[abprs]-[A-Za-z0-9-]{10,}"
-    r"|AKIA[0-9A-Z]{16}"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
-    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,40}-----)?"
-    r"|://[^\s/:@]{1,256}:[^\s/@]{1,256}@"
-)
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code)|^pass$|^pwd$|secret|token(?!s)|(?:api|access|private)[-_]?key|authorization|^auth$"
     r"|cookie|credential|^pin$|^otp$",
@@ -48,7 +36,7 @@ def short_or_none(text: str | None, limit: int) -> str | None:
 
 def free_text(text: str, limit: int) -> str:
     """Words of a person or a model, cut to `limit`, with everything that looks like a secret masked."""
-    masked = _SECRET.sub(MASK, text[: limit + _LONGEST_SECRET])
+    masked = SECRET.sub(MASK, text[: limit + _LONGEST_SECRET])
     return masked if len(masked) <= limit else masked[: limit - 1] + CUT
 
 

@@ -13,12 +13,13 @@ from typing import Any
 import click
 from ruamel.yaml import YAML
 
+from pointsman.config.advice import advice
 from pointsman.config.errors import ConfigError
 from pointsman.config.loading import examine, load, read_text
 from pointsman.config.masking import masked
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import overlaid, read_settings
-from pointsman.router.cli.options import chosen_config, clear_errors, config_option, json_option
+from pointsman.router.cli.options import chosen_config, clear_errors, config_option, json_option, note
 
 
 @click.group()
@@ -42,10 +43,13 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
         else:
             click.echo(str(error), err=True)
         sys.exit(2)
+    remarks = advice(loaded)
     if as_json:
-        _print_json({"ok": True, "problems": []})
-    else:
-        click.echo(f"{path}: ok, {_counts(loaded)}")
+        _print_json({"ok": True, "problems": [], **({"advice": remarks} if remarks else {})})
+        return
+    click.echo(f"{path}: ok, {_counts(loaded)}")
+    for remark in remarks:
+        note(remark)
 
 
 @config.command()

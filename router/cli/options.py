@@ -22,6 +22,7 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     help="The configuration file. Otherwise $POINTSMAN_CONFIG, ./pointsman.yaml, or the one in your config folder.",
 )
+NO_CONFIG = "No configuration yet. `pointsman serve` writes a first one; --config FILE names another place."
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -53,9 +54,7 @@ def chosen_config(option: Path | None, settings: Settings) -> Path:
     """The file that holds, or a refusal that says how to get one."""
     found = find_config(option, settings, os.environ, Path.cwd())
     if found is None:
-        raise ConfigRefusal(
-            "No configuration yet. `pointsman serve` writes a first one; --config FILE names another place."
-        )
+        raise ConfigRefusal(NO_CONFIG)
     return found
 
 

@@ -13,6 +13,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig
 from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.cloud import CloudSearchProvider
 
 SECRET = "ptm_secret-of-the-laptop"
 
@@ -91,9 +92,10 @@ def catalog_of(
     local: SearchProvider | None = None,
     **more: Any,
 ) -> ToolCatalogService:
-    """With the local provider that goes by words alone, unless another is given."""
-    providers: dict[Any, SearchProvider] = {"bm25": local or BM25SearchProvider(embeddings=False)}
-    if cloud is not None:
-        providers["cloud"] = cloud
+    """With the local provider that goes by words alone and no search service, unless others are given."""
+    providers: dict[Any, SearchProvider] = {
+        "bm25": local or BM25SearchProvider(embeddings=False),
+        "cloud": cloud or CloudSearchProvider(),
+    }
     sources = {server.id: server for server in servers}
     return ToolCatalogService(config or config_of(dict.fromkeys(sources)), sources, providers, **more)

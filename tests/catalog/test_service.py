@@ -182,7 +182,7 @@ class Scripted:
     async def search(self, request: SearchRequest) -> list[SearchHit]:
         self.seen = request
         if self._fails:
-            raise SearchUnavailable("no answer in 5 s")
+            raise SearchUnavailable("is asleep", "cloud_asleep")
         return self._hits
 
 
@@ -226,17 +226,29 @@ async def test_a_project_without_discovery_gets_the_reason() -> None:
 
 async def test_the_cloud_answers_where_the_project_says_so() -> None:
     cloud = Scripted(SearchHit("weather:forecast", 0.9, "it fits"))
-    outcome = await catalog_of(weather(), config=CLOUDY, cloud=cloud).search(ME, ["weather"], "a trip", 7)
-    assert (outcome.provider, outcome.fallback) == ("cloud", False)
+    outcome = await catalog_of(weather(), config=CLOUDY, cloud=cloud).search(
+        ME, ["weather"], "a trip", 7, request_id="r1"
+    )
+    assert (outcome.provider, outcome.fallback, outcome.code) == ("cloud", False, None)
     assert outcome.results[0].explanation == "it fits"
     assert cloud.seen is not None
     assert (cloud.seen.queries, cloud.seen.context, cloud.seen.max_results) == (("weather",), "a trip", 7)
+    assert (cloud.seen.project_id, cloud.seen.request_id) == (ME.project_id, "r1")
 
 
-@pytest.mark.parametrize("cloud", [None, Scripted(fails=True)])
-async def test_where_the_cloud_does_not_answer_the_local_provider_does(cloud: Scripted | None) -> None:
+@pytest.mark.parametrize(
+    ("cloud", "code", "why"),
+    [
+        (None, "cloud_unconfigured", "is not configured (`cloud_search`)"),
+        (Scripted(fails=True), "cloud_asleep", "is asleep"),
+    ],
+)
+async def test_where_the_cloud_does_not_answer_the_local_provider_does_and_says_why(
+    cloud: Scripted | None, code: str, why: str
+) -> None:
     outcome = await catalog_of(weather(), config=CLOUDY, cloud=cloud).search(ME, ["weather"], None, 5)
-    assert (outcome.provider, outcome.fallback) == ("bm25", True)
+    assert (outcome.provider, outcome.fallback, outcome.code) == ("bm25", True, code)
+    assert outcome.notice == f"The local search answered, because the search service {why}."
     assert [found.tool.document.tool_key for found in outcome.results] == ["weather:forecast"]
 
 

@@ -297,6 +297,17 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:2:32: servers.b.era: must be `auto`, `legacy` or `modern`",
         ],
     ),
+    "the search service": (
+        """\
+        cloud_search:
+          url: https://me:pass@search.example/?key=1
+          token: "two words"
+        """,
+        [
+            "f.yaml:2:8: cloud_search.url: must be an address like https://host.example, without user, `?` and `#`",
+            "f.yaml:3:10: cloud_search.token: must be one word of letters, digits and signs, and is not empty",
+        ],
+    ),
     "incomplete parts": (
         "cloud_search: {url: https://search.example}\nsearch_api: {llm: {model: m}}",
         [

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.catalog.errors import AuditUnavailable
 from pointsman.catalog.model import ServerStatus
+from pointsman.providers.cloud_service import CloudStatus
 from pointsman.router.audit.rows import Ending, Intent, Outcome
 from pointsman.router.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
 from tests.router.audit.samples import open_log, request
@@ -191,3 +192,17 @@ def test_counting_does_not_load_the_library() -> None:
         "sys.exit('prometheus_client' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+
+
+def test_the_search_service_has_its_own_figures_where_there_is_one() -> None:
+    metrics = Metrics()
+    assert samples(metrics, "cloud_search_state") == {}
+    metrics.watch(Gauges(cloud=lambda: CloudStatus(opened=2, invented=7, refused_projects=1, state="half-open")))
+    assert samples(metrics, "cloud_search_state") == {
+        (("state", "closed"),): 0,
+        (("state", "open"),): 0,
+        (("state", "half-open"),): 1,
+    }
+    assert samples(metrics, "cloud_search_opened_total") == {(): 2}
+    assert samples(metrics, "cloud_search_invented_total") == {(): 7}
+    assert samples(metrics, "cloud_search_refused_projects") == {(): 1}

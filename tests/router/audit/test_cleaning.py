@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pointsman.router.audit.cleaning import CUT, MASK, clean_arguments, clean_queries, free_text, short
+from pointsman.config.secret_shapes import MASK
+from pointsman.router.audit.cleaning import CUT, clean_arguments, clean_queries, free_text, short
 from tests.router.audit.samples import SECRET
 
 

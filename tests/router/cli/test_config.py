@@ -38,6 +38,18 @@ def test_a_good_file_is_one_line_on_stdout(folder: Path) -> None:
     assert result.stdout == "good.yaml: ok, 1 server, 0 projects, 1 token\n"
 
 
+def test_what_is_allowed_but_hardly_meant_is_told_beside_it(folder: Path) -> None:
+    (folder / "cloudy.yaml").write_text("projects: {red: {optimization: cloud}}\n")
+    remark = (
+        "`projects.red.optimization`: `cloud` needs `cloud_search` with `url` and `token`; "
+        "until it is set, the local search answers."
+    )
+    result = run("config", "validate", "cloudy.yaml")
+    assert (result.exit_code, result.stderr) == (0, remark + "\n")
+    answer = json.loads(run("config", "validate", "cloudy.yaml", "--json").stdout)
+    assert answer == {"ok": True, "problems": [], "advice": [remark]}
+
+
 def test_problems_are_lines_on_stderr_and_exit_code_2(folder: Path) -> None:
     (folder / "bad.yaml").write_text(BROKEN)
     for args in (("validate", "bad.yaml"), ("validate", "--config", "bad.yaml"), ("show", "--config", "bad.yaml")):
