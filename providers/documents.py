@@ -79,6 +79,20 @@ def texts_of(document: ToolDocument) -> Texts:
     }
 
 
+def lean(document: ToolDocument) -> ToolDocument:
+    """The same to search, without what search does not read: for documents that are kept beside many others."""
+    texts = texts_of(document)
+    parameters, details = {}, texts["parameter description"].strip()
+    name = texts["parameter"] or " "
+    while details or name.strip():
+        piece = _beginning(details, MAX_PARAMETER_CHARS)  # as much as is read of one parameter
+        parameters[name] = {"description": piece}
+        details = details[len(piece) :].strip()
+        name = " " * (len(parameters) + 1)  # no word, and no other's name
+    schema = {"properties": parameters} if parameters else {}
+    return ToolDocument(document.tool_key, document.tool_name, document.server_name, texts["description"], schema)
+
+
 def _beginning(text: str, room: int) -> str:
     """As many whole words as there is room for."""
     return text if len(text) <= room else text[:room].rpartition(" ")[0] or text[:room]
