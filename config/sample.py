@@ -15,13 +15,13 @@ SEARCH_API = "sample_search_api.yaml"
 _PLACE = '"@sha256@"'
 
 
-def sample(sha256: str, name: str = GATEWAY) -> str:
+def sample(sha256: str, kind: str = GATEWAY) -> str:
     """The text of the sample with this token in it."""
-    text = files("pointsman.config").joinpath(name).read_text(encoding="utf-8")
+    text = files("pointsman.config").joinpath(kind).read_text(encoding="utf-8")
     return text.replace(_PLACE, f'"{sha256}"')
 
 
-def write_sample(path: Path, name: str = GATEWAY) -> str:
+def write_sample(path: Path, kind: str = GATEWAY) -> str:
     """Create the configuration with one token that may use everything, and return the token's secret.
 
     Raises:
@@ -33,7 +33,7 @@ def write_sample(path: Path, name: str = GATEWAY) -> str:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(sample(digest(secret), name))
+            file.write(sample(digest(secret), kind))
             file.flush()
             os.fsync(file.fileno())
         _appear(Path(name), path)
