@@ -69,9 +69,9 @@ class Client:
         return await self.http.get(path, headers=headers or {})
 
     async def figure(self, name: str) -> float:
-        """Of /metrics; all its labels together."""
+        """Of /metrics; all its labels together, where `name` names none."""
         text = (await self.get("/metrics")).text
-        lines = re.findall(rf"^pointsman_search_api_{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
+        lines = re.findall(rf"^pointsman_search_api_{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
         return sum(map(float, lines))
 
     async def until(self, name: str, fits: Callable[[float], bool]) -> None:
