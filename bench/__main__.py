@@ -9,6 +9,7 @@ import platform
 from bench.calls import calls
 from bench.discovery import discovery
 from bench.search import search
+from bench.service import service
 from bench.start import start
 
 
@@ -19,6 +20,8 @@ async def main() -> None:
     await discovery()
     print()
     await search()
+    print()
+    await service()
     print()
     await start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 
 from pointsman.config.model import SearchApiLimits
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.documents import lean
+from pointsman.providers.documents import lean, texts_of
 from pointsman.router import wire
 from pointsman.router.search_api.complaints import complaint
 from pointsman.router.search_api.messages import DEFAULT_RESULTS, Asked, ToolInfo
@@ -21,6 +22,9 @@ from pointsman.router.search_api.shelf import Documents, Shelf, digest
 _envelope = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _entries = msgspec.json.Decoder(list[msgspec.Raw])
 _GZIP = 16 + zlib.MAX_WBITS
+_WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
+
+MAX_WORDS = 100_000  # different ones, of all tools of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,20 @@ def _documents(raw_tools: msgspec.Raw, content: bytes, shelf: Shelf, most: int) 
     def document(place: int) -> ToolDocument:
         return _document(entries[place], f"tools[{place}]")
 
-    return shelf.new_list(content, [memoryview(entry) for entry in entries], document)
+    documents = shelf.documents([memoryview(entry) for entry in entries], document)
+    _check_words(documents)
+    shelf.keep_list(content, documents)
+    return documents
+
+
+def _check_words(documents: Documents) -> None:
+    """The catalogs of real servers stay far below; each different word costs its stemming."""
+    words: set[str] = set()
+    for document in documents:
+        for text in texts_of(document).values():
+            words.update(_WORD.findall(text))
+        if len(words) > MAX_WORDS:
+            raise too_large(f"The tools hold more than {MAX_WORDS} different words. Send fewer tools.")
 
 
 def _document(entry: msgspec.Raw, where: str) -> ToolDocument:

@@ -41,18 +41,19 @@ class Shelf:
                 self._lists.move_to_end(content)
             return documents
 
-    def new_list(self, content: Digest, tools: Sequence[memoryview], read: Callable[[int], ToolDocument]) -> Documents:
+    def documents(self, tools: Sequence[memoryview], read: Callable[[int], ToolDocument]) -> Documents:
         """`read` makes the document of the tool at a place; it is asked for tools that are not known."""
         found: dict[str, ToolDocument] = {}  # by key: the first of two counts
         for place, tool in enumerate(tools):
             document = self._tool(digest(tool), place, read)
             found.setdefault(document.tool_key, document)
-        documents = tuple(found.values())
+        return tuple(found.values())
+
+    def keep_list(self, content: Digest, documents: Documents) -> None:
         with self._lock:
             self._lists[content] = documents
             while len(self._lists) > self._kept_lists:
                 self._lists.popitem(last=False)
-        return documents
 
     def _tool(self, content: Digest, place: int, read: Callable[[int], ToolDocument]) -> ToolDocument:
         with self._lock:
