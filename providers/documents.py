@@ -68,29 +68,41 @@ class Prepared:
 
 
 def texts_of(document: ToolDocument) -> Texts:
-    schema = document.input_schema
-    parameters = list(islice(_parameters(schema, schema, MAX_DEPTH), MAX_PARAMETERS))
+    names, details = _parameter_texts(document.input_schema)
     return {
         "name": document.tool_name,
         "server": document.server_name,
         "description": _beginning(document.description, MAX_DESCRIPTION_CHARS),
-        "parameter": _beginning(" ".join(name for name, _ in parameters), MAX_NAMES_CHARS),
-        "parameter description": _beginning(" ".join(text for _, text in parameters), MAX_DETAILS_CHARS),
+        "parameter": names,
+        "parameter description": details,
     }
+
+
+class LeanSchema(dict[str, Any]):
+    """What search reads of a schema, in place of the schema."""
+
+    __slots__ = ("details", "names")
+
+    def __init__(self, names: str, details: str) -> None:
+        super().__init__()
+        self.names = names
+        self.details = details
 
 
 def lean(document: ToolDocument) -> ToolDocument:
     """The same to search, without what search does not read: for documents that are kept beside many others."""
     texts = texts_of(document)
-    parameters, details = {}, texts["parameter description"].strip()
-    name = texts["parameter"] or " "
-    while details or name.strip():
-        piece = _beginning(details, MAX_PARAMETER_CHARS)  # as much as is read of one parameter
-        parameters[name] = {"description": piece}
-        details = details[len(piece) :].strip()
-        name = " " * (len(parameters) + 1)  # no word, and no other's name
-    schema = {"properties": parameters} if parameters else {}
+    schema = LeanSchema(texts["parameter"], texts["parameter description"])
     return ToolDocument(document.tool_key, document.tool_name, document.server_name, texts["description"], schema)
+
+
+def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
+    """All names, and all descriptions."""
+    if isinstance(schema, LeanSchema):
+        return schema.names, schema.details
+    parameters = list(islice(_parameters(schema, schema, MAX_DEPTH), MAX_PARAMETERS))
+    names, details = " ".join(name for name, _ in parameters), " ".join(text for _, text in parameters)
+    return _beginning(names, MAX_NAMES_CHARS), _beginning(details, MAX_DETAILS_CHARS)
 
 
 def _beginning(text: str, room: int) -> str:

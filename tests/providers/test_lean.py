@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.documents import lean, meaning_of, texts_of
-from pointsman.providers.text import tokens
+from pointsman.providers.documents import lean, texts_of
 
 TEXTS = st.text(st.sampled_from("ab天气_ .\n"), max_size=900)
 SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(
@@ -25,14 +24,12 @@ SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(
 @given(TEXTS, SCHEMAS)
 def test_search_reads_the_same_in_it(description: str, schema: dict[str, Any]) -> None:
     whole = ToolDocument("s:a", "getWeather", "sky", description, schema)
-    kept = lean(whole)
-    read, read_of_kept = texts_of(whole), texts_of(kept)
-    for field, text in read.items():
-        assert tokens(read_of_kept[field]) == tokens(text), field
-    assert meaning_of(read_of_kept).split() == meaning_of(read).split()
+    assert texts_of(lean(whole)) == texts_of(whole)
+    assert texts_of(lean(lean(whole))) == texts_of(whole)
 
 
 def test_it_is_small_however_large_the_tool_is() -> None:
     schema = {"properties": {f"p{n}": {"description": "x " * 5_000, "default": ["y"] * 5_000} for n in range(300)}}
     kept = lean(ToolDocument("s:a", "a", "s", "z " * 100_000, schema))
-    assert len(kept.description) + len(repr(kept.input_schema)) < 2_500
+    assert not kept.input_schema
+    assert sum(map(len, texts_of(kept).values())) < 2_000
