@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +36,7 @@ MAX_MEANING_CHARS = 4_000
 _BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")
 
 Texts = Mapping[Field, str]
+Tokens = Mapping[Field, Sequence[str]]
 
 
 class Vocabulary:
@@ -110,13 +111,18 @@ def _beginning(text: str, room: int) -> str:
     return text if len(text) <= room else text[:room].rpartition(" ")[0] or text[:room]
 
 
-def prepare(texts: Texts, vocabulary: Vocabulary) -> Prepared:
+def tokens_by_field(texts: Texts) -> Tokens:
+    """The costly half of preparing a tool, which needs nothing that others share."""
+    return {field: tokens(texts[field]) for field in FIELDS}
+
+
+def prepare(found: Tokens, vocabulary: Vocabulary) -> Prepared:
     import numpy as np
 
     counts: dict[int, int] = {}
     places: dict[int, int] = {}
     for bit, (field, weight) in enumerate(WEIGHTS.items()):
-        for token in tokens(texts[field]):
+        for token in found[field]:
             word = vocabulary.number(token)
             counts[word] = counts.get(word, 0) + weight
             places[word] = places.get(word, 0) | 1 << bit

@@ -36,6 +36,7 @@ class LlmSearchProvider:
         self._chat = chat
         self._clock = clock
         self._rests_until = 0.0
+        self._told: Reason | None = None  # in the log; the same again would only fill it
 
     @property
     def name(self) -> str:
@@ -65,14 +66,20 @@ class LlmSearchProvider:
         by_key = {tool.tool_key: tool for tool in request.tools}
         question = llm_question.messages(request, [by_key[hit.tool_key] for hit in hits])
         try:
-            answer = await self._chat.ask(question, llm_question.ANSWER_SCHEMA)
+            selection = _read(await self._chat.ask(question, llm_question.ANSWER_SCHEMA), len(hits))
         except ChatFailed as error:
-            logger.warning("the language model was of no help (%s), the local order stands: %s", error.reason, error)
+            if error.reason != self._told:
+                logger.warning("the language model is of no help (%s), the local order stands: %s", error.reason, error)
+            self._told = error.reason
             if error.reason in ("timeout", "unreachable"):
                 self._rests_until = self._clock() + REST_S
             raise
-        try:
-            return llm_answer.read(answer, len(hits))
-        except llm_answer.NotASelection:
-            logger.warning("the language model answered in another shape than asked for, the local order stands")
-            raise ChatFailed("malformed", "the answer is no selection") from None
+        self._told = None
+        return selection
+
+
+def _read(answer: object, shown: int) -> llm_answer.Selection:
+    try:
+        return llm_answer.read(answer, shown)
+    except llm_answer.NotASelection:
+        raise ChatFailed("malformed", "the answer is no selection") from None
