@@ -63,6 +63,7 @@ class SearchApp:
         await self._desk.places.take(token_id)
         try:
             body = await read_body(head, request.receive, self._desk.settings.limits.body_bytes)
+            admitted(self._desk.rights, head, time.time())  # again: the token may be revoked by now
         except BaseException:
             self._desk.places.give_back(token_id)
             raise

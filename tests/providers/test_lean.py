@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman.providers.base import ToolDocument
@@ -21,6 +21,7 @@ SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(TEXTS, SCHEMAS)
 def test_search_reads_the_same_in_it(description: str, schema: dict[str, Any]) -> None:
     whole = ToolDocument("s:a", "getWeather", "sky", description, schema)

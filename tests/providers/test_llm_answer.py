@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.providers.base import SearchHit
@@ -30,6 +30,7 @@ def ranking(figures: list[float]) -> list[SearchHit]:
     return [SearchHit(f"s:{place}", figure, "words", (0,)) for place, figure in enumerate(ordered)]
 
 
+@settings(deadline=None)
 @given(st.lists(FIGURES, max_size=60), ANSWERS)
 def test_no_answer_moves_a_tool_far_or_adds_or_drops_one(figures: list[float], answer: dict[str, Any]) -> None:
     hits = ranking(figures)

@@ -10,12 +10,12 @@ import pytest
 from aiohttp import web
 
 from tests.router.front.raw_http import Connection, request
-from tests.router.search_api.asking import TOOLS, Client, Json, digest_of, error_of, open_service
+from tests.router.search_api.asking import LONG_S, TOOLS, Client, Json, digest_of, error_of, open_service
 from tests.servers.chat_endpoint import chat_endpoint, says
 
 BODY = json.dumps({"query": ["weather"], "tools": TOOLS}).encode()
 BRIEF_S = 0.05
-CONFIG = {
+CONFIG: Json = {
     "tokens": {name: {"sha256": digest_of(f"ptm_{name}"), "projects": ["*"]} for name in ("one", "two", "three")},
     "limits": {"body_s": 60},  # a test that holds a place must not be thrown out
 }
@@ -77,6 +77,18 @@ async def test_who_leaves_gives_the_place_back(tmp_path: Path) -> None:
         await held.leave()
         await client.until("places_taken", lambda figure: figure == 0)
         assert (await client.post(BODY, token="ptm_one")).status_code == 200
+
+
+async def test_a_token_that_is_revoked_while_its_body_comes_searches_nothing(tmp_path: Path) -> None:
+    async with open_service(tmp_path, CONFIG) as client:
+        held = await Held.of(client, "ptm_one")
+        tokens = {name: token for name, token in CONFIG["tokens"].items() if name != "one"}
+        client.service.write_config({**CONFIG, "tokens": tokens})
+        async with asyncio.timeout(LONG_S):
+            while (await client.post(BODY, token="ptm_one")).status_code != 401:
+                await asyncio.sleep(0.02)
+        assert await held.end() == 401
+        assert await client.figure("places_taken") == 0
 
 
 async def test_a_search_that_takes_too_long_is_answered_and_keeps_its_place_until_it_is_over(tmp_path: Path) -> None:
