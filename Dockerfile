@@ -18,7 +18,7 @@ ENV PATH=/opt/pointsman/bin:$PATH \
 USER pointsman
 WORKDIR /var/lib/pointsman
 VOLUME ["/var/lib/pointsman"]
-EXPOSE 3282
+EXPOSE 3282 3283
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s --retries=3 \
   CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ['POINTSMAN_PORT'] + '/health', timeout=4)"]
 ENTRYPOINT ["pointsman"]

@@ -10,6 +10,7 @@ from bench.calls import calls
 from bench.discovery import discovery
 from bench.fallback import fallback
 from bench.search import search
+from bench.service import service
 from bench.start import start
 
 
@@ -22,6 +23,8 @@ async def main() -> None:
     await fallback()
     print()
     await search()
+    print()
+    await service()
     print()
     await start()
 

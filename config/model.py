@@ -35,6 +35,7 @@ from pointsman.config.values import (
 )
 
 DEFAULT_PORT = 3282
+SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
@@ -184,14 +185,43 @@ class CloudSearch(Part):
 
 class SearchApiLlm(Part):
     base_url: WebAddress
-    model: str
-    key: SecretStr | None = None
-    timeout_s: Seconds = 20
+    model: Annotated[str, StringConstraints(min_length=1)]
+    key: HeaderValue | None = None
+    timeout_s: Seconds = 4  # below the 5 s that a gateway waits for the whole search
+
+
+class SearchApiLimits(Part):
+    """Of one request to the search service; how it may arrive is in the top level's `limits`."""
+
+    body_bytes: Count = 4_194_304  # as sent
+    unpacked_bytes: Count = 16_777_216  # where it was sent compressed
+    tools: Count = 5000
+    queries: Count = 50
+    searches: Annotated[int, Field(ge=2)] = 8  # at the same time; one token has at most half of them
+    wait_s: Seconds = 2  # for one of these places
+    search_s: Seconds = 30
 
 
 class SearchApi(Part):
-    listen: Listen = Listen(port=3283)
+    listen: Listen = Listen(port=SEARCH_API_PORT)
+    provider: Literal["hybrid", "bm25", "llm"] = "hybrid"
     llm: SearchApiLlm | None = None
+    limits: SearchApiLimits = SearchApiLimits()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _its_own_port(cls, data: Any) -> Any:
+        """`listen` without a port means the port of this service, not that of the gateway."""
+        listen = data.get("listen") if isinstance(data, Mapping) else None
+        if not isinstance(listen, Mapping) or listen.get("port") is not None:
+            return data
+        return {**data, "listen": {**listen, "port": SEARCH_API_PORT}}
+
+    @model_validator(mode="after")
+    def _a_model_to_ask(self) -> SearchApi:
+        if self.provider == "llm" and self.llm is None:
+            raise ValueError("`provider: llm` needs `llm` with `base_url` and `model`")
+        return self
 
 
 class Limits(Part):

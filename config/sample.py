@@ -1,4 +1,4 @@
-"""The first configuration: the commented sample with the hash of a fresh token."""
+"""The first configuration: a commented sample with the hash of a fresh token."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from pathlib import Path
 
 from pointsman.config.secrets import digest, new_secret
 
+GATEWAY = "sample.yaml"
+SEARCH_API = "sample_search_api.yaml"
 _PLACE = '"@sha256@"'
 
 
-def sample(sha256: str) -> str:
+def sample(sha256: str, kind: str = GATEWAY) -> str:
     """The text of the sample with this token in it."""
-    text = files("pointsman.config").joinpath("sample.yaml").read_text(encoding="utf-8")
+    text = files("pointsman.config").joinpath(kind).read_text(encoding="utf-8")
     return text.replace(_PLACE, f'"{sha256}"')
 
 
-def write_sample(path: Path) -> str:
+def write_sample(path: Path, kind: str = GATEWAY) -> str:
     """Create the configuration with one token that may use everything, and return the token's secret.
 
     Raises:
@@ -31,7 +33,7 @@ def write_sample(path: Path) -> str:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(sample(digest(secret)))
+            file.write(sample(digest(secret), kind))
             file.flush()
             os.fsync(file.fileno())
         _appear(Path(name), path)

@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from pointsman.config.errors import ConfigError, ConfigProblem, near
 from pointsman.config.explain import choices_of, sentence
-from pointsman.config.model import DatabaseAddress, GatewayConfig, RequestKey
+from pointsman.config.model import DatabaseAddress, GatewayConfig, RequestKey, SearchApi
 
 PREFIX = "POINTSMAN_"
 
@@ -57,6 +57,17 @@ def overlaid(
         keys = (settings.request_key, *(key for key in keys if key != settings.request_key))
     state = config.state.model_copy(update=_given(database=settings.database, request_keys=keys))
     return config.model_copy(update={"listen": listen, "state": state})
+
+
+def overlaid_search_api(
+    config: GatewayConfig, settings: Settings, *, host: str | None = None, port: int | None = None
+) -> GatewayConfig:
+    """The same for a process that is the search service: here `search_api.listen` is what it listens on."""
+    given = _given(host=_first(host, settings.host), port=_first(port, settings.port))
+    own = config.search_api or SearchApi()
+    return config.model_copy(
+        update={"search_api": own.model_copy(update={"listen": own.listen.model_copy(update=given)})}
+    )
 
 
 def _first(option: object, setting: object) -> object:

@@ -15,7 +15,7 @@ from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable
 from pointsman.providers.explanation import Explainer
 from pointsman.providers.library import Library
 from pointsman.providers.numeric import load_numpy
-from pointsman.providers.query import parse
+from pointsman.providers.query import parse_all
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     from pointsman.providers.index import Index
@@ -26,7 +26,8 @@ KEPT_INDEXES = 16
 KEPT_TOOLS = 50_000  # in all of them together
 INDEX_ASIDE_FROM = 1_000  # tools
 INDEX_ASIDE_FROM_NEW = 50  # a new tool costs far more than a known one
-SEARCH_ASIDE_FROM = 5_000
+SEARCH_ASIDE_FROM = 5_000  # tools, once for each query
+SEARCH_ASIDE_FROM_CHARS = 4_000  # of all queries
 
 _Tools = tuple[ToolDocument, ...]
 _Key = tuple[bool, _Tools]  # with vectors or without
@@ -60,7 +61,7 @@ class BM25SearchProvider:
         if not tools:
             return SearchHits([], [0.0] * len(request.queries))
         index = await self._index_of(tools, await self._embedder_in_use())
-        if len(tools) > SEARCH_ASIDE_FROM:
+        if _takes_long(request):
             return await asyncio.to_thread(_search, index, request)
         return _search(index, request)
 
@@ -119,11 +120,17 @@ class BM25SearchProvider:
         return sum(len(tools) for _, tools in self._indexes)
 
 
+def _takes_long(request: SearchRequest) -> bool:
+    """Whether searching would hold up the event loop."""
+    if len(request.tools) * len(request.queries) > SEARCH_ASIDE_FROM:
+        return True
+    return sum(map(len, request.queries)) + len(request.context or "") > SEARCH_ASIDE_FROM_CHARS
+
+
 def _search(index: Index, request: SearchRequest) -> SearchHits:
     from pointsman.providers.fusion import fuse
 
-    queries = [parse(query) for query in request.queries]
-    context = parse(request.context or "")
+    *queries, context = parse_all([*request.queries, request.context or ""])
     fits = [index.fit(query) for query in queries]
     explainer = Explainer(queries, context, index.vocabulary)
     hits = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -36,6 +36,7 @@ MAX_MEANING_CHARS = 4_000
 _BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")
 
 Texts = Mapping[Field, str]
+Tokens = Mapping[Field, Sequence[str]]
 
 
 class Vocabulary:
@@ -68,15 +69,41 @@ class Prepared:
 
 
 def texts_of(document: ToolDocument) -> Texts:
-    schema = document.input_schema
-    parameters = list(islice(_parameters(schema, schema, MAX_DEPTH), MAX_PARAMETERS))
+    names, details = _parameter_texts(document.input_schema)
     return {
         "name": document.tool_name,
         "server": document.server_name,
         "description": _beginning(document.description, MAX_DESCRIPTION_CHARS),
-        "parameter": _beginning(" ".join(name for name, _ in parameters), MAX_NAMES_CHARS),
-        "parameter description": _beginning(" ".join(text for _, text in parameters), MAX_DETAILS_CHARS),
+        "parameter": names,
+        "parameter description": details,
     }
+
+
+class LeanSchema(dict[str, Any]):
+    """What search reads of a schema, in place of the schema."""
+
+    __slots__ = ("details", "names")
+
+    def __init__(self, names: str, details: str) -> None:
+        super().__init__()
+        self.names = names
+        self.details = details
+
+
+def lean(document: ToolDocument) -> ToolDocument:
+    """The same to search, without what search does not read: for documents that are kept beside many others."""
+    texts = texts_of(document)
+    schema = LeanSchema(texts["parameter"], texts["parameter description"])
+    return ToolDocument(document.tool_key, document.tool_name, document.server_name, texts["description"], schema)
+
+
+def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
+    """All names, and all descriptions."""
+    if isinstance(schema, LeanSchema):
+        return schema.names, schema.details
+    parameters = list(islice(_parameters(schema, schema, MAX_DEPTH), MAX_PARAMETERS))
+    names, details = " ".join(name for name, _ in parameters), " ".join(text for _, text in parameters)
+    return _beginning(names, MAX_NAMES_CHARS), _beginning(details, MAX_DETAILS_CHARS)
 
 
 def _beginning(text: str, room: int) -> str:
@@ -84,13 +111,18 @@ def _beginning(text: str, room: int) -> str:
     return text if len(text) <= room else text[:room].rpartition(" ")[0] or text[:room]
 
 
-def prepare(texts: Texts, vocabulary: Vocabulary) -> Prepared:
+def tokens_by_field(texts: Texts) -> Tokens:
+    """The costly half of preparing a tool, which needs nothing that others share."""
+    return {field: tokens(texts[field]) for field in FIELDS}
+
+
+def prepare(found: Tokens, vocabulary: Vocabulary) -> Prepared:
     import numpy as np
 
     counts: dict[int, int] = {}
     places: dict[int, int] = {}
     for bit, (field, weight) in enumerate(WEIGHTS.items()):
-        for token in tokens(texts[field]):
+        for token in found[field]:
             word = vocabulary.number(token)
             counts[word] = counts.get(word, 0) + weight
             places[word] = places.get(word, 0) | 1 << bit

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.documents import FIELDS, Prepared, Texts, Vocabulary, meaning_of, prepare, texts_of
+from pointsman.providers.documents import (
+    FIELDS,
+    Prepared,
+    Texts,
+    Tokens,
+    Vocabulary,
+    meaning_of,
+    prepare,
+    texts_of,
+    tokens_by_field,
+)
 from pointsman.providers.embeddings import Embedder, unit
 
 if TYPE_CHECKING:
@@ -41,9 +51,15 @@ class Library:
 
     def prepared(self, tool: ToolDocument) -> Prepared:
         with self._lock:
-            prepared = self._by_document.get(tool)
-            if prepared is None:
-                prepared = self._by_document[tool] = self._of_content(texts_of(tool))
+            known = self._by_document.get(tool)
+        if known is not None:
+            return known
+        texts = texts_of(tool)
+        content = _digest(texts)
+        # Outside the lock: whoever reads thousands of new tools must not keep all others waiting.
+        found = None if content in self._by_content else tokens_by_field(texts)
+        with self._lock:
+            prepared = self._by_document[tool] = self._of_content(content, texts, found)
             return prepared
 
     def vectors(
@@ -60,14 +76,17 @@ class Library:
         vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)
         return vectors
 
-    def _of_content(self, texts: Texts) -> Prepared:
-        content = blake2b(
-            "\0".join(texts[field] for field in FIELDS).encode("utf-8", "replace"), digest_size=16
-        ).digest()
+    def _of_content(self, content: bytes, texts: Texts, found: Tokens | None) -> Prepared:
         prepared = self._by_content.get(content)
         if prepared is None:
-            prepared = self._by_content[content] = prepare(texts, self.vocabulary)
+            if found is None:  # forgotten since we looked
+                found = tokens_by_field(texts)
+            prepared = self._by_content[content] = prepare(found, self.vocabulary)
             if len(self._by_content) > self._kept:
                 self._by_content.popitem(last=False)
         self._by_content.move_to_end(content)
         return prepared
+
+
+def _digest(texts: Texts) -> bytes:
+    return blake2b("\0".join(texts[field] for field in FIELDS).encode("utf-8", "replace"), digest_size=16).digest()

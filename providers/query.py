@@ -9,6 +9,7 @@ from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem,
 
 MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
+MAX_WORDS = 2_000  # different ones, of all texts of a request together: each costs a stemming and a look-up
 PAIR_LENGTH = 0.5  # in words, of two characters of CJK text: every other pair straddles two words
 
 
@@ -23,7 +24,18 @@ class Query:
     meant: tuple[str, ...]  # its sentences as they are embedded; empty: left to the words
 
 
-def parse(text: str) -> Query:
+def parse_all(texts: Sequence[str]) -> list[Query]:
+    """Each with its share of the words that a request may have; what one leaves over goes to those after it."""
+    parsed: list[Query] = []
+    room = MAX_WORDS
+    for place, text in enumerate(texts):
+        parsed.append(parse(text, room // (len(texts) - place)))
+        room -= len(parsed[-1].said)
+    return parsed
+
+
+def parse(text: str, room: int = MAX_WORDS) -> Query:
+    """Reads as far as there is room for another word."""
     text = text[:MAX_CHARS]
     pieces = sentences(text)
     pieces[MAX_PARTS - 1 :] = [" ".join(pieces[MAX_PARTS - 1 :])]  # whatever is left is one more part
@@ -31,13 +43,17 @@ def parse(text: str) -> Query:
     parts: list[frozenset[str]] = []
     texts: list[str] = []
     for piece in pieces:
-        asked = [(stem(word), word) for word in words(piece) if word not in STOP_WORDS]
-        if not asked:
-            continue
-        for token, word in asked:
-            said.setdefault(token, word)
-        parts.append(frozenset(token for token, _ in asked))
-        texts.append(piece)
+        part = set()
+        for word in words(piece):
+            if len(said) >= room:
+                break
+            if word not in STOP_WORDS:
+                token = stem(word)
+                said.setdefault(token, word)
+                part.add(token)
+        if part:
+            parts.append(frozenset(part))
+            texts.append(piece)
     length = sum(PAIR_LENGTH if has_cjk(token) else 1 for token in said)
     return Query(said, tuple(texts), tuple(parts), length, _meant(texts))
 

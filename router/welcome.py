@@ -23,6 +23,22 @@ Next: name your MCP servers in the configuration. It is read again whenever you 
 """
 
 
+def welcome_to_search_api(secret: str, url: str, config_path: Path) -> str:
+    """The same for the search service."""
+    return f"""
+Welcome to the search service of Pointsman. This is the first start, so a configuration and a token were made.
+
+  configuration   {_short(config_path)}
+  your token      {secret}
+                  It is shown only now. `pointsman token create NAME --project P` makes more.
+
+In the configuration of a gateway:
+
+  cloud_search: {{url: "{url}", token: "{secret}"}}
+  unassigned: {{optimization: cloud}}   # and so for projects
+"""
+
+
 def _short(path: Path) -> str:
     try:
         return f"~/{path.relative_to(Path.home())}"

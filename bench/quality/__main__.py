@@ -1,4 +1,4 @@
-"""`make quality`: through the provider and over a running gateway. Fails under the floors."""
+"""`make quality`: the provider, a running gateway and the search service. Fails under the floors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import astuple
 from pathlib import Path
 from statistics import median
 
-from bench.quality import in_process, over_gateway
+from bench.quality import in_process, over_gateway, over_service
 from bench.quality.in_process import Measured
 from bench.quality.metrics import Figures, mean
 from bench.quality.over_gateway import Seen
@@ -37,6 +37,7 @@ async def main() -> int:
     for embeddings in (False, True):
         failures += await _through_the_provider(sets, embeddings)
     failures += await _over_a_gateway(Path(folder), sets)
+    failures += await _through_the_service(sets)
     for failure in failures:
         print(f"under the floor: {failure}", file=sys.stderr)
     return 1 if failures else 0
@@ -76,6 +77,21 @@ async def _over_a_gateway(folder: Path, sets: Sequence[ToolSet]) -> list[str]:
     if tokens > MOST_TOKENS:
         return [f"the median answer has {tokens:.0f} tokens, at most {MOST_TOKENS} wanted"]
     return []
+
+
+async def _through_the_service(sets: Sequence[ToolSet]) -> list[str]:
+    provider = BM25SearchProvider()
+    print(f"\nThrough the search service over HTTP, {over_service.SAMPLE} requests of each set; equal: as in process")
+    _head("p50 ms", "p95 ms", "equal")
+    failures = []
+    async with over_service.service() as http:
+        for each in sets:
+            seen = await over_service.compare(http, provider, each)
+            _line(each.name, len(each.tools), seen.figures, seen.p50_ms, seen.p95_ms, equal=seen.equal)
+            if seen.equal < seen.asked:
+                told = f"{seen.asked - seen.equal} of {seen.asked} answers differ from those in process"
+                failures.append(f"{each.name} through the search service: {told}, e.g. {seen.example!r}")
+    return failures
 
 
 def _head(*more: str) -> None:

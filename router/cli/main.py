@@ -15,6 +15,7 @@ COMMANDS = {
     "server": "pointsman.router.cli.server:server",
     "audit": "pointsman.router.cli.audit:audit",
     "doctor": "pointsman.router.cli.doctor:doctor",
+    "search-api": "pointsman.router.cli.search_api:search_api",
 }
 
 

@@ -10,9 +10,9 @@ import click
 
 from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
-from pointsman.config.places import find_config, state_folder, user_config
-from pointsman.config.sample import write_sample
-from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.config.places import state_folder
+from pointsman.config.settings import overlaid, read_settings
+from pointsman.router.cli.first_config import find_or_make_config
 from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr, note
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
@@ -54,20 +54,3 @@ def _run(launch: Launch) -> None:
             runner.run(run_daemon(launch))
     except (StateFolderError, CannotListen) as error:
         raise Refusal(str(error)) from error
-
-
-def find_or_make_config(option: Path | None, settings: Settings) -> tuple[Path, str | None]:
-    """The file, and the secret of the first token if the file had to be made."""
-    found = find_config(option, settings, os.environ, Path.cwd())
-    if found is not None:
-        return found, None
-    path = user_config(settings, os.environ)
-    try:
-        return path, write_sample(path)
-    except FileExistsError:  # another start was faster by a moment; its token is shown there
-        return path, None
-    except OSError as error:
-        raise Refusal(
-            f"No configuration was found, and a first one cannot be written to {path}: {error.strerror}. "
-            "Name a file with --config, or a folder that can be written with POINTSMAN_CONFIG_DIR."
-        ) from error

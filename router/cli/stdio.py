@@ -19,6 +19,7 @@ from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.link import Link
 from pointsman.router.bridge.pipes import Lines, Output
 from pointsman.router.bridge.place import Place
+from pointsman.router.cli.first_config import find_or_make_config
 from pointsman.router.cli.options import clear_errors, config_option, log_to_stderr
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
 
 
 def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launch:
-    from pointsman.router.cli.serve import find_or_make_config  # only here: a bridge to a daemon starts without one
-    from pointsman.router.daemon import Launch
+    from pointsman.router.daemon import Launch  # only here: a bridge to a daemon starts without one
 
     path, _ = find_or_make_config(config_file, settings)
 

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pointsman.config.model import Limits
-from pointsman.router.front.answers import error_message, respond_refusal
+from pointsman.router.front.answers import error_message, respond
 from pointsman.router.front.one_piece import OnePiece
 from pointsman.router.front.refusal import Refusal, overloaded
 
@@ -33,14 +33,24 @@ class HeadTooLarge(Exception):
     """Raised inside the parser, which then gives up."""
 
 
-def guarded_protocol(limits: Callable[[], Limits], read_s: float = READ_S) -> type[GuardedProtocol]:
-    """For `uvicorn.Config(http=...)`. `limits` is asked anew for each connection, so that a reload holds."""
-    return type("Guarded", (GuardedProtocol,), {"limits_now": (limits,), "read_s": read_s})
+def _as_json_rpc(refusal: Refusal) -> bytes:
+    return error_message(None, refusal.code, refusal.message, refusal.data)
+
+
+def guarded_protocol(
+    limits: Callable[[], Limits], read_s: float = READ_S, worded: Callable[[Refusal], bytes] = _as_json_rpc
+) -> type[GuardedProtocol]:
+    """For `uvicorn.Config(http=...)`. `limits` is asked anew for each connection, so that a reload holds.
+
+    `worded` makes the body of a refusal that is given below ASGI.
+    """
+    return type("Guarded", (GuardedProtocol,), {"limits_now": (limits,), "read_s": read_s, "worded": (worded,)})
 
 
 class GuardedProtocol(HttpToolsProtocol):
     limits_now: ClassVar[tuple[Callable[[], Limits]]]  # in a tuple, because a bare function would become a method
     read_s: ClassVar[float]
+    worded: ClassVar[tuple[Callable[[Refusal], bytes]]]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -65,7 +75,7 @@ class GuardedProtocol(HttpToolsProtocol):
             transport.abort()  # not even room for polite words
             return
         if len(self.connections) > self._limits.connections:
-            self.app = _too_many_connections
+            self.app = self._too_many_connections
         self._expect(self._limits.header_s, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -222,14 +232,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def _answer_and_close(self, refusal: Refusal) -> None:
         if self.transport.is_closing():
             return
-        body = error_message(None, refusal.code, refusal.message, refusal.data)
+        body = self.worded[0](refusal)
         head = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(head % (refusal.status, _PHRASES[refusal.status], len(body)) + body)
         self.transport.close()
         self._start_read_clock()
 
-
-async def _too_many_connections(scope: Scope, receive: Receive, send: Send) -> None:
-    refusal = overloaded("Too many connections are open. Try again later.")
-    refusal.headers = (*refusal.headers, (b"connection", b"close"))
-    await respond_refusal(send, refusal, None)
+    async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = overloaded("Too many connections are open. Try again later.")
+        await respond(send, refusal.status, self.worded[0](refusal), (*refusal.headers, (b"connection", b"close")))

@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.model import GatewayConfig, Listen, State
-from pointsman.config.settings import overlaid, read_settings
+from pointsman.config.model import GatewayConfig, Listen, SearchApi, State
+from pointsman.config.settings import overlaid, overlaid_search_api, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +49,18 @@ def test_bad_values_are_told_all_at_once_and_by_name(monkeypatch: pytest.MonkeyP
         "environment: POINTSMAN_REQUEST_KEY: has 7 bytes and needs at least 32; `openssl rand -hex 32` makes one",
         "environment: POINTSMAN_LOG_LEVEL: must be `debug`, `info`, `warning` or `error` (did you mean `warning`?)",
     ]
+
+
+def test_for_a_search_service_they_say_where_that_one_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = GatewayConfig(listen=Listen(port=1), search_api=SearchApi(listen=Listen(port=2, allowed_hosts=("kept",))))
+    monkeypatch.setenv("POINTSMAN_HOST", "environment")
+    found = overlaid_search_api(file, read_settings(), port=3)
+    assert found.search_api == SearchApi(listen=Listen(host="environment", port=3, allowed_hosts=("kept",)))
+    assert found.listen == Listen(port=1)
+    assert overlaid_search_api(GatewayConfig(), read_settings()).search_api == SearchApi(
+        listen=Listen(host="environment", port=3283)
+    )
+
+
+def test_a_search_service_that_names_only_its_host_keeps_its_own_port() -> None:
+    assert SearchApi.model_validate({"listen": {"host": "::1"}}).listen == Listen(host="::1", port=3283)

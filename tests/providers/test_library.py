@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.documents import FIELDS, meaning_of, texts_of
 from pointsman.providers.library import Library
@@ -59,3 +61,14 @@ def test_a_tool_that_shouts_means_the_same() -> None:
     shouted, said = ("SEND_MAIL", "MAIL", "SEND A LETTER."), ("send_mail", "mail", "send a letter.")
     loud, calm = (ToolDocument("k", *texts, {}) for texts in (shouted, said))
     assert meaning_of(texts_of(loud)) == meaning_of(texts_of(calm))
+
+
+def test_threads_that_read_at_the_same_time_agree_on_the_numbers_of_words() -> None:
+    library = Library()
+    documents = [document(f"tool_{number}", f"word{number % 7} other{number}") for number in range(200)]
+    equals = [document(each.tool_name, each.description) for each in documents]
+    with ThreadPoolExecutor(4) as pool:
+        first, second = pool.map(lambda tools: [library.prepared(tool) for tool in tools], (documents, equals[::-1]))
+    assert all(one is other for one, other in zip(first, second[::-1], strict=True))
+    words = {number for prepared in first for number in prepared.words.tolist()}
+    assert len(words) == len(library.vocabulary) == max(words) + 1

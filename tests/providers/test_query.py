@@ -6,7 +6,7 @@ import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25 import BM25SearchProvider
-from pointsman.providers.query import MAX_PARTS, parse
+from pointsman.providers.query import MAX_PARTS, MAX_WORDS, parse, parse_all
 from pointsman.providers.synonyms import synonyms_of
 from pointsman.router.meta_tools import MAX_TEXT
 
@@ -59,3 +59,16 @@ async def test_two_wishes_in_one_query_are_both_heard() -> None:
 def test_a_query_of_the_greatest_length_is_read_to_its_end() -> None:
     filler = "x " * ((MAX_TEXT - len("forecast")) // 2)
     assert "forecast" in parse(f"{filler}forecast").said
+
+
+def test_a_request_has_so_many_words_and_each_of_its_texts_a_share() -> None:
+    crowd = [" ".join(f"w{number}x{word}" for word in range(1_000)) for number in range(50)]
+    parsed = parse_all([*crowd, "what is the weather"])
+    assert sum(len(query.said) for query in parsed) <= MAX_WORDS
+    assert min(len(query.said) for query in parsed[:-1]) >= MAX_WORDS // 51
+    assert list(parsed[-1].said) == ["weather"]
+
+
+def test_what_one_text_leaves_over_the_next_may_have() -> None:
+    long = " ".join(f"word{number}" for number in range(1_500))
+    assert parse_all(["short", long])[1] == parse(long)

@@ -1,0 +1,107 @@
+"""The search service as a process: from the bound socket to the last answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import uvicorn
+from starlette.applications import Starlette
+
+from pointsman.config.model import GatewayConfig, SearchApi
+from pointsman.router import signals
+from pointsman.router.front.checks import HostRules
+from pointsman.router.front.protocol import guarded_protocol
+from pointsman.router.listening import HttpServer, bind, url_of
+from pointsman.router.reload import Reloader
+from pointsman.router.search_api.app import SearchApp
+from pointsman.router.search_api.desk import Desk
+from pointsman.router.search_api.refusals import body_below_asgi
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 9  # for searches under way when we are asked to end
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to serve. Unlike the gateway, this keeps no state on disk."""
+
+    config: GatewayConfig
+    config_path: Path
+    load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line on top
+    ready: Callable[[str], None]  # told the URL when requests are taken
+
+
+async def serve(launch: Launch) -> None:
+    """Serve until a signal says stop.
+
+    Raises:
+        CannotListen: the address cannot be had.
+    """
+    listen = _own(launch.config).listen
+    with bind(listen.host, listen.port) as listener:
+        # Where we are told to ask is where we ask: no redirects, and no proxy that the environment names.
+        async with httpx2.AsyncClient(follow_redirects=False, trust_env=False) as http:
+            await _serve(launch, listener, Desk(launch.config, http))
+
+
+async def _serve(launch: Launch, listener: socket.socket, desk: Desk) -> None:
+    port = listener.getsockname()[1]
+
+    async def apply(config: GatewayConfig) -> None:
+        old, new = _own(desk.rights.config).listen, _own(config).listen
+        if (old.host, old.port) != (new.host, new.port):
+            logger.warning("`search_api.listen` has changed; that takes effect at the next start")
+        desk.configure(config)
+        app.hosts = HostRules.of(new, port)
+
+    reloader = Reloader(launch.config_path, launch.load, apply)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        beside = [asyncio.create_task(work) for work in (reloader.run(), desk.warm_up())]
+        yield
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
+
+    def opened() -> None:
+        app.open = True
+        launch.ready(url_of(listener))
+
+    app = SearchApp(desk, HostRules.of(_own(launch.config).listen, port), lambda: reloader.refusal, lifespan)
+    server = HttpServer(_http_settings(app, desk), opened)
+    stop = asyncio.Event()
+    with signals.handled(stop, reloader.request):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(server.serve(sockets=[listener]))
+            await stop.wait()
+            app.open = False
+            server.should_exit = True
+
+
+def _own(config: GatewayConfig) -> SearchApi:
+    return config.search_api or SearchApi()
+
+
+def _http_settings(app: SearchApp, desk: Desk) -> uvicorn.Config:
+    return uvicorn.Config(
+        app.asgi,
+        http=guarded_protocol(lambda: desk.rights.config.limits, worded=body_below_asgi),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+    )

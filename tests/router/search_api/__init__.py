@@ -1,0 +1,1 @@
+"""The search service, over HTTP against the real process."""
