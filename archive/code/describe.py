@@ -43,34 +43,11 @@ _SETTINGS = {"json", "yaml", "toml", "xml", "dockerfile", "makefile", "go.mod"}
 
 # Folders that hold modules rather than being one.
 _HOLDERS = frozenset(
-    [
-        "src",
-        "lib",
-        "libs",
-        "app",
-        "apps",
-        "packages",
-        "pkg",
-        "internal",
-        "cmd",
-        "server",
-        "client",
-        "backend",
-        "frontend",
-        "main",
-        "java",
-        "python",
-        "go",
-        "rust",
-        "crates",
-        "modules",
-        "features",
-        "test",
-        "tests",
-        "__tests__",
-        "spec",
-        "e2e",
-    ]
+    {
+        *("src", "lib", "libs", "app", "apps", "packages", "pkg", "internal", "cmd", "crates", "modules", "features"),
+        *("server", "client", "backend", "frontend", "main", "java", "python", "go", "rust"),
+        *("test", "tests", "__tests__", "spec", "e2e"),
+    }
 )
 _TEST_FOLDERS = frozenset({"test", "tests", "__tests__", "spec", "specs", "e2e", "testdata", "__mocks__"})
 _TEST_NAME = re.compile(r"^test_|^conftest\.py$|_test\.\w+$|_spec\.\w+$|\.(?:test|spec|cy)\.\w+$|Tests?\.(?:java|kt)$")

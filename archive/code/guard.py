@@ -1,8 +1,8 @@
 """The one door to the files of a root: every component is opened by itself, no link is followed unseen.
 
 A path is judged by its form first, so what lies outside a root is never touched, let alone told apart. Then it is
-walked from the root's own handle: a link is read and its target walked in the same way, and what was opened is looked at
-again through its handle. Whoever swaps a file for a link in between gains nothing.
+walked from the root's own handle: a link is read and its target walked in the same way, and what was opened is looked
+at again through its handle. Whoever swaps a file for a link in between gains nothing.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ _AFTER = re.compile(
     """,
     re.VERBOSE,
 )
+_BETWEEN = re.compile(r"(?:[\s._-]*\(\d+\)|[\s._-]+copy(?:[\s._-]*\d+)?)(?=\.[^.]+$)")  # `credentials (1).json`
 
 
 def is_blocked(parts: Sequence[str]) -> bool:
@@ -98,7 +99,7 @@ def _peeled(folded: str) -> Iterator[str]:
     for form in folded.split("/"):  # a full-width solidus, for one, folds to a real one
         while form:
             yield form
-            bare = _AFTER.sub("", form).rstrip(". ")
+            bare = _BETWEEN.sub("", _AFTER.sub("", form)).rstrip(". ")
             before = _BEFORE.match(bare)
             bare = bare[before.end() :] if before else bare
             if bare == form:
