@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from copy import copy
 
 MAX_LENGTH = 1_000
 _MOST_ALTERNATIVES = 64
@@ -27,46 +28,56 @@ class Glob:
             raise BadGlob("use / between folders; a backslash is not understood")
         if pattern.startswith(("/", "!", "-")) or ".." in pattern.split("/"):
             raise BadGlob("it must name files below the project's root, such as src/**/*.ts")
-        self._alternatives = [_Alternative(each) for each in _expanded(pattern.removeprefix("./"))]
-        self.wants_hidden = any(each.wants_hidden for each in self._alternatives)
-        self.names = [each.name for each in self._alternatives]
+        alternatives = [_parts(each) for each in _expanded(pattern.removeprefix("./"))]
+        self.wants_hidden = any(part.startswith(".") for parts in alternatives for part in parts)
+        self.names = [parts[-1] for parts in alternatives]
+        self._alternatives = alternatives
+        self._matchers = [_Matcher(parts) for parts in alternatives]
+
+    def below(self, root: str) -> Glob:
+        """The same, where a pattern may also begin with the name of the root that paths are relative to."""
+        here = copy(self)
+        named = [parts[1:] for parts in self._alternatives if len(parts) > 1 and parts[0] == root]
+        here._matchers = [*self._matchers, *map(_Matcher, named)]
+        return here
 
     def fits(self, path: str) -> bool:
         parts = path.split("/")
-        return any(each.fits(parts) for each in self._alternatives)
+        return any(each.fits(parts) for each in self._matchers)
 
 
-class _Alternative:
-    """One pattern without braces. Without a slash it fits a file of that name in any folder."""
+def _parts(pattern: str) -> list[str]:
+    """A pattern without braces in pieces. Without a slash it fits a file of that name in any folder."""
+    parts = [part for part in pattern.split("/") if part not in ("", ".")] or ["**"]
+    if pattern.endswith("/"):
+        parts.append("**")
+    return parts if len(parts) > 1 else ["**", *parts]
 
-    def __init__(self, pattern: str) -> None:
-        parts = [part for part in pattern.split("/") if part not in ("", ".")] or ["**"]
-        if pattern.endswith("/"):
-            parts.append("**")
-        if len(parts) == 1:
-            parts.insert(0, "**")
-        self.wants_hidden = any(part.startswith(".") for part in parts)
-        self.name = parts[-1]
+
+class _Matcher:
+    def __init__(self, parts: list[str]) -> None:
         self._parts = [None if part == "**" else _compiled(part) for part in parts]
+        self._any_folder = len(parts) == 2 and self._parts[0] is None
 
     def fits(self, parts: list[str]) -> bool:
-        """Which beginnings of the pattern fit which beginnings of the path: one row for each part of the pattern."""
+        """Which beginnings of the path fit what of the pattern has been looked at, part by part."""
+        if self._any_folder and (name := self._parts[1]) is not None:  # the commonest kind: **/*.ts
+            return name.match(parts[-1]) is not None
         reached = {0}
         for wanted in self._parts:
             if wanted is None:
-                reached = set(range(min(reached), len(parts) + 1)) if reached else set()
+                reached = set(range(min(reached), len(parts) + 1))
             else:
                 reached = {at + 1 for at in reached if at < len(parts) and wanted.match(parts[at])}
+            if not reached:
+                return False
         return len(parts) in reached
 
 
 def _compiled(part: str) -> re.Pattern[str]:
     if part.count("[") != part.count("]"):
         raise BadGlob(f"a bracket in `{part}` is not closed")
-    try:
-        return re.compile(fnmatch.translate(part.replace("[^", "[!").replace("**", "*")))
-    except re.error:
-        raise BadGlob(f"`{part}` is not a range of characters") from None
+    return re.compile(fnmatch.translate(part.replace("[^", "[!").replace("**", "*")))
 
 
 def _expanded(pattern: str) -> list[str]:

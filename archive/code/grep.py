@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 from pointsman.archive.code import guard, ripgrep
 from pointsman.archive.code.globs import Glob
+from pointsman.archive.code.ripgrep import Search
 from pointsman.archive.code.roots import Root, all_roots, present
 from pointsman.archive.code.secret_names import is_blocked
 
 COUNT_TO = 10_000
 COUNT_S = 1.0  # once enough is found, count on for so long
 HARD_S = 3.0
+PLACE_S = 1.0  # then, to say where in a few files
 CONTEXT = 2
 WIDTH = 400  # characters of a line that are shown
-_MOST_FILES = 500_000
 
 
 class BadPattern(Exception):
@@ -40,8 +40,7 @@ class Found:
     matches: tuple[Match, ...]
     total: int
     total_capped: bool
-    files: int
-    files_capped: bool
+    files: int  # that were searched
     took_ms: int
 
 
@@ -55,115 +54,100 @@ def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensit
         NoRipgrep: the program is missing.
     """
     began = time.monotonic()
-    places: list[tuple[Root, _Place]] = []
-    places_capped, files, files_capped = False, 0, False
+    search = Search(pattern, case_sensitive)
+    matches: list[Match] = []
+    total, capped, files = 0, False, 0
     for root in map(present, all_roots(roots)):
-        chosen = _Chosen(root, glob)
-        found = _Places(chosen, limit - len(places), COUNT_TO - len(places), began)
-        listed = _Listed(chosen, began)
-        scope = ripgrep.Scope(root.folder, glob is not None and glob.wants_hidden, glob.names if glob else ())
-        commands: list[tuple[list[str], ripgrep.Taker]] = [
-            (ripgrep.search_command(scope, pattern, case_sensitive), found),
-            (ripgrep.files_command(scope), listed),
-        ]
-        codes = ripgrep.run(root.folder, commands)
-        if codes[0] == 2 and not found.places and (reason := ripgrep.what_is_wrong(pattern)):
+        counted = _Counted(root, glob, limit - total, COUNT_TO - total, began)
+        hidden, names = (glob.wants_hidden, glob.names) if glob else (False, ())
+        code = ripgrep.run(root.folder, search.counting(hidden, names), counted)
+        if code == 2 and not counted.total and (reason := search.what_is_wrong()):
             raise BadPattern(reason)
-        places += [(root, place) for place in sorted(found.places)]
-        places_capped |= codes[0] is None or found.full
-        files_capped |= codes[1] is None
-        files += listed.count
-    matches, gone = _shown(places, limit)
-    took_ms = round((time.monotonic() - began) * 1000)
-    return Found(matches, len(places) - gone, places_capped, files, files_capped, took_ms)
+        found, gone = _shown(root, search, counted, limit - len(matches))
+        matches += found
+        capped |= code is None
+        total += min(counted.total, COUNT_TO - total) - gone
+        files += counted.files
+    return Found(tuple(matches), total, capped, files, round((time.monotonic() - began) * 1000))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class _Place:
-    path: str
-    line: int
-    byte: int
+class _Counted:
+    """Counts matches, file by file, until there are enough. Files that are not meant or are blocked do not count."""
 
+    def __init__(self, root: Root, glob: Glob | None, enough: int, most: int, began: float) -> None:
+        self.total = 0
+        self.files = 0
+        self._matching: dict[str, int] = {}
+        self._glob = glob.below(root.name) if glob else None
+        self._enough, self._most, self._began = enough, most, began
+        self._rest = b""
 
-class _Chosen:
-    """Which files of those that ripgrep names are meant and may be shown. Matches come in rows: the last is kept."""
+    def take(self, data: bytes) -> bool:
+        found, self._rest = ripgrep.counts(self._rest + data)
+        for raw, count in found:
+            path = self._chosen(raw)
+            self.files += path is not None
+            if path is not None and count:
+                self._matching[path] = count
+                self.total += count
+        return self.total <= self._most
 
-    def __init__(self, root: Root, glob: Glob | None) -> None:
-        self._root = root
-        self._glob = glob
-        self._last: tuple[bytes, str | None] = (b"", None)
+    def deadline(self) -> float:
+        return self._began + (COUNT_S if self.total >= self._enough else HARD_S)
 
-    def path(self, raw: bytes) -> str | None:
-        if raw != self._last[0]:
-            self._last = (raw, self._judged(raw))
-        return self._last[1]
+    def first(self, wanted: int) -> dict[str, int]:
+        """The first files by name that have so many matches."""
+        files: dict[str, int] = {}
+        for path in sorted(self._matching):
+            if wanted <= 0:
+                break
+            files[path] = self._matching[path]
+            wanted -= files[path]
+        return files
 
-    def _judged(self, raw: bytes) -> str | None:
+    def _chosen(self, raw: bytes) -> str | None:
         try:
             path = raw.decode()
         except UnicodeDecodeError:
             return None  # nobody could ask for it by this name
-        if is_blocked(path.split("/")):
+        if (self._glob is not None and not self._glob.fits(path)) or is_blocked(path.split("/")):
             return None
-        if self._glob is None or self._glob.fits(path) or self._glob.fits(f"{self._root.name}/{path}"):
-            return path
-        return None
+        return path
 
 
-class _Places:
-    """Takes the places of matches until there are enough."""
+class _Placed:
+    """Takes the places of matches."""
 
-    def __init__(self, chosen: _Chosen, enough: int, most: int, began: float) -> None:
-        self.places: list[_Place] = []
-        self.full = most <= 0
-        self._chosen, self._enough, self._most, self._began = chosen, enough, most, began
+    def __init__(self) -> None:
+        self.places: dict[str, list[tuple[int, int]]] = {}
+        self._until = time.monotonic() + PLACE_S
         self._rest = b""
 
     def take(self, data: bytes) -> bool:
-        found, self._rest = ripgrep.hits(self._rest + data)
+        found, self._rest = ripgrep.places(self._rest + data)
         for raw, line, byte in found:
-            if len(self.places) >= self._most:
-                self.full = True
-                return False
-            if (path := self._chosen.path(raw)) is not None:
-                self.places.append(_Place(path, line, byte))
+            self.places.setdefault(raw.decode(errors="replace"), []).append((line, byte))
         return True
 
     def deadline(self) -> float:
-        return self._began + (COUNT_S if len(self.places) >= self._enough else HARD_S)
+        return self._until
 
 
-class _Listed:
-    """Counts the files that are searched."""
-
-    def __init__(self, chosen: _Chosen, began: float) -> None:
-        self.count = 0
-        self._chosen, self._began = chosen, began
-        self._rest = b""
-
-    def take(self, data: bytes) -> bool:
-        *whole, self._rest = (self._rest + data).split(b"\0")
-        self.count += sum(self._chosen.path(raw.removeprefix(b"./")) is not None for raw in whole)
-        return self.count < _MOST_FILES
-
-    def deadline(self) -> float:
-        return self._began + HARD_S
-
-
-def _shown(places: list[tuple[Root, _Place]], limit: int) -> tuple[tuple[Match, ...], int]:
-    """The first matches with their lines, and how many places turned out not to be there to be shown."""
+def _shown(root: Root, search: Search, counted: _Counted, wanted: int) -> tuple[list[Match], int]:
+    """So many matches with their lines, and how many of those counted are not there to be shown."""
+    files = counted.first(wanted)
+    if not files:
+        return [], 0
+    placed = _Placed()
+    ripgrep.run(root.folder, search.placing(list(files)), placed)
     matches: list[Match] = []
-    gone = 0
-    for (root, path), group in groupby(places, key=lambda each: (each[0], each[1].path)):
-        if len(matches) >= limit:
-            break
+    gone = sum(files.values())
+    for path in files:
         lines = _lines(root, path)
-        for _, place in group:
-            if not 0 < place.line <= len(lines):
-                gone += 1
-            elif len(matches) < limit:
-                matches.append(_match(root, place, lines))
-    return tuple(matches), gone
+        here = [place for place in placed.places.get(path, ()) if place[0] <= len(lines)]
+        matches += [_match(root, path, line, byte, lines) for line, byte in here[: wanted - len(matches)]]
+        gone -= len(here)
+    return matches, max(0, gone)
 
 
 def _lines(root: Root, path: str) -> list[bytes]:
@@ -177,12 +161,12 @@ def _lines(root: Root, path: str) -> list[bytes]:
     return [] if b"\0" in content else content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
 
 
-def _match(root: Root, place: _Place, lines: list[bytes]) -> Match:
-    at = place.line - 1
-    column = len(lines[at][: place.byte - 1].decode(errors="replace"))
+def _match(root: Root, path: str, line: int, byte: int, lines: list[bytes]) -> Match:
+    at = line - 1
+    column = len(lines[at][: byte - 1].decode(errors="replace"))
     return Match(
-        file=root.shown(place.path),
-        line=place.line,
+        file=root.shown(path),
+        line=line,
         column=column + 1,
         text=_cut(lines[at], column),
         before=tuple(_cut(line) for line in lines[max(0, at - CONTEXT) : at]),

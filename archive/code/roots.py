@@ -56,12 +56,12 @@ def in_root(roots: Mapping[str, Path], path: str, do: Callable[[Root, str], T]) 
     """
     known = all_roots(roots)
     first, *others = checked_parts(path) or [""]
-    rest = "/".join(others) + ("/" if path.endswith("/") else "")
+    rest = "/".join(others) + ("/" if others and path.endswith("/") else "")
     if known[0].alone:
         try:
             return do(present(known[0]), path)
         except Missing:
-            if first != known[0].name or not rest:
+            if first != known[0].name:
                 raise
     for root in known:
         if root.name == first:

@@ -26,9 +26,8 @@ _FILES = frozenset(
         *("npmrc", "netrc", "pypirc", "htpasswd", "credentials", "kubeconfig", "wp-config.php", "pointsman.yaml"),
     }
 )
-_BESIDE = frozenset(
-    {(".docker", "config.json"), (".m2", "settings.xml"), ("gcloud", "access_tokens.db"), ("gh", "hosts.yml")}
-)
+# Files that are secrets only in a certain folder.
+_BESIDE = {"config.json": ".docker", "settings.xml": ".m2", "access_tokens.db": "gcloud", "hosts.yml": "gh"}
 _ENDINGS = (
     *(".pem", ".key", ".p8", ".p12", ".pfx", ".pkcs8", ".pkcs12", ".ppk", ".jks", ".keystore", ".bks", ".keytab"),
     *(".kdb", ".kdbx", ".agekey", ".ovpn", ".tfstate", ".env", ".kubeconfig"),
@@ -64,9 +63,9 @@ def is_blocked(parts: Sequence[str]) -> bool:
     """Is the file with these names, from the root down, never to be read?"""
     if not parts:
         return False
-    if any(map(is_blocked_folder, parts)) or _is_secret(_fold(parts[-1])):
+    if any(map(is_blocked_folder, parts)) or _is_secret(parts[-1]):
         return True
-    return len(parts) > 1 and (_fold(parts[-2]), _fold(parts[-1])) in _BESIDE
+    return len(parts) > 1 and _fold(parts[-1]) in _BESIDE and _fold(parts[-2]) == _BESIDE[_fold(parts[-1])]
 
 
 @lru_cache(maxsize=16_384)
@@ -76,8 +75,8 @@ def is_blocked_folder(name: str) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def _is_secret(folded: str) -> bool:
-    return any(map(_names_a_secret, _peeled(folded)))
+def _is_secret(name: str) -> bool:
+    return any(map(_names_a_secret, _peeled(_fold(name))))
 
 
 def _names_a_secret(form: str) -> bool:
@@ -86,6 +85,7 @@ def _names_a_secret(form: str) -> bool:
     return not form.endswith(_CODE) and _SECRET.fullmatch(form.removeprefix(".")) is not None
 
 
+@lru_cache(maxsize=16_384)
 def _fold(name: str) -> str:
     """What the most forgiving file system makes of a name: no case, no invisible signs, no dots or blanks behind."""
     if not name.isascii():

@@ -66,13 +66,11 @@ def _remarks(pattern: str, file_pattern: str | None, found: Found) -> Json:
     remarks: Json = {}
     if found.total_capped:
         remarks["totalCapped"] = True
-    if found.files_capped:
-        remarks["filesCapped"] = True
     if not found.matches and not found.total_capped:
         remarks["message"] = f"No matches found for pattern '{pattern}'"
     elif not found.matches:
         remarks["message"] = "The time was up before anything was found. Narrow the search with filePattern."
-    if file_pattern is not None and not found.files and not found.files_capped:
+    if file_pattern is not None and not found.files and not found.total_capped:
         remarks["help"] = f"No file that is searched fits filePattern '{file_pattern}'. Try '**/' before a name."
     return remarks
 
@@ -81,11 +79,10 @@ TOOL = ArchiveTool(
     name="grep_codebase",
     title="Search the code by regex",
     description=(
-        "Fast text search across the codebase with a regular expression: find where a function is called, all uses of "
-        "a name, definitions, interfaces, TODO comments, error messages or any exact string in the project's files. "
-        "Good for exact matches and when semantic search is unavailable. Answers file, line, column and two lines of "
-        "context. Respects .gitignore; leaves out node_modules, dist, build and secrets; files and folders that begin "
-        "with a dot only when filePattern names them."
+        "Grep the codebase with a regular expression: find where a function is called, locate calls, uses and "
+        "interface definitions of a name such as jwt.sign, TODO comments, or which files of the project mention an "
+        "exact string. Fast text search in source code; returns file, line, column and two lines of context. Good for "
+        "exact matches and when semantic search is unavailable. Respects .gitignore."
     ),
     input_schema={
         "type": "object",
@@ -98,7 +95,9 @@ TOOL = ArchiveTool(
             },
             "filePattern": {
                 "type": "string",
-                "description": 'Glob pattern to filter files (e.g., "**/*.ts")',
+                "description": 'Glob pattern to filter files (e.g., "**/*.ts"). node_modules, .git, dist, build, '
+                ".next, .context and secrets are never searched, other names with a dot in front only if the pattern "
+                "says so",
             },
             "caseSensitive": {"type": "boolean", "default": False, "description": "Case-sensitive search"},
             "limit": {
@@ -140,7 +139,6 @@ TOOL = ArchiveTool(
             "totalMatches": {"type": "integer", "description": "Matching lines, also those beyond the limit"},
             "totalCapped": {"type": "boolean", "description": "There are more: counting was stopped"},
             "filesSearched": {"type": "integer"},
-            "filesCapped": {"type": "boolean", "description": "There are more: counting was stopped"},
             "searchTime": {"type": "integer", "description": "In milliseconds"},
             "message": {"type": "string"},
             "help": {"type": "string"},

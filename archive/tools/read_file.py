@@ -68,11 +68,10 @@ TOOL = ArchiveTool(
     name="read_file",
     title="Read a source file with its imports",
     description=(
-        "Read a file of the project's code by its path: show the implementation of a class or function, the source of "
-        "a module, a config file or a document. With includeDeps the project files that it imports (level 1 "
-        "dependencies of TypeScript, JavaScript, Python, Go, Rust and Java) come along with their content. Tracks file "
-        "access for context scoring. Text up to 1 MB; secrets such as .env, keys and credentials are never read. "
-        "To find out which file, use grep_codebase."
+        "Open and read a source file of the project: show its code, the implementation of a class or function, or "
+        "what is in a config file. With includeDeps it brings along the project files that it imports (level 1 "
+        "dependencies) with their content. Tracks file access for context scoring. Never reads secrets such as .env or "
+        "keys, nor more than 1 MB."
     ),
     input_schema={
         "type": "object",
@@ -86,7 +85,7 @@ TOOL = ArchiveTool(
             "includeDeps": {
                 "type": "boolean",
                 "default": False,
-                "description": "Include level 1 dependencies (imports)",
+                "description": "Include level 1 dependencies (imports): TypeScript, JavaScript, Python, Go, Rust, Java",
             },
             "maxDepth": {
                 "type": "integer",

@@ -17,11 +17,16 @@ ALLOWED = ("README.md", "src/a.ts", "src/deep/b.py", ".github/ci.yml", "keyboard
 FORBIDDEN = (".env", "src/.env.local", ".git/config", "node_modules/x/i.js", "keys/id_rsa", "keys/server.pem")
 LINKS = ("l0", "l1", "src/l2", "src/deep/l3", "keys/l4")
 
-NAMES = [*{part for path in (*ALLOWED, *FORBIDDEN, *LINKS) for part in path.split("/")}, "outside", "root", "private.txt"]
+NAMES = [
+    *{part for path in (*ALLOWED, *FORBIDDEN, *LINKS) for part in path.split("/")},
+    "outside",
+    "root",
+    "private.txt",
+]
 PARTS = st.one_of(
     st.sampled_from(NAMES),
     st.sampled_from(NAMES).map(str.upper),
-    st.sampled_from(["..", "..", ".", "", "...", "~", ".env.", ".env ", "．env", ".e\u200bnv", "\\..", "\0", "C:"]),
+    st.sampled_from(["..", "..", ".", "", "...", "~", ".env.", ".env ", "\uff0eenv", ".e\u200bnv", "\\..", "\0", "C:"]),
     st.text(max_size=4),
 )
 RELATIVE = st.lists(PARTS, max_size=7).map("/".join)

@@ -100,7 +100,7 @@ def swapping(root: Path, turns: Callable[[Path], Iterator[None]]) -> Iterator[Ca
     ids=["file", "folder", "folder-and-back", "half-way", "pipe", "moved-away"],
 )
 def test_swapping_links_never_leads_out(root: Path, turns: Callable[[Path], Iterator[None]], path: str) -> None:
-    seen = set()
+    seen: set[bytes | None] = set()
     with swapping(root, turns) as still_swapping:
         count = 0
         while count < READS or still_swapping():

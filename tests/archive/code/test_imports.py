@@ -125,7 +125,7 @@ const S: &str = "use no2;";
 def test_java_imports_are_found_static_and_wildcard(parser: ImportParser) -> None:
     source = (
         "package com.acme.app;\nimport com.x.Y;\nimport static com.x.Z.max;\nimport com.w.*;\n"
-        "import static com.q.R.*;\n// import no.No;\nclass A { String s = \"import no.No;\"; }\n"
+        'import static com.q.R.*;\n// import no.No;\nclass A { String s = "import no.No;"; }\n'
     )
     parsed = parser.parse("java", source.encode())
     assert parsed.package == "com.acme.app"
@@ -164,6 +164,8 @@ def test_a_great_many_imports_are_bounded(parser: ImportParser) -> None:
     assert len(parser.parse("python", source.encode()).imports) == 500
 
 
-@pytest.mark.parametrize(("path", "grammar"), [("a/B.TSX", "tsx"), ("x.pyi", "python"), ("x.md", None), ("Makefile", None)])
+@pytest.mark.parametrize(
+    ("path", "grammar"), [("a/B.TSX", "tsx"), ("x.pyi", "python"), ("x.md", None), ("Makefile", None)]
+)
 def test_the_ending_chooses_the_grammar(path: str, grammar: str | None) -> None:
     assert grammar_of(path) == grammar

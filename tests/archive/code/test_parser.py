@@ -127,7 +127,9 @@ def test_the_process_ends_when_its_archive_is_killed() -> None:
         "import sys; from pointsman.archive.code.parser import ImportParser; p = ImportParser(60); "
         "p.parse('python', b'import a'); print(p._worker._process.pid, flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen([sys.executable, "-P", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as archive:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as archive:
         assert archive.stdout is not None
         pid = int(archive.stdout.readline())
         archive.kill()

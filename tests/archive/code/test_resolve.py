@@ -27,9 +27,29 @@ def project(root: Path, importer: str, source: str, *others: str, **texts: str) 
 def test_relative_scripts_are_found_without_their_extension(parser: ImportParser, tmp_path: Path) -> None:
     source = "".join(
         f'import "{target}"\n'
-        for target in ("./a", "../b", "./folder", "./c.js", "./d.json", "./e.vue?raw", ".", "./none", "react", "./f.mjs")
+        for target in (
+            "./a",
+            "../b",
+            "./folder",
+            "./c.js",
+            "./d.json",
+            "./e.vue?raw",
+            ".",
+            "./none",
+            "react",
+            "./f.mjs",
+        )
     )
-    others = ("src/a.tsx", "b.ts", "src/folder/index.ts", "src/c.ts", "src/d.json", "src/e.vue", "src/index.ts", "src/f.mts")
+    others = (
+        "src/a.tsx",
+        "b.ts",
+        "src/folder/index.ts",
+        "src/c.ts",
+        "src/d.json",
+        "src/e.vue",
+        "src/index.ts",
+        "src/f.mts",
+    )
     project(tmp_path, "src/main.ts", source, *others, "node_modules/react/index.js")
     assert dependencies(parser, tmp_path, "src/main.ts") == list(others)
 
@@ -58,7 +78,9 @@ def test_base_url_and_paths_are_inherited(parser: ImportParser, tmp_path: Path) 
     assert dependencies(parser, tmp_path, "main.ts") == list(others)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"extends": "./tsconfig.json"}', '{"compilerOptions": 1}', "[" * 9999])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"extends": "./tsconfig.json"}', '{"compilerOptions": 1}', "[" * 9999]
+)
 def test_an_odd_tsconfig_harms_nothing(parser: ImportParser, tmp_path: Path, text: str) -> None:
     project(tmp_path, "main.ts", 'import "./a"; import "b"\n', "a.ts", **{"tsconfig.json": text})
     assert dependencies(parser, tmp_path, "main.ts") == ["a.ts"]
@@ -106,7 +128,8 @@ def test_a_package_that_is_linked_into_place_is_told_where_it_lies(parser: Impor
 
 
 def test_a_go_package_is_all_files_of_its_folder(parser: ImportParser, tmp_path: Path) -> None:
-    source = 'package main\nimport (\n"fmt"\n"example.com/app/auth"\nc "example.com/app/credentials"\n"example.com/apple"\n)\n'
+    imported = '"fmt"\n"example.com/app/auth"\nc "example.com/app/credentials"\n"example.com/apple"\n'
+    source = f"package main\nimport (\n{imported})\n"
     others = ("svc/auth/a.go", "svc/auth/b.go", "svc/credentials/c.go")
     text = {"svc/go.mod": "// the module\nmodule example.com/app\n\ngo 1.22\n"}
     project(tmp_path, "svc/cmd/main.go", source, *others, "svc/auth/a_test.go", "svc/auth/readme.md", **text)
@@ -128,7 +151,15 @@ def test_rust_modules_and_paths_are_followed(parser: ImportParser, tmp_path: Pat
     text = {f"app/{path}": content for path, content in text.items()}
     others = [f"app/{path}" for path in (*RUST, "mate/src/lib.rs", "mate/src/z.rs") if path != "src/c/d.rs"]
     project(tmp_path, "app/src/main.rs", source, *others, **text)
-    inside = ["src/a/mod.rs", "src/c.rs", "src/odd/name.rs", "src/inline/e.rs", "src/a/b.rs", "src/c/d.rs", "mate/src/z.rs"]
+    inside = [
+        "src/a/mod.rs",
+        "src/c.rs",
+        "src/odd/name.rs",
+        "src/inline/e.rs",
+        "src/a/b.rs",
+        "src/c/d.rs",
+        "mate/src/z.rs",
+    ]
     assert dependencies(parser, tmp_path, "app/src/main.rs") == [f"app/{path}" for path in inside]
     assert dependencies(parser, tmp_path, "app/src/c/d.rs") == [
         f"app/{path}" for path in ("src/c.rs", "src/a/mod.rs", "src/main.rs")
@@ -142,7 +173,9 @@ def test_java_classes_members_and_packages_are_found(parser: ImportParser, tmp_p
     import com.acme.auth.Outer.Inner; import static com.acme.util.More.*; import java.util.List; import com.lib.Shared;
     class Main {}"""
     home = "server/src/main/java/com/acme"
-    others = [f"{home}/{path}.java" for path in ("auth/Token", "util/Text", "model/A", "model/B", "auth/Outer", "util/More")]
+    others = [
+        f"{home}/{path}.java" for path in ("auth/Token", "util/Text", "model/A", "model/B", "auth/Outer", "util/More")
+    ]
     others.append("lib/src/main/java/com/lib/Shared.java")
     project(tmp_path, f"{home}/app/Main.java", source, *others)
     assert dependencies(parser, tmp_path, f"{home}/app/Main.java") == others

@@ -11,13 +11,26 @@ from hypothesis import strategies as st
 from pointsman.archive.code.secret_names import is_blocked
 from tests.archive.code.test_guard import GOOD, SECRETS
 
-BACKUPS = ("{}~", "{}.bak", "{}.old", "{}.orig", "{}.bak2", "{}.1", "{}.swp", ".{}.swp", "#{}#", ".#{}", "._{}", "{} copy")
+BACKUPS = (
+    "{}~",
+    "{}.bak",
+    "{}.old",
+    "{}.orig",
+    "{}.bak2",
+    "{}.1",
+    "{}.swp",
+    ".{}.swp",
+    "#{}#",
+    ".#{}",
+    "._{}",
+    "{} copy",
+)
 MORE = ("{}.save", "{}.20240131", "{}-backup", "{} (2)", "{}.gz", "{}.tar.gz", "Copy of {}", "{}.bak.gz", "{}.example")
 CORE = (".env", ".env.local", "id_rsa", "server.pem", "tls.key", ".npmrc", ".netrc", "credentials.json", "kubeconfig")
 
 
 @pytest.mark.parametrize("name", CORE)
-@pytest.mark.parametrize("backup", (*BACKUPS, *MORE))
+@pytest.mark.parametrize("backup", [*BACKUPS, *MORE])
 def test_a_backup_copy_of_a_secret_is_one(name: str, backup: str) -> None:
     assert is_blocked(["src", backup.format(name)])
 
@@ -42,6 +55,8 @@ def test_names_that_only_look_like_secrets_are_none(path: str) -> None:
     assert not is_blocked(path.split("/"))
 
 
-@pytest.mark.parametrize("name", ["a" * 255, "-" * 255, "(1)" * 85, ".bak" * 63, "copy " * 51, "secret" * 42, "._-" * 85])
+@pytest.mark.parametrize(
+    "name", ["a" * 255, "-" * 255, "(1)" * 85, ".bak" * 63, "copy " * 51, "secret" * 42, "._-" * 85]
+)
 def test_long_names_are_judged(name: str) -> None:
     assert not is_blocked([name])
