@@ -1,0 +1,190 @@
+"""Searches the text of a project with ripgrep, and shows each match with the lines round it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pointsman.archive.code import guard, ripgrep
+from pointsman.archive.code.globs import Glob
+from pointsman.archive.code.ripgrep import Search
+from pointsman.archive.code.roots import Root, all_roots, present
+from pointsman.archive.code.secret_names import is_blocked
+
+COUNT_TO = 10_000
+COUNT_S = 1.0  # once enough is found, count on for so long
+HARD_S = 3.0
+PLACE_S = 1.0  # then, to say where in a few files
+CONTEXT = 2
+WIDTH = 400  # characters of a line that are shown
+
+
+class BadPattern(Exception):
+    """Ripgrep cannot compile the pattern; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    file: str
+    line: int
+    column: int  # in characters, from 1
+    text: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    matches: tuple[Match, ...]
+    total: int
+    total_capped: bool
+    files: int  # that were searched
+    took_ms: int
+
+
+def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensitive: bool, limit: int) -> Found:
+    """Search all roots, one after the other, within one time limit.
+
+    Raises:
+        NoRoots: there is none.
+        RootGone: the folder of one is not there.
+        BadPattern: it is no regular expression.
+        NoRipgrep: the program is missing.
+    """
+    began = time.monotonic()
+    search = Search(pattern, case_sensitive)
+    matches: list[Match] = []
+    total, capped, files = 0, False, 0
+    for root in map(present, all_roots(roots)):
+        counted = _Counted(root, glob, limit - total, COUNT_TO - total, began)
+        hidden, names = (glob.wants_hidden, glob.names) if glob else (False, ())
+        code = ripgrep.run(root.folder, search.counting(hidden, names), counted)
+        if code == 2 and not counted.total and (reason := search.what_is_wrong()):
+            raise BadPattern(reason)
+        found, gone = _shown(root, search, counted, limit - len(matches))
+        matches += found
+        capped |= code is None
+        total += min(counted.total, COUNT_TO - total) - gone
+        files += counted.files
+    return Found(tuple(matches), total, capped, files, round((time.monotonic() - began) * 1000))
+
+
+class _Counted:
+    """Counts matches, file by file, until there are enough. Files that are not meant or are blocked do not count."""
+
+    def __init__(self, root: Root, glob: Glob | None, enough: int, most: int, began: float) -> None:
+        self.total = 0
+        self.files = 0
+        self._matching: dict[str, int] = {}
+        self._glob = glob.below(root.name) if glob else None
+        self._enough, self._most, self._began = enough, most, began
+        self._rest = b""
+
+    def take(self, data: bytes) -> bool:
+        found, self._rest = ripgrep.counts(self._rest + data)
+        for raw, count in found:
+            path = self._chosen(raw)
+            self.files += path is not None
+            if path is not None and count:
+                self._matching[path] = count
+                self.total += count
+        return self.total <= self._most
+
+    def deadline(self) -> float:
+        return self._began + (COUNT_S if self.total >= self._enough else HARD_S)
+
+    def first(self, wanted: int) -> dict[str, int]:
+        """The first files by name that have so many matches."""
+        files: dict[str, int] = {}
+        for path in sorted(self._matching):
+            if wanted <= 0:
+                break
+            files[path] = self._matching[path]
+            wanted -= files[path]
+        return files
+
+    def _chosen(self, raw: bytes) -> str | None:
+        try:
+            path = raw.decode()
+        except UnicodeDecodeError:
+            return None  # nobody could ask for it by this name
+        if (self._glob is not None and not self._glob.fits(path)) or is_blocked(path.split("/")):
+            return None
+        return path
+
+
+class _Placed:
+    """Takes the places of matches."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, list[tuple[int, int]]] = {}
+        self._until = time.monotonic() + PLACE_S
+        self._rest = b""
+
+    def take(self, data: bytes) -> bool:
+        found, self._rest = ripgrep.places(self._rest + data)
+        for raw, line, byte in found:
+            self.places.setdefault(raw.decode(errors="replace"), []).append((line, byte))
+        return True
+
+    def deadline(self) -> float:
+        return self._until
+
+
+def _shown(root: Root, search: Search, counted: _Counted, wanted: int) -> tuple[list[Match], int]:
+    """So many matches with their lines, and how many of those counted are not there to be shown."""
+    files = counted.first(wanted)
+    if not files:
+        return [], 0
+    placed = _Placed()
+    ripgrep.run(root.folder, search.placing(list(files)), placed)
+    matches: list[Match] = []
+    gone = sum(files.values())
+    for path in files:
+        lines = _lines(root, path)
+        here = [place for place in placed.places.get(path, ()) if place[0] <= len(lines)]
+        matches += [_match(root, path, line, byte, lines) for line, byte in here[: wanted - len(matches)]]
+        gone -= len(here)
+    return matches, max(0, gone)
+
+
+def _lines(root: Root, path: str) -> list[bytes]:
+    """The lines as ripgrep counts them; none for a file that may not be read, or is binary after all."""
+    try:
+        content = guard.read(root.folder, path).content
+        if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+            content = content.decode("utf-16", errors="replace").encode()
+    except (guard.Refused, guard.Missing):
+        return []
+    return [] if b"\0" in content else content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+
+
+def _match(root: Root, path: str, line: int, byte: int, lines: list[bytes]) -> Match:
+    at = line - 1
+    column = len(lines[at][: byte - 1].decode(errors="replace"))
+    return Match(
+        file=root.shown(path),
+        line=line,
+        column=column + 1,
+        text=_cut(lines[at], column),
+        before=tuple(_cut(line) for line in lines[max(0, at - CONTEXT) : at]),
+        after=tuple(_cut(line) for line in _following(lines, at)),
+    )
+
+
+def _following(lines: list[bytes], at: int) -> Iterator[bytes]:
+    for number in range(at + 1, min(at + 1 + CONTEXT, len(lines))):
+        if number < len(lines) - 1 or lines[number]:  # behind the last line end there is no line
+            yield lines[number]
+
+
+def _cut(line: bytes, column: int = 0) -> str:
+    """A line, or of a very long one the part round the match."""
+    text = line.removesuffix(b"\r").decode(errors="replace")
+    if len(text) <= WIDTH:
+        return text
+    start = max(0, min(column - WIDTH // 4, len(text) - WIDTH))
+    part = text[start : start + WIDTH]
+    return ("…" if start else "") + part + ("…" if start + WIDTH < len(text) else "")

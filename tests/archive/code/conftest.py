@@ -1,0 +1,25 @@
+"""What all tests of the code tools share: one parser for a file of tests, and time enough on a busy machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pointsman.archive.code import grep, ripgrep
+from pointsman.archive.code.parser import ImportParser
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grep, "COUNT_S", 60.0)
+    monkeypatch.setattr(grep, "HARD_S", 60.0)
+    monkeypatch.setattr(grep, "PLACE_S", 60.0)
+    monkeypatch.setattr(ripgrep, "_CHECK_S", 60.0)
+
+
+@pytest.fixture(scope="module")
+def parser() -> Iterator[ImportParser]:
+    parser = ImportParser(timeout_s=60)  # a busy machine is no reason to fail
+    yield parser
+    parser.close()
