@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from pointsman.archive.indexes.indexes import Indexes
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
     roots: Mapping[str, Path]  # the folders that the code tools may read, by name
+    indexes: Indexes = field(default_factory=Indexes)  # those that callers make themselves
