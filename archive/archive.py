@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pointsman.archive.code.access import AccessLog, Unnoted
 from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.indexes.indexes import Indexes
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +16,4 @@ class Archive:
     roots: Mapping[str, Path]  # the folders that the code tools may read, by name
     accesses: AccessLog = field(default_factory=Unnoted)
     imports: ImportParser = field(default_factory=ImportParser)  # starts with the first file; to be closed at the end
+    indexes: Indexes = field(default_factory=Indexes)  # those that callers make themselves
