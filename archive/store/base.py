@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pointsman.archive.indexes.base import KeptIndexes
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
 
@@ -238,5 +239,10 @@ class Storage(Protocol):
 
     @property
     def vectors(self) -> VectorStore: ...
+
+    @property
+    def indexes(self) -> KeptIndexes:
+        """Those that callers made themselves and want kept."""
+        ...
 
     def close(self) -> None: ...
