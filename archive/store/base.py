@@ -151,6 +151,8 @@ class DocumentStore(Protocol):
 
     def document(self, collection: str, id: str) -> Document | None: ...  # noqa: A002
 
+    def has(self, collection: str, id: str) -> bool: ...  # noqa: A002
+
     def list_documents(self, collection: str, limit: int, offset: int = 0) -> DocumentPage:
         """In the order of their ids."""
         ...
