@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pointsman.archive.embedding.settings import EmbeddingSettings, read_embeddings
 from pointsman.archive.indexes.indexes import IndexLimits
 
 DATABASE = "SEARCH_DB_PATH"
@@ -32,6 +33,7 @@ class ArchiveSettings:
     # Calls a minute of one caller, by tool; 0: any number.
     rate_limits: Mapping[str, int] = field(default_factory=lambda: DEFAULT_RATE_LIMITS)
     index_limits: IndexLimits = field(default_factory=IndexLimits)
+    embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
 
 
 def read_settings(environment: Mapping[str, str]) -> ArchiveSettings:
@@ -41,7 +43,15 @@ def read_settings(environment: Mapping[str, str]) -> ArchiveSettings:
         _roots(_object(environment, ROOTS, '{"app": "/srv/app"}')),
         _rate_limits(environment),
         _index_limits(environment),
+        _embeddings(environment),
     )
+
+
+def _embeddings(environment: Mapping[str, str]) -> EmbeddingSettings:
+    try:
+        return read_embeddings(environment)
+    except ValueError as error:
+        raise BadSettings(str(error)) from None
 
 
 def _roots(roots: Mapping[str, Any]) -> dict[str, Path]:
