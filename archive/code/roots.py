@@ -1,0 +1,75 @@
+"""Which root a path means: with several roots it begins with the root's name, with one the name may be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pointsman.archive.code.guard import Missing, checked_parts
+
+T = TypeVar("T")
+
+HOW_TO_SET = (
+    "The operator names the folders that may be read in pointsman.yaml, under the archive's own entry: "
+    "`servers: {archive: {bundled: archive, roots: {app: /path/to/the/project}}}`. It is read again when it is saved."
+)
+
+
+class NoRoots(Exception):
+    """No folder has been named that the code tools may read."""
+
+
+class UnknownRoot(Missing):
+    """There are several roots, and the path begins with the name of none."""
+
+
+class RootGone(Missing):
+    """The folder of a root is not there; the message is the root's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    name: str
+    folder: Path
+    alone: bool  # the only one: paths are shown without its name
+
+    def shown(self, path: str) -> str:
+        return path if self.alone else f"{self.name}/{path}"
+
+
+def all_roots(roots: Mapping[str, Path]) -> list[Root]:
+    if not roots:
+        raise NoRoots
+    return [Root(name, folder, len(roots) == 1) for name, folder in sorted(roots.items())]
+
+
+def in_root(roots: Mapping[str, Path], path: str, do: Callable[[Root, str], T]) -> T:
+    """Call `do` with the root that a path means and the path in it.
+
+    Raises:
+        NoRoots: there is none.
+        UnknownRoot: the path begins with the name of none.
+        RootGone: its folder is not there.
+        Refused, Missing: what `do` raised, or the path's form alone.
+    """
+    known = all_roots(roots)
+    first, *others = checked_parts(path) or [""]
+    rest = "/".join(others) + ("/" if path.endswith("/") else "")
+    if known[0].alone:
+        try:
+            return do(present(known[0]), path)
+        except Missing:
+            if first != known[0].name or not rest:
+                raise
+    for root in known:
+        if root.name == first:
+            return do(present(root), rest)
+    raise UnknownRoot
+
+
+def present(root: Root) -> Root:
+    if not root.folder.is_dir():
+        raise RootGone(root.name)
+    return root

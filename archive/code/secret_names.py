@@ -1,0 +1,106 @@
+"""The names of files that are never read nor searched: secrets, their backup copies, and what is no project's own."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+# Anywhere in a path, also as a file: `.git` is one in a linked worktree.
+_FOLDERS = frozenset(
+    {
+        *(".git", "git~1", "node_modules", "node_m~1"),  # with a tilde: the short names that Windows gives them
+        *(".aws", ".ssh", ".gnupg", ".azure", ".gcloud", ".kube", ".password-store"),
+    }
+)
+_DOT_ENV = re.compile(
+    r"\.envs?(?:[^a-z].*)?|\.envrc.*", re.DOTALL
+)  # .env, .env.local, .env-prod, .envrc; not .environment
+
+# The rest goes by a file's own name: a folder may well be called `credentials`.
+_FILES = frozenset(
+    {
+        *(".npmrc", ".netrc", "_netrc", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd", ".dockercfg"),
+        *(".git-credentials", ".dockerconfigjson", ".s3cfg", ".boto", ".vault-token", ".vault_pass", ".terraformrc"),
+        *("npmrc", "netrc", "pypirc", "htpasswd", "credentials", "kubeconfig", "wp-config.php", "pointsman.yaml"),
+    }
+)
+_BESIDE = frozenset(
+    {(".docker", "config.json"), (".m2", "settings.xml"), ("gcloud", "access_tokens.db"), ("gh", "hosts.yml")}
+)
+_ENDINGS = (
+    *(".pem", ".key", ".p8", ".p12", ".pfx", ".pkcs8", ".pkcs12", ".ppk", ".jks", ".keystore", ".bks", ".keytab"),
+    *(".kdb", ".kdbx", ".agekey", ".ovpn", ".tfstate", ".env", ".kubeconfig"),
+)
+_DATA = r"(?:\.(?:json|ya?ml|toml|ini|cfg|conf|csv|txt|xml|properties|plist|enc))+"
+_SECRET = re.compile(
+    r"""
+    id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?(?:[^a-z].*)?                  # private keys, also id_rsa_prod
+  | (?:.*[^a-z])?(?:credentials?|secrets?)DATA                         # credentials.json, app-secrets.yml
+  | (?:.*[^a-z])?(?:client|app)[_-]?(?:secrets?|credentials?)(?:[^a-z].*)?DATA
+  | (?:.*[^a-z])?service[_-]?accounts?(?:[_-]?keys?)?(?:[^a-z].*)?DATA # service-account-prod.json
+  | (?:.*[^a-z])?kubeconfig(?:[^a-z].*)?DATA | kubeconfig[_-][^.]+
+    """.replace("DATA", _DATA),
+    re.VERBOSE | re.DOTALL,
+)
+_CODE = (".py", ".go", ".rs", ".ts", ".tsx", ".js", ".jsx", ".java", ".md")  # `id_rsa_test.go` is about keys, not one
+
+# One layer of what editors, people and archivers put round a name; taken off until none is left.
+_BEFORE = re.compile(r"\#|\.\#|\._|~\$|\.(?=\.)|(?:copy|backup) of ")
+_AFTER = re.compile(
+    r"""
+    (?: ~ | \# | [\s._-]*\(\d+\) | [\s._-]+copy(?:[\s._-]*\d+)?
+      | [._-](?:bak|backup|bkp|old|orig|original|save|saved|tmp|temp|new|prev|sw[a-p]|dist|sample|example|template
+          |disabled|gz|tgz|zip|tar|bz2|xz|zst|7z|rar|pub|gpg|asc|age)?\d*
+    )$
+    """,
+    re.VERBOSE,
+)
+
+
+def is_blocked(parts: Sequence[str]) -> bool:
+    """Is the file with these names, from the root down, never to be read?"""
+    if not parts:
+        return False
+    if any(map(is_blocked_folder, parts)) or _is_secret(_fold(parts[-1])):
+        return True
+    return len(parts) > 1 and (_fold(parts[-2]), _fold(parts[-1])) in _BESIDE
+
+
+@lru_cache(maxsize=16_384)
+def is_blocked_folder(name: str) -> bool:
+    """Is nothing below a folder of this name ever to be read?"""
+    return any(form in _FOLDERS or _DOT_ENV.fullmatch(form) for form in _peeled(_fold(name)))
+
+
+@lru_cache(maxsize=16_384)
+def _is_secret(folded: str) -> bool:
+    return any(map(_names_a_secret, _peeled(folded)))
+
+
+def _names_a_secret(form: str) -> bool:
+    if form in _FILES or form.endswith(_ENDINGS):
+        return True
+    return not form.endswith(_CODE) and _SECRET.fullmatch(form.removeprefix(".")) is not None
+
+
+def _fold(name: str) -> str:
+    """What the most forgiving file system makes of a name: no case, no invisible signs, no dots or blanks behind."""
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", name)
+        name = "".join(sign for sign in name if unicodedata.category(sign) not in {"Cf", "Cc", "Mn"})
+    return name.casefold().partition(":")[0].strip().rstrip(". ")  # what follows a colon is a stream of the file
+
+
+def _peeled(folded: str) -> Iterator[str]:
+    """The name, and what is left of it layer by layer: `.id_rsa.bak.swp`, `.id_rsa.bak`, `.id_rsa`."""
+    for form in folded.split("/"):  # a full-width solidus, for one, folds to a real one
+        while form:
+            yield form
+            bare = _AFTER.sub("", form).rstrip(". ")
+            before = _BEFORE.match(bare)
+            bare = bare[before.end() :] if before else bare
+            if bare == form:
+                break
+            form = bare

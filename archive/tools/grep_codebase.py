@@ -1,0 +1,151 @@
+"""`grep_codebase`: the lines of the project's files that fit a regular expression."""
+
+from __future__ import annotations
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.code.globs import BadGlob, Glob
+from pointsman.archive.code.grep import BadPattern, Found, Match, grep
+from pointsman.archive.code.ripgrep import NoRipgrep
+from pointsman.archive.code.roots import NoRoots, RootGone
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.code_failures import no_roots, root_gone
+
+_LONGEST_PATTERN = 200
+_MOST_MATCHES = 100
+
+
+def run(archive: Archive, arguments: Json, call: Call) -> Json:
+    given = Arguments(arguments, as_object=True)
+    pattern = given.text("pattern", at_most=_LONGEST_PATTERN)
+    file_pattern = given.optional_text("filePattern", at_least=0)
+    case_sensitive = given.flag("caseSensitive", default=False)
+    limit = given.integer("limit", low=1, high=_MOST_MATCHES, default=50)
+    found = _grep(archive, pattern, file_pattern, case_sensitive, limit)
+    answer: Json = {
+        "matches": [_match(each) for each in found.matches],
+        "pattern": pattern,
+        "totalMatches": found.total,
+        "filesSearched": found.files,
+        "searchTime": found.took_ms,
+    }
+    return answer | _remarks(pattern, file_pattern, found)
+
+
+def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensitive: bool, limit: int) -> Found:
+    try:
+        glob = Glob(file_pattern) if file_pattern is not None else None
+        return grep(archive.roots, pattern, glob, case_sensitive, limit)
+    except BadGlob as error:
+        raise ToolFailure("Invalid filePattern", as_object=True, filePattern=file_pattern, details=str(error)) from None
+    except BadPattern as error:
+        escape = "To search for it as plain text, put a backslash before each of . * + ? ( ) [ ] { } | ^ $ and \\."
+        raise ToolFailure(
+            "Invalid regex pattern", help=escape, as_object=True, pattern=pattern, details=str(error)
+        ) from None
+    except NoRoots:
+        raise no_roots(pattern=pattern) from None
+    except RootGone as error:
+        raise root_gone(error, pattern=pattern) from None
+    except NoRipgrep:
+        missing = "ripgrep is not installed beside Pointsman; the operator installs Pointsman again."
+        raise ToolFailure("Search failed", as_object=True, message=missing) from None
+
+
+def _match(each: Match) -> Json:
+    return {
+        "file": each.file,
+        "line": each.line,
+        "column": each.column,
+        "text": each.text,
+        "context": {"before": list(each.before), "after": list(each.after)},
+    }
+
+
+def _remarks(pattern: str, file_pattern: str | None, found: Found) -> Json:
+    remarks: Json = {}
+    if found.total_capped:
+        remarks["totalCapped"] = True
+    if found.files_capped:
+        remarks["filesCapped"] = True
+    if not found.matches and not found.total_capped:
+        remarks["message"] = f"No matches found for pattern '{pattern}'"
+    elif not found.matches:
+        remarks["message"] = "The time was up before anything was found. Narrow the search with filePattern."
+    if file_pattern is not None and not found.files and not found.files_capped:
+        remarks["help"] = f"No file that is searched fits filePattern '{file_pattern}'. Try '**/' before a name."
+    return remarks
+
+
+TOOL = ArchiveTool(
+    name="grep_codebase",
+    title="Search the code by regex",
+    description=(
+        "Fast text search across the codebase with a regular expression: find where a function is called, all uses of "
+        "a name, definitions, interfaces, TODO comments, error messages or any exact string in the project's files. "
+        "Good for exact matches and when semantic search is unavailable. Answers file, line, column and two lines of "
+        "context. Respects .gitignore; leaves out node_modules, dist, build and secrets; files and folders that begin "
+        "with a dot only when filePattern names them."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "pattern": {
+                "type": "string",
+                "minLength": 1,
+                "maxLength": _LONGEST_PATTERN,
+                "description": "Regex pattern to search for, such as jwt\\.sign",
+            },
+            "filePattern": {
+                "type": "string",
+                "description": 'Glob pattern to filter files (e.g., "**/*.ts")',
+            },
+            "caseSensitive": {"type": "boolean", "default": False, "description": "Case-sensitive search"},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": _MOST_MATCHES,
+                "default": 50,
+                "description": "Maximum number of matches to return",
+            },
+        },
+        "required": ["pattern"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "matches": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "file": {"type": "string"},
+                        "line": {"type": "integer"},
+                        "column": {"type": "integer", "description": "In characters, from 1"},
+                        "text": {"type": "string"},
+                        "context": {
+                            "type": "object",
+                            "properties": {
+                                "before": {"type": "array", "items": {"type": "string"}},
+                                "after": {"type": "array", "items": {"type": "string"}},
+                            },
+                            "required": ["before", "after"],
+                        },
+                    },
+                    "required": ["file", "line", "column", "text", "context"],
+                },
+            },
+            "pattern": {"type": "string"},
+            "totalMatches": {"type": "integer", "description": "Matching lines, also those beyond the limit"},
+            "totalCapped": {"type": "boolean", "description": "There are more: counting was stopped"},
+            "filesSearched": {"type": "integer"},
+            "filesCapped": {"type": "boolean", "description": "There are more: counting was stopped"},
+            "searchTime": {"type": "integer", "description": "In milliseconds"},
+            "message": {"type": "string"},
+            "help": {"type": "string"},
+        },
+        "required": ["matches", "pattern", "totalMatches", "filesSearched", "searchTime"],
+    },
+    run=run,
+)

@@ -1,0 +1,143 @@
+"""`read_file`: one file of the project, with the files that it imports if they are wanted."""
+
+from __future__ import annotations
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.code.guard import IsFolder, Missing, Refused
+from pointsman.archive.code.reading import Dependency, ImportsNotParsed, NotText, ReadFile, read_file
+from pointsman.archive.code.roots import NoRoots, RootGone, UnknownRoot
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.code_failures import no_roots, root_gone
+
+
+def run(archive: Archive, arguments: Json, call: Call) -> Json:
+    given = Arguments(arguments, as_object=True)
+    path = given.text("path")
+    include = given.flag("includeDeps", default=False)
+    depth = given.integer("maxDepth", low=0, high=1, default=1)
+    file = _read(archive, path, with_dependencies=include and depth > 0)
+    archive.accesses.accessed(file.root, file.inside)
+    return {
+        "file": {
+            "path": file.path,
+            "content": file.content,
+            "size": file.size,
+            "lines": file.lines,
+            "language": file.language,
+        },
+        "dependencies": [_dependency(each) for each in file.dependencies],
+        "metadata": {"module": file.module, "role": file.role, "lastModified": file.modified},
+    }
+
+
+def _read(archive: Archive, path: str, *, with_dependencies: bool) -> ReadFile:
+    try:
+        return read_file(archive.roots, path, archive.imports if with_dependencies else None)
+    except NoRoots:
+        raise no_roots(path=path) from None
+    except RootGone as error:
+        raise root_gone(error, path=path) from None
+    except Missing as error:
+        raise ToolFailure("File not found", help=_hint(archive, error), as_object=True, path=path) from None
+    except Refused as error:
+        raise ToolFailure("Permission denied", as_object=True, path=path, details=str(error)) from None
+    except NotText as error:
+        raise ToolFailure("Not a text file", as_object=True, path=path, details=str(error)) from None
+    except ImportsNotParsed as error:
+        alone = "The file alone can be read: leave out includeDeps."
+        raise ToolFailure(
+            "Failed to parse imports", help=alone, as_object=True, path=path, details=str(error)
+        ) from None
+
+
+def _hint(archive: Archive, error: Missing) -> str:
+    if isinstance(error, UnknownRoot):
+        return f"A path begins with the name of one of the roots: {', '.join(sorted(archive.roots))}."
+    if isinstance(error, IsFolder):
+        return "This is a folder. Ask for a file in it; grep_codebase names files."
+    return "Paths are relative to the project's root, as grep_codebase shows them; capitals count."
+
+
+def _dependency(each: Dependency) -> Json:
+    shown: Json = {"path": each.path, "type": each.kind, "level": 1}
+    return shown | ({"contentOmitted": each.left_out} if each.content is None else {"content": each.content})
+
+
+TOOL = ArchiveTool(
+    name="read_file",
+    title="Read a source file with its imports",
+    description=(
+        "Read a file of the project's code by its path: show the implementation of a class or function, the source of "
+        "a module, a config file or a document. With includeDeps the project files that it imports (level 1 "
+        "dependencies of TypeScript, JavaScript, Python, Go, Rust and Java) come along with their content. Tracks file "
+        "access for context scoring. Text up to 1 MB; secrets such as .env, keys and credentials are never read. "
+        "To find out which file, use grep_codebase."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "path": {
+                "type": "string",
+                "minLength": 1,
+                "description": "File path relative to project root, such as src/server/auth/AuthService.ts; "
+                "where there are several roots it begins with the root's name",
+            },
+            "includeDeps": {
+                "type": "boolean",
+                "default": False,
+                "description": "Include level 1 dependencies (imports)",
+            },
+            "maxDepth": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 1,
+                "default": 1,
+                "description": "Dependency tree depth: 1, or 0 for none",
+            },
+        },
+        "required": ["path"],
+        "additionalProperties": False,
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "file": {
+                "type": "object",
+                "properties": {
+                    "path": {"type": "string"},
+                    "content": {"type": "string"},
+                    "size": {"type": "integer", "description": "In bytes"},
+                    "lines": {"type": "integer"},
+                    "language": {"type": "string"},
+                },
+                "required": ["path", "content", "size", "lines", "language"],
+            },
+            "dependencies": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "path": {"type": "string"},
+                        "type": {"enum": ["import", "export", "require", "dynamic", "module"]},
+                        "level": {"const": 1},
+                        "content": {"type": "string"},
+                        "contentOmitted": {"type": "string", "description": "Why there is no content"},
+                    },
+                    "required": ["path", "type", "level"],
+                },
+            },
+            "metadata": {
+                "type": "object",
+                "properties": {
+                    "module": {"type": "string"},
+                    "role": {"enum": ["core", "test", "config", "docs"]},
+                    "lastModified": {"type": "string", "format": "date-time"},
+                },
+                "required": ["module", "role", "lastModified"],
+            },
+        },
+        "required": ["file", "dependencies", "metadata"],
+    },
+    run=run,
+)
