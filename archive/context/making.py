@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from pointsman.archive.context.model import SOURCES, TYPES, ContextItem, ContextSource
@@ -13,6 +13,7 @@ from pointsman.archive.context.model import SOURCES, TYPES, ContextItem, Context
 MAX_CONTENT = 20_000  # characters
 _MAX_FIELD = 500
 _IDS = uuid.UUID("5f0c7c7e-0c65-4f0b-9c7e-1d1f5d8e4a21")  # the space in which our ids are made
+_DATES = "should read like 2026-01-31 or 2026-01-31T10:00:00Z"
 _UNTYPED = f"a discovery needs `type`: {', '.join(TYPES[:-1])} or {TYPES[-1]}"
 
 
@@ -39,7 +40,7 @@ def make_item(given: Mapping[str, Any], content: str, defaults: Defaults, place:
     Raises:
         BadItem: it says nothing, or what it says of itself cannot be.
     """
-    content = content.strip()
+    content = whole(content.strip())[:MAX_CONTENT]
     if not content:
         raise BadItem("there is no content")
     source, kind = _source_and_type(given, defaults)
@@ -48,7 +49,7 @@ def make_item(given: Mapping[str, Any], content: str, defaults: Defaults, place:
         source=source,
         type=kind,
         title=_text(given, "title") or defaults.title,
-        content=whole(content[:MAX_CONTENT]),
+        content=content,
         date=_date(given.get("date")) or defaults.date,
         module=_text(given, "module") or defaults.module,
         session=_text(given, "session") or defaults.session,
@@ -89,17 +90,13 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
 
 
 def _date(value: object) -> str | None:
-    """YAML makes dates of what looks like one; JSON has only texts."""
     if value is None or value == "":
         return None
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise BadItem(f"`date` is `{value[:40]}`; it should read like 2026-01-31 or 2026-01-31T10:00:00Z") from None
-    if isinstance(value, datetime):
-        known = value if value.tzinfo else value.replace(tzinfo=UTC)
-        return known.astimezone(UTC).isoformat("T", "seconds").replace("+00:00", "Z")
-    if isinstance(value, date):
-        return f"{value.isoformat()}T00:00:00Z"
-    raise BadItem("`date` should read like 2026-01-31")
+    if not isinstance(value, str):
+        raise BadItem(f"`date` {_DATES}")
+    try:
+        known = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise BadItem(f"`date` is `{value[:40]}`; it {_DATES}") from None
+    known = known if known.tzinfo else known.replace(tzinfo=UTC)
+    return known.astimezone(UTC).isoformat("T", "seconds").replace("+00:00", "Z")

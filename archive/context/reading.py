@@ -12,7 +12,8 @@ from typing import Any
 from pointsman.archive.context.making import BadItem, Defaults, make_item, moment
 from pointsman.archive.context.model import TYPES, ContextItem, ContextSource
 from pointsman.archive.text.chunking import chunks_of
-from pointsman.archive.text.front_matter import BadFrontMatter, split_front_matter
+from pointsman.archive.text.front_matter import BrokenFrontMatter, read_front_matter
+from pointsman.archive.text.lines import front_matter_end, lines_of
 
 MAX_ITEMS = 10_000  # of one file
 _MARKDOWN = frozenset({".md", ".markdown", ".txt"})
@@ -99,11 +100,13 @@ def _json_line(line: str, known: Defaults, name: str, where: str) -> Iterator[Co
 
 
 def _markdown(name: str, text: str, known: Defaults) -> Iterator[ContextItem | Problem]:
+    lines = lines_of(text)
     try:
-        given, body = split_front_matter(text)
-    except BadFrontMatter as error:
+        given = read_front_matter(lines)
+    except BrokenFrontMatter as error:
         yield Problem("front matter", str(error))
         return
+    body = "\n".join(lines[front_matter_end(lines) :])
     if known.type is None and _is_record(PurePosixPath(name), body):
         known = replace(known, type="decision")
     heading = _FIRST_HEADING.search(body)

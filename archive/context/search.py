@@ -116,7 +116,8 @@ def fuse(by_words: Mapping[int, float], near: Mapping[int, float], meaning: floa
     if not words or not cosines:
         return words or cosines
     return {
-        row: (1 - meaning) * words.get(row, 0.0) + meaning * cosines.get(row, 0.0) for row in words.keys() | cosines.keys()
+        row: (1 - meaning) * words.get(row, 0.0) + meaning * cosines.get(row, 0.0)
+        for row in words.keys() | cosines.keys()
     }
 
 

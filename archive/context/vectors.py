@@ -81,7 +81,11 @@ class ContextVectors:
 
         known = self._store.vectors(self.space)
         joined = b"".join(one.vector for one in known)
-        vectors = np.frombuffer(joined, dtype="<f2").astype(np.float32).reshape(len(known), -1) if known else np.zeros((0, 1), np.float32)
+        vectors = (
+            np.frombuffer(joined, dtype="<f2").astype(np.float32).reshape(len(known), -1)
+            if known
+            else np.zeros((0, 1), np.float32)
+        )
         return Matrix(
             generation, tuple(one.row for one in known), tuple((one.type, one.module) for one in known), vectors
         )

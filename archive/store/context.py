@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pointsman.archive.context.model import Access, ContextItem, Wanted
+from pointsman.archive.query.model import Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class ContextStore(Protocol):
         """Changes whenever an item or a vector does, whoever changed it."""
         ...
 
-    def find(self, match: str, wanted: Wanted, limit: int) -> list[tuple[int, float]]:
-        """Rows that match a full-text expression, best first, with their BM25 (higher is better)."""
+    def find(self, query: Query, wanted: Wanted, limit: int) -> list[tuple[int, float]]:
+        """Rows that have some of the words, best first, with their BM25 (higher is better)."""
         ...
 
     def items(self, rows: Sequence[int]) -> dict[int, ContextItem]: ...

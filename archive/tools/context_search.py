@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-
 from pointsman.archive.archive import Archive
 from pointsman.archive.context.model import TYPES, Wanted
 from pointsman.archive.context.search import ContextHit, Found, NoContext, NoVectorsYet, QueryNotEmbedded

@@ -6,8 +6,12 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from pointsman.archive.context.model import Access, ContextItem, Wanted
+from pointsman.archive.query.model import Query
 from pointsman.archive.store.context import ContextFigures, KnownVector
 from pointsman.archive.store.sqlite.database import Database
+from pointsman.archive.store.sqlite.matching import with_any
+from pointsman.archive.text.identifiers import parts
+from pointsman.providers.text import STOP_WORDS
 
 ADDED = "added"  # the origin of what was entered by hand
 MOST_ACCESSES = 20_000  # files; the ones read longest ago are forgotten first
@@ -28,19 +32,22 @@ CREATE TABLE context_items (
     session TEXT,
     date TEXT NOT NULL,
     path TEXT,
+    parts TEXT,
     space TEXT,
     vector BLOB
 );
 CREATE INDEX context_items_by_origin ON context_items (origin);
 CREATE VIRTUAL TABLE context_words USING fts5 (
-    title, content, module, content = 'context_items', content_rowid = 'row', tokenize = 'porter unicode61'
+    title, content, module, parts,
+    content = 'context_items', content_rowid = 'row', tokenize = 'porter unicode61'
 );
 CREATE TRIGGER context_item_comes AFTER INSERT ON context_items BEGIN
-    INSERT INTO context_words (rowid, title, content, module) VALUES (new.row, new.title, new.content, new.module);
+    INSERT INTO context_words (rowid, title, content, module, parts)
+    VALUES (new.row, new.title, new.content, new.module, new.parts);
 END;
 CREATE TRIGGER context_item_goes AFTER DELETE ON context_items BEGIN
-    INSERT INTO context_words (context_words, rowid, title, content, module)
-    VALUES ('delete', old.row, old.title, old.content, old.module);
+    INSERT INTO context_words (context_words, rowid, title, content, module, parts)
+    VALUES ('delete', old.row, old.title, old.content, old.module, old.parts);
 END;
 CREATE TABLE file_accesses (
     root TEXT NOT NULL, path TEXT NOT NULL, count INTEGER NOT NULL, last REAL NOT NULL, PRIMARY KEY (root, path)
@@ -48,6 +55,10 @@ CREATE TABLE file_accesses (
 CREATE INDEX file_accesses_by_time ON file_accesses (last);
 """
 
+_FITS = (
+    "(:type IS NULL OR context_items.type = :type) AND "
+    "(:module IS NULL OR lower(context_items.module) = lower(:module))"
+)
 _ITEM = "id, source, type, title, content, date, module, session, path"
 
 
@@ -93,40 +104,39 @@ class SqliteContext:
 
     def figures(self, space: str) -> ContextFigures:
         with self._database.reading() as connection:
-            by_source = dict(connection.execute("SELECT source, count(*) FROM context_items GROUP BY source").fetchall())
-            (embedded,) = connection.execute(
-                "SELECT count(*) FROM context_items WHERE space = ?", (space,)
-            ).fetchone()
+            by_source = dict(
+                connection.execute("SELECT source, count(*) FROM context_items GROUP BY source").fetchall()
+            )
+            (embedded,) = connection.execute("SELECT count(*) FROM context_items WHERE space = ?", (space,)).fetchone()
         return ContextFigures(sum(by_source.values()), embedded, by_source)
 
     def generation(self) -> int:
         with self._database.reading() as connection:
             return int(connection.execute("SELECT generation FROM context_state").fetchone()[0])
 
-    def find(self, match: str, wanted: Wanted, limit: int) -> list[tuple[int, float]]:
+    def find(self, query: Query, wanted: Wanted, limit: int) -> list[tuple[int, float]]:
+        if query.empty:
+            return []
+        telling = tuple(word for word in query.words if word not in STOP_WORDS) or query.words
         with self._database.reading() as connection:
             found = connection.execute(
-                "SELECT row, -bm25(context_words, 2.0, 1.0, 1.0) AS score FROM context_words"  # noqa: S608 - constants
-                f" JOIN context_items ON row = context_words.rowid WHERE context_words MATCH :match AND {_fits('context_items')}"
-                " ORDER BY score DESC, row LIMIT :limit",
-                {"match": match, "type": wanted.type, "module": wanted.module, "limit": limit},
+                "SELECT row, -bm25(context_words, 2.0, 1.0, 1.0, 0.5) AS score FROM context_words "
+                "JOIN context_items ON row = context_words.rowid "
+                f"WHERE context_words MATCH :match AND {_FITS} ORDER BY score DESC, row LIMIT :limit",
+                {"match": with_any(query, telling), "type": wanted.type, "module": wanted.module, "limit": limit},
             )
             return [(row, score) for row, score in found]
 
     def items(self, rows: Sequence[int]) -> dict[int, ContextItem]:
         with self._database.reading() as connection:
             marks = ", ".join("?" * len(rows))
-            found = connection.execute(
-                f"SELECT row, {_ITEM} FROM context_items WHERE row IN ({marks})",  # noqa: S608 - question marks only
-                rows,
-            )
+            found = connection.execute(f"SELECT row, {_ITEM} FROM context_items WHERE row IN ({marks})", tuple(rows))
             return {row: ContextItem(*rest) for row, *rest in found}
 
     def newest(self, wanted: Wanted, limit: int) -> list[ContextItem]:
         with self._database.reading() as connection:
             found = connection.execute(
-                f"SELECT {_ITEM} FROM context_items WHERE {_fits('context_items')}"  # noqa: S608 - constants
-                " ORDER BY date DESC, row DESC LIMIT :limit",
+                f"SELECT {_ITEM} FROM context_items WHERE {_FITS} ORDER BY date DESC, row DESC LIMIT :limit",
                 {"type": wanted.type, "module": wanted.module, "limit": limit},
             )
             return [ContextItem(*item) for item in found]
@@ -177,8 +187,8 @@ class SqliteContext:
 def _insert(connection: sqlite3.Connection, origin: str, item: ContextItem) -> None:
     connection.execute("DELETE FROM context_items WHERE id = ?", (item.id,))
     connection.execute(
-        "INSERT INTO context_items (origin, id, source, type, title, content, date, module, session, path)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO context_items (origin, id, source, type, title, content, date, module, session, path, parts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             origin,
             item.id,
@@ -190,16 +200,10 @@ def _insert(connection: sqlite3.Connection, origin: str, item: ContextItem) -> N
             item.module,
             item.session,
             item.path,
+            parts(item.title, item.content),
         ),
     )
 
 
 def _changed(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE context_state SET generation = generation + 1")
-
-
-def _fits(table: str) -> str:
-    return (
-        f"(:type IS NULL OR {table}.type = :type)"
-        f" AND (:module IS NULL OR lower({table}.module) = lower(:module))"
-    )

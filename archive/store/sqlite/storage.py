@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.archive.store.sqlite import citations, documents, vectors, writing
+from pointsman.archive.store.sqlite import citations, context, documents, vectors, writing
+from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.database import BUSY_S, Database
 from pointsman.archive.store.sqlite.documents import SqliteDocuments
 from pointsman.archive.store.sqlite.housekeeping import Housekeeper
 from pointsman.archive.store.sqlite.passages import SqlitePassages
 from pointsman.archive.store.sqlite.vectors import SqliteVectors
 
-VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA),)
+VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA, context.SCHEMA),)
 
 
 class SqliteStorage:
@@ -22,6 +23,7 @@ class SqliteStorage:
         self.housekeeper = Housekeeper(self.database)
         self.documents = SqliteDocuments(self.database, self.housekeeper.wake)
         self.passages = SqlitePassages(self.database)
+        self.context = SqliteContext(self.database)
         self.vectors = SqliteVectors(self.database)
 
     def close(self) -> None:
