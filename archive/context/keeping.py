@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pointsman.archive.context.importing import CONTEXT_FOLDER, Imported, import_folder
 from pointsman.archive.context.making import Defaults
-from pointsman.archive.context.vectors import ContextVectors
+from pointsman.archive.context.vectors import REST_S, ContextVectors
+from pointsman.archive.embedding.base import EmbeddingFailed
 from pointsman.archive.store.context import ContextStore
 from pointsman.archive.store.errors import StoreError
 
@@ -89,8 +90,9 @@ class ContextKeeper:
             self._work.clear()
             try:
                 self._vectors.make_missing(self._ended)
-            except StoreError as error:
+            except (EmbeddingFailed, StoreError) as error:
                 logger.warning("the context was not embedded: %s", error)
+                self._ended.wait(REST_S)
 
     def _tell(self, name: str, outcome: Imported) -> None:
         if outcome.files or outcome.removed:

@@ -11,7 +11,7 @@ from pointsman.archive.context.popularity import Popularity
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.base import EmbeddingFailed
 from pointsman.archive.query.parsing import parse
-from pointsman.archive.store.context import ContextStore
+from pointsman.archive.store.context import ContextFigures, ContextStore
 from pointsman.providers.text import tokens
 
 CANDIDATES = 100  # of each side
@@ -72,27 +72,24 @@ class ContextSearch:
         Raises:
             NoContext, NoVectorsYet, QueryNotEmbedded, StoreError
         """
-        figures = self._store.figures(self._vectors.space)
-        if not figures.items:
+        if not self._store.figures("").items:
             raise NoContext
-        missing = figures.items - figures.embedded if self._vectors.embeddings else 0
-        if missing:
-            self._embeddings_wanted()
         by_words = dict(self._store.find(parse(query), wanted, CANDIDATES))
-        if not figures.embedded:
-            if not by_words and missing:
-                raise NoVectorsYet
-            return self._found(query, by_words, {}, limit, TEXT_ONLY if missing else None)
+        embeddings = self._vectors.embeddings
+        if embeddings is None:
+            return self._found(query, by_words, {}, limit, None)
         try:
-            near = self._near(query, wanted)
+            vector = self._vectors.of_query(embeddings, query)
+            space = str(embeddings.space())
         except EmbeddingFailed as error:
             raise QueryNotEmbedded(str(error), self._found(query, by_words, {}, limit, None)) from error
-        return self._found(query, by_words, near, limit, PARTLY if missing else None)
-
-    def _near(self, query: str, wanted: Wanted) -> dict[int, float]:
-        embeddings = self._vectors.embeddings
-        assert embeddings is not None  # something is embedded in its space
-        return self._vectors.nearest(embeddings.embed([query])[0], wanted, CANDIDATES)
+        figures = self._store.figures(space)
+        if figures.embedded < figures.items:
+            self._embeddings_wanted()
+        if not figures.embedded and not by_words:
+            raise NoVectorsYet
+        near = self._vectors.nearest(space, vector, wanted, CANDIDATES)
+        return self._found(query, by_words, near, limit, _notice(figures))
 
     def _found(
         self, query: str, by_words: Mapping[int, float], near: Mapping[int, float], limit: int, notice: str | None
@@ -102,12 +99,18 @@ class ContextSearch:
         items = self._store.items(list(fused))
         popularity = Popularity(self._store.accesses(MOST_ACCESSES), self._wall_clock(), self._module_of)
         asked = frozenset(tokens(query))
-        hits = [
-            ContextHit(item, _score(fused[row], _covered(asked, item), near.get(row, 0.0), popularity.of(item)))
+        ranked = sorted(
+            (-_fit(fused[row], _covered(asked, item), near.get(row, 0.0), popularity.of(item)), item.id, item)
             for row, item in items.items()
-        ]
-        hits.sort(key=lambda hit: (-hit.score, hit.item.id))
-        return Found(tuple(hits[:limit]), len(hits), notice)
+        )
+        hits = tuple(ContextHit(item, round(min(1.0, -fit), 4)) for fit, _, item in ranked[:limit])
+        return Found(hits, len(ranked), notice)
+
+
+def _notice(figures: ContextFigures) -> str | None:
+    if not figures.embedded:
+        return TEXT_ONLY
+    return PARTLY if figures.embedded < figures.items else None
 
 
 def fuse(by_words: Mapping[int, float], near: Mapping[int, float], meaning: float) -> dict[int, float]:
@@ -138,7 +141,6 @@ def _covered(asked: frozenset[str], item: ContextItem) -> float:
     return len(asked & set(tokens(f"{item.title} {item.module or ''} {item.content}"))) / len(asked)
 
 
-def _score(place: float, covered: float, cosine: float, popularity: float) -> float:
+def _fit(place: float, covered: float, cosine: float, popularity: float) -> float:
     """Where it stands among the others, weakened where it says little about the request itself."""
-    fit = place * (SURE + (1 - SURE) * max(covered, cosine))
-    return round(min(1.0, fit * (1 + READ_LIFT * popularity)), 4)
+    return place * (SURE + (1 - SURE) * max(covered, cosine)) * (1 + READ_LIFT * popularity)
