@@ -32,11 +32,6 @@ class Wanted:
     type: str | None = None
     module: str | None = None  # compared without regard to case
 
-    def fits(self, kind: str, module: str | None) -> bool:
-        if self.type is not None and kind != self.type:
-            return False
-        return self.module is None or (module or "").casefold() == self.module.casefold()
-
 
 @dataclass(frozen=True, slots=True)
 class Access:

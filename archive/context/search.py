@@ -15,6 +15,7 @@ from pointsman.archive.store.context import ContextFigures, ContextStore
 from pointsman.providers.text import tokens
 
 CANDIDATES = 100  # of each side
+LOOKED_AT = 60  # of both together: what is further down cannot come to the top
 SURE = 0.35  # of its place in the ranking an item keeps, however little of the request it covers
 READ_LIFT = 0.05  # at most, for an item whose file or module is read a lot
 MOST_ACCESSES = 2_000  # of the files read last
@@ -96,7 +97,8 @@ class ContextSearch:
     ) -> Found:
         remote = self._vectors.embeddings is not None and self._vectors.embeddings.remote
         fused = fuse(by_words, near, 0.5 if remote else 0.3)
-        items = self._store.items(list(fused))
+        best = sorted(fused, key=lambda row: -fused[row])[:LOOKED_AT]
+        items = self._store.items(best)
         popularity = Popularity(self._store.accesses(MOST_ACCESSES), self._wall_clock(), self._module_of)
         asked = frozenset(tokens(query))
         ranked = sorted(
@@ -104,7 +106,7 @@ class ContextSearch:
             for row, item in items.items()
         )
         hits = tuple(ContextHit(item, round(min(1.0, -fit), 4)) for fit, _, item in ranked[:limit])
-        return Found(hits, len(ranked), notice)
+        return Found(hits, len(fused), notice)
 
 
 def _notice(figures: ContextFigures) -> str | None:

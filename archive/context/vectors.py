@@ -27,7 +27,8 @@ NEAR = 0.2  # cosine from which an item that shares no word may still be meant
 class Matrix:
     known: tuple[str, int]  # the space, and the state of the store that it shows
     rows: tuple[int, ...]
-    kinds: tuple[tuple[str, str | None], ...]  # type and module, to be filtered by
+    types: NDArray[np.object_]
+    modules: NDArray[np.object_]  # in one case
     vectors: NDArray[np.float32]
 
 
@@ -82,8 +83,10 @@ class ContextVectors:
         if not matrix.rows:
             return {}
         cosines = matrix.vectors @ query
-        fits = np.fromiter((wanted.fits(*kind) for kind in matrix.kinds), dtype=bool, count=len(matrix.rows))
-        cosines[~fits] = -1
+        if wanted.type is not None:
+            cosines[matrix.types != wanted.type] = -1
+        if wanted.module is not None:
+            cosines[matrix.modules != wanted.module.casefold()] = -1
         best = np.argsort(-cosines, kind="stable")[:most]
         return {matrix.rows[place]: float(cosines[place]) for place in best if cosines[place] >= NEAR}
 
@@ -102,6 +105,7 @@ def _loaded(known: tuple[str, int], vectors: Sequence[KnownVector]) -> Matrix:
     return Matrix(
         known,
         tuple(one.row for one in vectors),
-        tuple((one.type, one.module) for one in vectors),
+        np.array([one.type for one in vectors], dtype=object),
+        np.array([(one.module or "").casefold() for one in vectors], dtype=object),
         joined.reshape(max(1, len(vectors)), -1),
     )

@@ -37,6 +37,8 @@ CREATE TABLE context_items (
     vector BLOB
 );
 CREATE INDEX context_items_by_origin ON context_items (origin);
+CREATE INDEX context_items_by_source ON context_items (source);
+CREATE INDEX context_items_by_space ON context_items (space);
 CREATE VIRTUAL TABLE context_words USING fts5 (
     title, content, module, parts,
     content = 'context_items', content_rowid = 'row', tokenize = 'porter unicode61'
