@@ -26,6 +26,7 @@ class ContextKeeper:
     def __init__(self, store: ContextStore, vectors: ContextVectors, roots: Mapping[str, Path]) -> None:
         self._store = store
         self._vectors = vectors
+        self._roots = roots
         self._ended = threading.Event()
         self._work = threading.Event()
         self._told: dict[str, set[str]] = {}  # by root: problems that were logged already
@@ -36,6 +37,9 @@ class ContextKeeper:
         self._threads.append(threading.Thread(target=self._embed, name="context-vectors", daemon=True))
 
     def start(self) -> None:
+        """What is there is taken in before this returns, so that the first search finds it."""
+        for name, root in self._roots.items():
+            self._look(name, root)
         self._work.set()
         for thread in self._threads:
             thread.start()
