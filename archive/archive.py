@@ -5,13 +5,60 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pointsman.archive.code.access import AccessLog, Unnoted
 from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.indexes.indexes import Indexes, nothing_kept
+from pointsman.archive.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from pointsman.archive.context.part import ProjectContext
+    from pointsman.archive.opening import Opening
+    from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.store.base import Storage
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
+    """Ends with `close`.
+
+    Raises:
+        StoreError: from `storage`, `searcher` and `context`, while there is no store or it cannot be opened.
+    """
+
     roots: Mapping[str, Path]  # the folders that the code tools may read, by name
-    accesses: AccessLog = field(default_factory=Unnoted)
-    imports: ImportParser = field(default_factory=ImportParser)  # starts with the first file; to be closed at the end
+    indexes: Indexes = field(default_factory=Indexes)  # those that callers make themselves
+    opening: Opening | None = None
+    imports: ImportParser = field(default_factory=ImportParser)  # starts with the first file that is parsed
+
+    @property
+    def storage(self) -> Storage:
+        return self._opening().storage()
+
+    @property
+    def searcher(self) -> Searcher:
+        return self._opening().searcher()
+
+    @property
+    def context(self) -> ProjectContext:
+        return self._opening().context()
+
+    @property
+    def accesses(self) -> AccessLog:
+        """What is read is noted where that can be done: a read does not fail for want of a store."""
+        try:
+            return self.context.accesses
+        except StoreError:
+            return Unnoted()
+
+    def close(self) -> None:
+        self.imports.close()
+        if self.opening is not None:
+            self.opening.close()
+
+    def _opening(self) -> Opening:
+        if self.opening is None:
+            nothing_kept()
+        assert self.opening is not None
+        return self.opening

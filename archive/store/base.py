@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pointsman.archive.indexes.base import KeptIndexes
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
+from pointsman.archive.store.context import ContextStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,5 +240,13 @@ class Storage(Protocol):
 
     @property
     def vectors(self) -> VectorStore: ...
+
+    @property
+    def context(self) -> ContextStore: ...
+
+    @property
+    def indexes(self) -> KeptIndexes:
+        """Those that callers made themselves and want kept."""
+        ...
 
     def close(self) -> None: ...

@@ -106,7 +106,8 @@ def _passage(row: tuple[Any, ...]) -> Passage:
 
 
 def _matching(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[TextHit]:
-    joined, where, values = "", "", []
+    joined, where = "", ""
+    values: list[str] = []
     for table, condition, given in (on_collections(filters), on_documents(filters)):
         if condition:
             joined = _JOINED

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.archive.store.sqlite import citations, context, documents, vectors, writing
+from pointsman.archive.store.sqlite import citations, context, documents, indexes, vectors, writing
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.database import BUSY_S, Database
 from pointsman.archive.store.sqlite.documents import SqliteDocuments
 from pointsman.archive.store.sqlite.housekeeping import Housekeeper
+from pointsman.archive.store.sqlite.indexes import SqliteIndexes
 from pointsman.archive.store.sqlite.passages import SqlitePassages
 from pointsman.archive.store.sqlite.vectors import SqliteVectors
 
-VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA, context.SCHEMA),)
+VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA, indexes.SCHEMA, context.SCHEMA),)
 
 
 class SqliteStorage:
@@ -25,6 +26,7 @@ class SqliteStorage:
         self.passages = SqlitePassages(self.database)
         self.context = SqliteContext(self.database)
         self.vectors = SqliteVectors(self.database)
+        self.indexes = SqliteIndexes(self.database)
 
     def close(self) -> None:
         self.housekeeper.close()
