@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from pointsman.archive.citations.markdown import Block, blocks_of
-from pointsman.archive.citations.sentence import clipped, sentence
+from pointsman.archive.citations.sentence import sentence
 from pointsman.archive.citations.shapes import (
     ARXIV,
     AUTOLINK,
@@ -22,7 +22,6 @@ from pointsman.archive.citations.shapes import (
     blanked,
     by_shape,
     escaped,
-    followed,
 )
 from pointsman.archive.model import Citation
 
@@ -45,7 +44,7 @@ _DEFINITION = re.compile(r"^[ ]{0,3}\[\^([^\s\[\]^]{1,100})\]:[ \t]*", re.M)
 
 
 def citations_of(content: str) -> tuple[Citation, ...]:
-    """What a Markdown or plain text refers to, in the order of the text."""
+    """What a Markdown or plain text refers to, in the order of its lines."""
     content = content.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", " ")
     if front := _FRONT_MATTER.match(content):
         content = "\n" * front.group().count("\n") + content[front.end() :]
@@ -54,15 +53,6 @@ def citations_of(content: str) -> tuple[Citation, ...]:
     else:
         blocks = blocks_of(content)
     return _bounded(_citations(blocks))
-
-
-def citations_of_links(links: Iterable[tuple[str, str, int]]) -> tuple[Citation, ...]:
-    """The links of an HTML page, as (address, text round it, line)."""
-    return _bounded(
-        Citation(INLINE, href.strip(), clipped(" ".join(text.split())), CONFIDENCE[INLINE], line)
-        for href, text, line in links
-        if followed(href.strip())
-    )
 
 
 def _citations(blocks: Iterable[Block]) -> Iterator[Citation]:

@@ -24,10 +24,7 @@ def sentence(text: str, start: int, end: int) -> str:
     if len(before) + len(after) > room:
         before = _last_words(before, max(room // 2, room - len(after)))
         after = _first_words(after, room - len(before))
-    return clipped(" ".join(f"{before}{written}{after}".split()))
-
-
-def clipped(context: str) -> str:
+    context = " ".join(f"{before}{written}{after}".split())
     return context if len(context) <= LONGEST else context[: LONGEST - 1] + "…"
 
 

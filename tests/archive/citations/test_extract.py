@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.citations.extract import MOST, citations_of, citations_of_links
+from pointsman.archive.citations.extract import MOST, citations_of
 
 
 def found(content: str) -> list[tuple[str, str, float]]:
@@ -114,15 +114,3 @@ def test_a_text_too_large_for_markdown_is_searched_by_shape() -> None:
 def test_a_document_has_a_bounded_number_of_citations() -> None:
     content = "\n\n".join(f"https://example.com/{number}" for number in range(MOST + 10))
     assert len(citations_of(content)) == MOST
-
-
-def test_the_links_of_a_page_are_taken_with_their_words() -> None:
-    links = [(" https://example.com/a ", "See  the\n page", 3), ("#top", "Up", 4), ("javascript:x()", "Run", 5)]
-    (citation,) = citations_of_links(links)
-    assert (citation.kind, citation.target, citation.context, citation.confidence, citation.line) == (
-        "inline",
-        "https://example.com/a",
-        "See the page",
-        1.0,
-        3,
-    )
