@@ -17,3 +17,15 @@ class StoreFull(StoreError):
 
 class StoreUnusable(StoreError):
     """The file is damaged, not ours, made by a newer version, or may not be opened."""
+
+
+class UnknownCollection(StoreError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f'Collection "{name}" not found.')
+
+
+class NameTaken(StoreError):
+    """A collection's name or alias already leads to another collection."""
+
+    def __init__(self, name: str, holder: str) -> None:
+        super().__init__(f'"{name}" already leads to the collection "{holder}". Choose another name or alias.')

@@ -15,6 +15,7 @@ from pointsman.archive.store.sqlite.schema import Script, migrate
 BUSY_S = 5.0
 _CACHE_KIB = 16_384
 _MMAP_BYTES = 268_435_456
+_LOG_PAGES = 8_192  # 32 MB; usually the housekeeper empties the log before it is that long
 _IDLE_READERS = 8  # connections kept for the next readers
 
 
@@ -66,6 +67,16 @@ class Database:
                     writer.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def outside_transactions(self) -> Iterator[sqlite3.Connection]:
+        """For what SQLite does in no transaction. No connection of ours writes meanwhile."""
+        with self._told(), self._writing:
+            connection = self._connected()
+            try:
+                yield connection
+            finally:
+                connection.close()
+
     def close(self) -> None:
         with self._writing, self._guard:
             for connection in (*self._idle, self._writer):
@@ -103,7 +114,12 @@ class Database:
             connection.close()
 
     def _opened_for_writing(self) -> sqlite3.Connection:
-        connection = self._connected("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
+        connection = self._connected(
+            "PRAGMA journal_mode = WAL",
+            "PRAGMA synchronous = NORMAL",
+            "PRAGMA secure_delete = OFF",  # some builds overwrite what is deleted with zeros: twice the writing
+            f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}",
+        )
         migrate(connection, self._versions)
         self._inode = _inode(self.path)
         return connection

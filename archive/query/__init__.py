@@ -1,0 +1,1 @@
+"""The query language: parsed once, used by all who search."""

@@ -1,0 +1,44 @@
+"""A query as an expression of FTS5. Every word is quoted: what somebody typed is never read as syntax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pointsman.archive.query.model import Query
+from pointsman.archive.text.identifiers import split
+
+
+def with_all(query: Query) -> str:
+    """Passages that have every word."""
+    wanted = [*query.must, *dict.fromkeys(query.words)]
+    return _without(" AND ".join(map(term, wanted)), query.must_not)
+
+
+def with_any(query: Query, words: Sequence[str]) -> str:
+    """Passages that have what they must, and rank by `words`; a word that is repeated counts again."""
+    musts = list(map(term, query.must))
+    any_word = " OR ".join([*map(term, words), *musts[:1]])  # the must among them: none of the words has to be there
+    return _without(" AND ".join([*musts, f"({any_word})"]), query.must_not)
+
+
+def musts(query: Query) -> str:
+    return " AND ".join(map(term, query.must))
+
+
+def must_nots(query: Query) -> str:
+    return " OR ".join(map(term, query.must_not))
+
+
+def term(text: str) -> str:
+    """A word or a phrase; a name that programs write as one word may also be found by its parts."""
+    pieces = split(text)
+    return f"({_quoted(text)} OR parts : {_quoted(pieces)})" if pieces else _quoted(text)
+
+
+def _without(expression: str, unwanted: Iterable[str]) -> str:
+    excluded = " OR ".join(map(term, unwanted))
+    return f"({expression}) NOT ({excluded})" if excluded else expression
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,29 @@
+"""The store as a whole: one file and the parts that work on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pointsman.archive.store.sqlite import citations, documents, vectors, writing
+from pointsman.archive.store.sqlite.database import BUSY_S, Database
+from pointsman.archive.store.sqlite.documents import SqliteDocuments
+from pointsman.archive.store.sqlite.housekeeping import Housekeeper
+from pointsman.archive.store.sqlite.passages import SqlitePassages
+from pointsman.archive.store.sqlite.vectors import SqliteVectors
+
+VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA),)
+
+
+class SqliteStorage:
+    """Fits `Storage`. Ends with `close`."""
+
+    def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
+        self.database = Database(path, VERSIONS, busy_s=busy_s)
+        self.housekeeper = Housekeeper(self.database)
+        self.documents = SqliteDocuments(self.database, self.housekeeper.wake)
+        self.passages = SqlitePassages(self.database)
+        self.vectors = SqliteVectors(self.database)
+
+    def close(self) -> None:
+        self.housekeeper.close()
+        self.database.close()

@@ -1,0 +1,1 @@
+"""Texts and their parts: headings, sections, passages; HTML and PDF as Markdown."""

@@ -1,0 +1,237 @@
+"""The headings of a Markdown text, found line by line as CommonMark has it; one pass, whatever the text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from pointsman.archive.text.blocks import (
+    CLOSING_HASHES,
+    DEFINITION,
+    FENCE,
+    HEADING,
+    HTML,
+    ITEM,
+    QUOTE,
+    RULE,
+    UNDERLINE,
+)
+from pointsman.archive.text.lines import front_matter_end, lines_of
+
+MAX_DEPTH = 20  # quotes and lists inside each other; deeper ones are read as text
+_IN_QUOTE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    level: int  # 1 to 6
+    text: str  # as written, without the hashes
+    line: int  # counted from 1; of a heading with an underline, the line of its text
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """`fences` are the first and the last line of each block of code between fences."""
+
+    headings: list[Heading]
+    fences: list[tuple[int, int]]
+
+
+def outline(markdown: str) -> list[Heading]:
+    """The headings that are not inside a quote, a list, code, HTML or a comment. Front matter holds none."""
+    return structure(lines_of(markdown)).headings
+
+
+def structure(lines: list[str]) -> Structure:
+    scanner = _Scanner(lines)
+    for number in range(front_matter_end(lines), len(lines)):
+        scanner.read(number)
+    scanner.end_fence(len(lines))
+    return Structure(scanner.headings, scanner.fences)
+
+
+@dataclass(slots=True)
+class _Scanner:
+    """The containers that are open (quotes, items of lists) and the one block that may go on in the innermost."""
+
+    lines: list[str]
+    headings: list[Heading] = field(default_factory=list)
+    fences: list[tuple[int, int]] = field(default_factory=list)
+    inside: list[int] = field(default_factory=list)  # _IN_QUOTE, or how far an item's lines are indented
+    fence: str = ""  # what opened it
+    fence_line: int = 0
+    html: bool = False
+    html_end: re.Pattern[str] | None = None  # None: a blank line
+    paragraph: int | None = None  # where it began
+    empty_item: bool = False  # the innermost item has nothing in it yet: a blank line ends it
+
+    def read(self, number: int) -> None:
+        line = self.lines[number]
+        if not self.inside and not self.fence and not self.html and line[:1].isalpha():
+            if self.paragraph is None:  # the commonest line by far
+                self.paragraph = number
+            return
+        if "\t" in line:
+            line = line.expandtabs(4)
+        at, matched = self._follow(line)
+        still_inside = matched == len(self.inside)
+        if still_inside and self._goes_on(line, at, number):
+            return
+        if not line[at:].strip(" "):
+            self._blank(matched, number)
+            return
+        self._begin(line, at, matched, number)
+
+    def _follow(self, line: str) -> tuple[int, int]:
+        """How far into the line the open containers reach, and how many of them it continues."""
+        at = 0
+        for count, kind in enumerate(self.inside):
+            if kind == _IN_QUOTE:
+                mark = QUOTE.match(line, at)
+                if not mark:
+                    return at, count
+                at = mark.end()
+            elif len(line) - at >= kind and not line[at : at + kind].strip(" "):
+                at += kind
+            elif line[at:].strip(" "):
+                return at, count
+        return at, len(self.inside)
+
+    def _goes_on(self, line: str, at: int, number: int) -> bool:
+        """Is this line part of the fence or the HTML that is open?"""
+        if self.fence:
+            rest = line[at:]
+            mark = rest.strip(" ")
+            if mark.startswith(self.fence) and not mark.strip(self.fence[0]) and len(rest) - len(rest.lstrip(" ")) < 4:
+                self.end_fence(number + 1)
+            return True
+        if self.html and self.html_end is not None:
+            self.html = not self.html_end.search(line, at)
+            return True
+        self.html = self.html and bool(line[at:].strip(" "))
+        return self.html
+
+    def _blank(self, matched: int, number: int) -> None:
+        if matched < len(self.inside):
+            self._leave(matched, number)
+        elif self.empty_item and self.inside and self.inside[-1] != _IN_QUOTE:
+            self._leave(matched - 1, number)
+        self.paragraph = None
+        self.empty_item = False
+
+    def _leave(self, matched: int, number: int) -> None:
+        """The containers after the first `matched` end, and with them what was open in the innermost."""
+        if matched < len(self.inside):
+            del self.inside[matched:]
+            self.end_fence(number)
+            self.html = False
+            self.paragraph = None
+        self.empty_item = False
+
+    def end_fence(self, last_line: int) -> None:
+        if self.fence:
+            self.fences.append((self.fence_line, last_line))
+            self.fence = ""
+
+    def _begin(self, line: str, at: int, matched: int, number: int) -> None:
+        """Open the containers that the line begins, then the block that is in them."""
+        while True:
+            indent = len(line) - at - len(line[at:].lstrip(" "))
+            start = at + indent
+            if indent >= 4:
+                self._indented(matched, number)
+                return
+            if self._block(line, start, matched, number):
+                return
+            content = self._container(line, at, start, matched, number)
+            if content is None:
+                break
+            at, matched = content, len(self.inside)
+            if not line[at:].strip(" "):
+                return
+        if self.paragraph is None:
+            self._leave(matched, number)
+            if not DEFINITION.match(line, at):  # of a link: no part of a paragraph, nor of a heading
+                self.paragraph = number
+        self.empty_item = False
+
+    def _indented(self, matched: int, number: int) -> None:
+        if self.paragraph is None:  # code, then; otherwise the paragraph goes on
+            self._leave(matched, number)
+        self.empty_item = False
+
+    def _container(self, line: str, at: int, start: int, matched: int, number: int) -> int | None:
+        """Where the content of a new quote or item begins."""
+        if matched >= MAX_DEPTH:
+            return None
+        if line[start] == ">":
+            self._leave(matched, number)
+            self.paragraph = None
+            self.inside.append(_IN_QUOTE)
+            return start + (2 if line[start + 1 : start + 2] == " " else 1)
+        item = ITEM.match(line, start)
+        if not item:
+            return None
+        after = line[item.end() :].lstrip(" ")
+        interrupts = self.paragraph is not None and matched == len(self.inside)
+        if interrupts and (not after or item[1] not in (None, "1")):
+            return None
+        spaces = len(line) - item.end() - len(after)
+        if not after or spaces > 4:
+            spaces = 1
+        self._leave(matched, number)
+        self.paragraph = None
+        self.inside.append(item.end() + spaces - at)
+        self.empty_item = not after
+        return item.end() + spaces
+
+    def _block(self, line: str, start: int, matched: int, number: int) -> bool:
+        """Headings, rules, fences and HTML: blocks that hold no others."""
+        first = line[start]
+        if first == "#" and (mark := HEADING.match(line, start)):
+            self._close(matched, number)
+            self._heading(len(mark[1]), _without_hashes(self.lines[number]), number)
+            return True
+        if (
+            first in "=-"
+            and self.paragraph is not None
+            and matched == len(self.inside)
+            and UNDERLINE.match(line, start)
+        ):
+            self._underlined(1 if first == "=" else 2, number)
+            return True
+        if first in "-*_" and RULE.match(line, start):
+            self._close(matched, number)
+            return True
+        if first in "`~" and (mark := FENCE.match(line, start)):
+            self._close(matched, number)
+            self.fence, self.fence_line = mark[1] or mark[2], number + 1
+            return True
+        return first == "<" and self._html(line, start, matched, number)
+
+    def _close(self, matched: int, number: int) -> None:
+        self._leave(matched, number)
+        self.paragraph = None
+
+    def _html(self, line: str, start: int, matched: int, number: int) -> bool:
+        for opening, ending in HTML if self.paragraph is None else HTML[:-1]:
+            if opening.match(line, start):
+                self._close(matched, number)
+                self.html, self.html_end = not (ending and ending.search(line, start)), ending
+                return True
+        return False
+
+    def _underlined(self, level: int, number: int) -> None:
+        first, self.paragraph = self.paragraph, None
+        assert first is not None
+        if not self.inside:
+            text = " ".join(line.strip(" \t") for line in self.lines[first:number])
+            self._heading(level, text, first)
+
+    def _heading(self, level: int, text: str, number: int) -> None:
+        if not self.inside:
+            self.headings.append(Heading(level, text, number + 1))
+
+
+def _without_hashes(line: str) -> str:
+    return CLOSING_HASHES.sub("", line.strip(" \t").lstrip("#")).strip(" \t")
