@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import unescape
+from html import unescape as unescape_all
 from typing import Literal
 
 _NAME = re.compile(r"<(/?+)([a-zA-Z][^\s/>]*+)")
 _TO_END = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
 _ATTRIBUTE = re.compile(r"""([^\s=/>"']++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++)))?+""")
+_LONG_NUMBER = re.compile(r"&#(?:[0-9]{10,}+|[xX][0-9a-fA-F]{10,}+);?+")  # no character, and too long to count with
 _RAW = frozenset({"script", "style", "title", "textarea", "noscript", "iframe", "xmp", "noembed", "noframes"})
 
 
@@ -19,6 +20,10 @@ class Token:
     kind: Literal["text", "start", "end"]
     value: str  # the text, or the name in small letters
     inside: str = ""  # of a start: its attributes, as written
+
+
+def unescape(text: str) -> str:
+    return unescape_all(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
 
 
 def attributes(inside: str) -> dict[str, str]:
