@@ -43,6 +43,14 @@ class TextHit:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """What filters leave, in the store's own numbers; None: all."""
+
+    collections: frozenset[int] | None = None
+    documents: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Space:
     """Where vectors can be compared: those of another provider, model or dimension mean something else."""
 
@@ -180,8 +188,8 @@ class PassageStore(Protocol):
         """The numbers of its passages, in order."""
         ...
 
-    def documents_within(self, filters: Filters) -> frozenset[int] | None:
-        """The store's numbers of the documents that pass; None: all do."""
+    def scope(self, filters: Filters) -> Scope:
+        """Which documents pass."""
         ...
 
     def barred(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
