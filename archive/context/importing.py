@@ -28,6 +28,14 @@ class Imported:
     removed: int = 0  # files that are no more, with their items
     problems: list[str] = field(default_factory=list)
 
+    def with_(self, other: Imported) -> Imported:
+        return Imported(
+            self.files + other.files,
+            self.items + other.items,
+            self.removed + other.removed,
+            [*self.problems, *other.problems],
+        )
+
 
 def import_folder(store: ContextStore, folder: Path, prefix: str, defaults: Defaults, within: str = "") -> Imported:
     """Make the store hold what the folder holds now. `prefix` begins the names of its origins.

@@ -229,6 +229,14 @@ class VectorStore(Protocol):
         ...
 
 
+class Memos(Protocol):
+    """Small things that the archive remembers about itself, by name."""
+
+    def read(self, name: str) -> str | None: ...
+
+    def write(self, name: str, value: str) -> None: ...
+
+
 class Storage(Protocol):
     """All of the archive's memory. Thread-safe."""
 
@@ -248,5 +256,8 @@ class Storage(Protocol):
     def indexes(self) -> KeptIndexes:
         """Those that callers made themselves and want kept."""
         ...
+
+    @property
+    def memos(self) -> Memos: ...
 
     def close(self) -> None: ...
