@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -46,7 +47,7 @@ def add(
     as_json: bool,
 ) -> None:
     """Enter one discovery. TEXT is the discovery itself; - reads it from standard input."""
-    written = click.get_text_stream("stdin").read() if text == "-" else text
+    written = sys.stdin.read() if text == "-" else text
     defaults = Defaults(type=kind, module=module, session=session, date=moment(time.time()), title=title)
     try:
         item = make_item({}, written, defaults, "added")
