@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from pointsman.archive.indexes.indexes import Indexes, nothing_kept
 from pointsman.archive.settings import ArchiveSettings
 
 if TYPE_CHECKING:
+    from pointsman.archive.context.part import ProjectContext
     from pointsman.archive.embedding.background import BackgroundEmbedding
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.store.base import Storage
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 def open_archive(settings: ArchiveSettings) -> Archive:
     if settings.database is None:
         return Archive(settings.roots, Indexes(settings.index_limits, nothing_kept))
-    opening = Opening(settings.database, settings.embeddings)
+    opening = Opening(settings.database, settings.embeddings, settings.roots)
     return Archive(settings.roots, Indexes(settings.index_limits, lambda: opening.storage().indexes), opening)
 
 
@@ -29,6 +31,7 @@ def open_archive(settings: ArchiveSettings) -> Archive:
 class _Opened:
     storage: Storage
     searcher: Searcher
+    context: ProjectContext
     background: BackgroundEmbedding | None
 
 
@@ -36,12 +39,13 @@ class Opening:
     """One store for all. What fails is tried again at the next call: a disk may be back by then.
 
     Raises:
-        StoreError: from `storage` and `searcher`.
+        StoreError: from `storage`, `searcher` and `context`.
     """
 
-    def __init__(self, path: Path, embeddings: EmbeddingSettings) -> None:
+    def __init__(self, path: Path, embeddings: EmbeddingSettings, roots: Mapping[str, Path]) -> None:
         self._path = path
         self._embeddings = embeddings
+        self._roots = roots
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
 
@@ -51,10 +55,14 @@ class Opening:
     def searcher(self) -> Searcher:
         return self._open().searcher
 
+    def context(self) -> ProjectContext:
+        return self._open().context
+
     def close(self) -> None:
         with self._lock:
             opened, self._opened = self._opened, None
         if opened is not None:
+            opened.context.close()
             if opened.background is not None:
                 opened.background.close()
             opened.storage.close()
@@ -62,11 +70,12 @@ class Opening:
     def _open(self) -> _Opened:
         with self._lock:
             if self._opened is None:
-                self._opened = _open(self._path, self._embeddings)
+                self._opened = _open(self._path, self._embeddings, self._roots)
             return self._opened
 
 
-def _open(path: Path, settings: EmbeddingSettings) -> _Opened:
+def _open(path: Path, settings: EmbeddingSettings, roots: Mapping[str, Path]) -> _Opened:
+    from pointsman.archive.context.part import ProjectContext
     from pointsman.archive.embedding.background import BackgroundEmbedding
     from pointsman.archive.embedding.choosing import make_embeddings
     from pointsman.archive.search.searcher import Searcher
@@ -75,4 +84,5 @@ def _open(path: Path, settings: EmbeddingSettings) -> _Opened:
     storage = SqliteStorage(path)
     embeddings = make_embeddings(settings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
-    return _Opened(storage, Searcher(storage, embeddings), background)
+    context = ProjectContext(storage.context, embeddings, roots)
+    return _Opened(storage, Searcher(storage, embeddings), context, background)

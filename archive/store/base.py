@@ -9,6 +9,7 @@ from typing import Protocol
 from pointsman.archive.indexes.base import KeptIndexes
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
+from pointsman.archive.store.context import ContextStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,14 @@ class VectorStore(Protocol):
         ...
 
 
+class Memos(Protocol):
+    """Small things that the archive remembers about itself, by name."""
+
+    def read(self, name: str) -> str | None: ...
+
+    def write(self, name: str, value: str) -> None: ...
+
+
 class Storage(Protocol):
     """All of the archive's memory. Thread-safe."""
 
@@ -243,8 +252,14 @@ class Storage(Protocol):
     def vectors(self) -> VectorStore: ...
 
     @property
+    def context(self) -> ContextStore: ...
+
+    @property
     def indexes(self) -> KeptIndexes:
         """Those that callers made themselves and want kept."""
         ...
+
+    @property
+    def memos(self) -> Memos: ...
 
     def close(self) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pointsman.archive.tools import (
+    context_search,
     documents_find_related,
     documents_get_document,
     documents_get_outline,
@@ -11,6 +12,8 @@ from pointsman.archive.tools import (
     documents_list_documents,
     documents_search,
     documents_search_batch,
+    grep_codebase,
+    read_file,
     search_add_document,
     search_create_index,
     search_index,
@@ -29,4 +32,7 @@ TOOLS: tuple[ArchiveTool, ...] = (
     search_create_index.TOOL,
     search_add_document.TOOL,
     search_index.TOOL,
+    context_search.TOOL,
+    read_file.TOOL,
+    grep_codebase.TOOL,
 )

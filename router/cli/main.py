@@ -16,6 +16,7 @@ COMMANDS = {
     "audit": "pointsman.router.cli.audit:audit",
     "doctor": "pointsman.router.cli.doctor:doctor",
     "search-api": "pointsman.router.cli.search_api:search_api",
+    "archive": "pointsman.router.cli.archive:archive",
 }
 
 

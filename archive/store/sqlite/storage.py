@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.archive.store.sqlite import citations, documents, indexes, vectors, writing
+from pointsman.archive.store.sqlite import citations, context, documents, indexes, memos, vectors, writing
+from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.database import BUSY_S, Database
 from pointsman.archive.store.sqlite.documents import SqliteDocuments
 from pointsman.archive.store.sqlite.housekeeping import Housekeeper
 from pointsman.archive.store.sqlite.indexes import SqliteIndexes
+from pointsman.archive.store.sqlite.memos import SqliteMemos
 from pointsman.archive.store.sqlite.passages import SqlitePassages
 from pointsman.archive.store.sqlite.vectors import SqliteVectors
 
-VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA, indexes.SCHEMA),)
+VERSIONS = (
+    (
+        documents.SCHEMA,
+        writing.SCHEMA,
+        vectors.SCHEMA,
+        citations.SCHEMA,
+        indexes.SCHEMA,
+        memos.SCHEMA,
+        context.SCHEMA,
+    ),
+)
 
 
 class SqliteStorage:
@@ -23,8 +35,10 @@ class SqliteStorage:
         self.housekeeper = Housekeeper(self.database)
         self.documents = SqliteDocuments(self.database, self.housekeeper.wake)
         self.passages = SqlitePassages(self.database)
+        self.context = SqliteContext(self.database)
         self.vectors = SqliteVectors(self.database)
         self.indexes = SqliteIndexes(self.database)
+        self.memos = SqliteMemos(self.database)
 
     def close(self) -> None:
         self.housekeeper.close()

@@ -1,0 +1,110 @@
+"""What is found, in which order, and what is said while vectors are missing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pointsman.archive.context.model import Access, ContextItem, Wanted
+from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, NoContext, NoVectorsYet, fuse
+from pointsman.archive.context.vectors import ContextVectors
+from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.store.sqlite.context import SqliteContext
+from pointsman.archive.store.sqlite.storage import SqliteStorage
+
+ALL = Wanted()
+NOTES = [
+    ("pattern", "auth", "Use JWT tokens stored in httpOnly cookies for auth"),
+    ("pattern", "auth", "Implement token refresh with mutex locks to prevent race conditions"),
+    ("issue", "auth", "Token refresh race condition fixed with mutex lock"),
+    ("decision", "storage", "We chose PostgreSQL over MongoDB because reports need joins"),
+    ("rule", "style", "Indent with four spaces"),
+]
+
+
+class Context:
+    def __init__(self, store: SqliteContext) -> None:
+        self.store = store
+        self.vectors = ContextVectors(store, StaticEmbedding())
+        self.woken = 0
+        self.search = ContextSearch(
+            store, self.vectors, lambda path: path.partition("/")[0], self._wake, wall_clock=lambda: 0.0
+        ).search
+
+    def add(self, number: int, kind: str, module: str, content: str) -> None:
+        self.store.add(ContextItem(f"d{number}", "discovery", kind, "", content, "2026-01-01T00:00:00Z", module=module))
+
+    def add_all(self) -> None:
+        for number, note in enumerate(NOTES):
+            self.add(number, *note)
+
+    def embed(self) -> None:
+        self.vectors.make_missing(threading.Event())
+
+    def ids(self, query: str, wanted: Wanted = ALL, limit: int = 5) -> list[str]:
+        return [hit.item.id for hit in self.search(query, wanted, limit).hits]
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    storage = SqliteStorage(tmp_path / "store.db")
+    yield Context(storage.context)
+    storage.close()
+
+
+def test_meaning_and_words_find_what_was_learned(context: Context) -> None:
+    context.add_all()
+    context.embed()
+    assert context.ids("how does authentication work")[0] in ("d0", "d1")
+    assert context.ids("show me decisions about the database choice")[0] == "d3"
+    assert context.ids("token refresh issue", Wanted("issue", "auth"), 3) == ["d2"]
+    found = context.search("token refresh race condition mutex", ALL, 1)
+    assert found.total >= 2
+    assert found.notice is None
+    assert found.hits[0].score > 0.9
+
+
+def test_what_nothing_fits_gets_a_low_score(context: Context) -> None:
+    context.add_all()
+    context.embed()
+    assert all(hit.score < 0.5 for hit in context.search("banana bread recipe", ALL, 5).hits)
+
+
+def test_without_vectors_words_answer_and_the_answer_says_so(context: Context) -> None:
+    with pytest.raises(NoContext):
+        context.search("cookies", ALL, 5)
+    context.add_all()
+    found = context.search("cookies", ALL, 5)
+    assert [hit.item.id for hit in found.hits] == ["d0"]
+    assert found.notice == TEXT_ONLY
+    assert context.woken == 1
+    with pytest.raises(NoVectorsYet):
+        context.search("bananas", ALL, 5)
+    context.embed()
+    context.add(9, "rule", "style", "Name cookies by their purpose")
+    assert context.search("cookies", ALL, 5).notice == PARTLY
+
+
+def test_what_is_read_a_lot_comes_first_among_equals_and_only_there(context: Context) -> None:
+    for number, module in enumerate(("billing", "mail", "other")):
+        context.add(number, "rule", module, "Retry three times with growing pauses" if number < 2 else "Retry")
+    context.embed()
+    first, second = context.ids("retry three times with growing pauses", limit=2)
+    other = {"d0": "billing", "d1": "mail"}[second]
+    context.store.note_accesses([Access("app", f"{other}/a.ts", 5, 0.0), Access("app", "other/x.ts", 500, 0.0)])
+    assert context.ids("retry three times with growing pauses") == [second, first, "d2"]
+
+
+def test_the_two_sides_are_weighed() -> None:
+    assert fuse({1: 5.0, 2: 1.0}, {}, 0.3) == {1: 1.0, 2: pytest.approx(0.1)}
+    assert fuse({}, {3: 0.5}, 0.3) == {3: 1.0}
+    both = fuse({1: 5.0, 2: 1.0}, {2: 0.9, 3: 0.4}, 0.3)
+    assert both[1] == pytest.approx(0.7)
+    assert both[2] == pytest.approx(0.07 + 0.3)
+    assert both[3] == pytest.approx(0.03)
