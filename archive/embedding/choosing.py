@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.archive.embedding.base import Embeddings
-from pointsman.archive.settings import EmbeddingSettings
+from pointsman.archive.embedding.settings import EmbeddingSettings
 
 
 def make_embeddings(settings: EmbeddingSettings) -> Embeddings | None:

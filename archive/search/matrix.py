@@ -42,7 +42,8 @@ class Matrix:
         self._free.append(row)
 
     def row(self, row: int) -> NDArray[np.float32]:
-        return self._blocks[row // BLOCK][row % BLOCK]
+        found: NDArray[np.float32] = self._blocks[row // BLOCK][row % BLOCK]
+        return found
 
     def likeness(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """The cosine for each row; -2 for free ones."""

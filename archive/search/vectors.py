@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pointsman.archive.search.matrix import Matrix
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Wanted:
     """Which passages count: within a scope, among `only` (None: any), none of `never`."""
 
-    scope: Scope = Scope()
+    scope: Scope = field(default_factory=Scope)
     only: frozenset[int] | None = None
     never: frozenset[int] = frozenset()
 
@@ -57,7 +57,7 @@ class VectorIndex:
                 more = changes.more
             return self._space
 
-    def nearest(self, vector: NDArray[np.float32], limit: int, wanted: Wanted = Wanted()) -> list[Near]:
+    def nearest(self, vector: NDArray[np.float32], limit: int, wanted: Wanted) -> list[Near]:
         """The likest first."""
         found: list[Near] = []
         with self._lock:
@@ -83,8 +83,8 @@ class VectorIndex:
             rows = [self._places[number] for number in numbers if number in self._places]
             if not rows:
                 return None
-            middle = np.sum([matrix.row(row) for matrix, row in rows], axis=0, dtype=np.float32)
-        directed: NDArray[np.float32] = unit(middle[None, :])[0]
+            middle = np.stack([matrix.row(row) for matrix, row in rows]).sum(axis=0, keepdims=True)
+        directed: NDArray[np.float32] = unit(middle)[0]
         return directed if directed.any() else None
 
     def _apply(self, changes: VectorChanges) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pointsman.archive.indexes.base import KeptIndexes
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
 
@@ -150,6 +151,8 @@ class DocumentStore(Protocol):
 
     def document(self, collection: str, id: str) -> Document | None: ...  # noqa: A002
 
+    def has(self, collection: str, id: str) -> bool: ...  # noqa: A002
+
     def list_documents(self, collection: str, limit: int, offset: int = 0) -> DocumentPage:
         """In the order of their ids."""
         ...
@@ -249,5 +252,10 @@ class Storage(Protocol):
 
     @property
     def memos(self) -> Memos: ...
+
+    @property
+    def indexes(self) -> KeptIndexes:
+        """Those that callers made themselves and want kept."""
+        ...
 
     def close(self) -> None: ...
