@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pointsman.archive.ingest import run as running
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.ingest.kinds import Kind
+from pointsman.archive.ingest.reading import read_bytes
+from pointsman.archive.model import FileState
 from pointsman.router.cli.main import main
 
 Run = Callable[..., Result]
@@ -187,12 +190,8 @@ def test_an_emptied_folder_is_refused_with_the_option_that_allows_it(run: Run, n
     assert collections(run)["notes"]["documents"] == 0
 
 
-def test_a_locked_store_is_an_error_in_words_and_the_next_run_goes_on(
-    run: Run, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_store_is_an_error_in_words_and_the_next_run_goes_on(run: Run, notes: Path, tmp_path: Path) -> None:
     run("list")  # makes the store
-    monkeypatch.setattr("pointsman.archive.store.sqlite.storage.BUSY_S", 0.05)
-    monkeypatch.setitem(SqliteStorage.__init__.__kwdefaults__, "busy_s", 0.05)
     other = sqlite3.connect(tmp_path / "archive.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     locked = run("ingest", notes)
@@ -207,15 +206,14 @@ def test_ctrl_c_keeps_what_was_committed_and_says_how_to_go_on(
     run: Run, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "BATCH_DOCUMENTS", 1)
-    read = running.read_bytes
 
-    def interrupted(path: Path, kind: running.Kind) -> object:
+    def interrupted(path: Path, kind: Kind) -> tuple[bytes, FileState]:
         if path.name == "beta.txt":
-            raise KeyboardInterrupt
-        return read(path, kind)
+            signal.raise_signal(signal.SIGINT)
+        return read_bytes(path, kind)
 
     with monkeypatch.context() as patched:
-        patched.setattr(running, "read_bytes", interrupted)
+        patched.setattr("pointsman.archive.ingest.run.read_bytes", interrupted)
         stopped = run("ingest", notes)
     assert stopped.exit_code == 130
     assert "the same command goes on from there" in stopped.stderr
