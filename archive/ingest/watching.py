@@ -37,8 +37,7 @@ class Watch:
         while not self.stopping.is_set():
             seen = {folder.order.root: _identity(folder.order.root) for folder in self._folders}
             there = [root for root, identity in seen.items() if identity is not None]
-            self._due.update(there)  # what changed while nobody watched
-            self._catch_up()
+            self._tell_what_is_gone()
             if there:
                 self._follow(there, seen)
             else:
@@ -46,6 +45,7 @@ class Watch:
 
     def _follow(self, there: Sequence[Path], seen: dict[Path, tuple[int, int] | None]) -> None:
         """Until a folder goes, comes or is replaced by another."""
+        self._due.update(there)  # read after the watch has begun: nothing that changed meanwhile is missed
         try:
             for changes in watch(
                 *there,
@@ -80,6 +80,12 @@ class Watch:
             else:
                 self._problems.pop(root, None)
                 self._due.discard(root)
+
+    def _tell_what_is_gone(self) -> None:
+        for folder in self._folders:
+            if not folder.order.root.is_dir():
+                self._due.add(folder.order.root)
+        self._catch_up()
 
     def _problem(self, folder: Folder) -> str | None:
         if not folder.order.root.is_dir():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
@@ -16,6 +17,8 @@ from pointsman.archive.text.lines import front_matter_end
 MAX_CHARS = 65_536
 _MAX_VALUES = 5_000  # a few lines of aliases can stand for millions of values
 _MAX_DEPTH = 20
+
+_BRACKET = re.compile(r"[\[\]{}]")
 
 
 class BrokenFrontMatter(ValueError):
@@ -43,6 +46,8 @@ def read_yaml(text: str, *, first_line: int = 1) -> dict[str, Any]:
     Raises:
         BrokenFrontMatter
     """
+    if _brackets_deep(text):
+        raise BrokenFrontMatter(f"its brackets are nested deeper than {_MAX_DEPTH}")
     try:
         found = YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
@@ -56,6 +61,15 @@ def read_yaml(text: str, *, first_line: int = 1) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         raise BrokenFrontMatter("it should be keys and values, like `title: A title`")
     return _Plain().mapping(found, 0)
+
+
+def _brackets_deep(text: str) -> bool:
+    """The reader's time grows with the square of this."""
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest > _MAX_DEPTH
 
 
 def _toml(text: str) -> dict[str, Any]:
