@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
+from pointsman.archive.store.archives import ArchiveStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,5 +231,8 @@ class Storage(Protocol):
 
     @property
     def vectors(self) -> VectorStore: ...
+
+    @property
+    def archives(self) -> ArchiveStore: ...
 
     def close(self) -> None: ...

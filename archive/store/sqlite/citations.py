@@ -126,7 +126,7 @@ def _asking_for(connection: sqlite3.Connection, names: Sequence[int]) -> list[in
     for start in range(0, len(names), _AT_ONCE):
         some = names[start : start + _AT_ONCE]
         marks = ",".join("?" * len(some))
-        found = connection.execute(f"SELECT citation FROM citation_wishes WHERE name IN ({marks})", some)  # noqa: S608
+        found = connection.execute(f"SELECT citation FROM citation_wishes WHERE name IN ({marks})", some)
         asking.update(number for (number,) in found)
     return sorted(asking)
 

@@ -1,4 +1,4 @@
-"""What a write leaves for later: words of passages that went, the merging of index segments, the log of the file.
+"""What a write leaves for later: words that went, the vocabulary, the merging of index segments, the log of the file.
 
 A thread does it in small steps between the writes, so that nobody waits long for it. Each step is a transaction of
 its own; what is left undone when the process ends is done by the next one that writes.
@@ -11,6 +11,7 @@ import sqlite3
 import threading
 
 from pointsman.archive.store.errors import StoreError
+from pointsman.archive.store.sqlite import vocabulary
 from pointsman.archive.store.sqlite.database import Database
 
 QUIET_S = 0.2  # work begins when nobody has written for so long
@@ -87,7 +88,7 @@ class Housekeeper:
     def _step(self) -> bool:
         """One bounded piece of work. False: there was none."""
         with self._database.writing() as connection:
-            return _clean(connection) or _merge(connection)
+            return _clean(connection) or vocabulary.count(connection) or _merge(connection)
 
 
 def checkpoint(database: Database) -> None:

@@ -1,0 +1,105 @@
+"""Whole documents: which have the words, how they are shown, where their words stand."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pointsman.archive.fuzzy.vocabulary import Vocabulary
+from pointsman.archive.query.model import Filters
+from pointsman.archive.store.archives import Described, Graph, Holders, References
+from pointsman.archive.store.sqlite import citing, marking
+from pointsman.archive.store.sqlite.database import Database
+from pointsman.archive.store.sqlite.filtering import condition
+from pointsman.archive.store.sqlite.matching import term
+from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
+
+_MOST_PASSAGES = 20_000  # looked at for one word
+_BODY = "{heading text parts}"
+SHOWN_ID = "collections.name || '/' || documents.name"
+AMONG_COLLECTIONS = "documents JOIN collections ON collections.id = documents.collection"
+
+
+class SqliteArchives:
+    """Fits `ArchiveStore`."""
+
+    def __init__(self, database: Database, vocabulary: SqliteVocabulary) -> None:
+        self._database = database
+        self._vocabulary = vocabulary
+
+    @contextmanager
+    def reading(self) -> Iterator[SqliteArchiveView]:
+        with self._database.reading() as connection:
+            yield SqliteArchiveView(connection, self._vocabulary)
+
+
+class SqliteArchiveView:
+    """Fits `ArchiveView`. Good for the length of its transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, vocabulary: SqliteVocabulary) -> None:
+        self._connection = connection
+        self._vocabulary = vocabulary
+
+    def total(self) -> int:
+        (total,) = self._connection.execute("SELECT total(passages) FROM collections").fetchone()
+        return int(total)
+
+    def seen(self, text: str, most: int) -> int:
+        (times,) = self._connection.execute(
+            "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (term(text), most + 1)
+        ).fetchone()
+        return int(times)
+
+    def holders(self, text: str) -> Holders:
+        passages = dict(self._places(f"{_BODY} : ({term(text)})"))
+        titles = frozenset(document for _, document in self._places(f"title : ({term(text)})"))
+        return Holders(passages, titles)
+
+    def together(self, texts: Sequence[Sequence[str]]) -> frozenset[int]:
+        expression = " AND ".join(f"({' OR '.join(map(term, any_of))})" for any_of in texts)
+        return frozenset(document for _, document in self._places(expression))
+
+    def within(self, filters: Filters) -> frozenset[int] | None:
+        where, values = condition(filters)
+        if not where:
+            return None
+        return frozenset(row for (row,) in self._connection.execute(f"SELECT id FROM documents WHERE {where}", values))
+
+    def newest(self, filters: Filters, limit: int) -> list[int]:
+        where, values = condition(filters)
+        rows = self._connection.execute(
+            f"SELECT id FROM documents WHERE {where or 'true'} ORDER BY date DESC, id DESC LIMIT ?", (*values, limit)
+        )
+        return [row for (row,) in rows]
+
+    def described(self, documents: Sequence[int]) -> dict[int, Described]:
+        rows = self._connection.execute(
+            f"SELECT documents.id, {SHOWN_ID}, title, documents.name, source, date, documents.passages "
+            f"FROM {AMONG_COLLECTIONS} WHERE documents.id IN ({', '.join('?' * len(documents))})",
+            tuple(documents),
+        )
+        return {row[0]: Described(*row[1:]) for row in rows}
+
+    def marked_title(self, document: int, texts: Sequence[str]) -> str | None:
+        return marking.title(self._connection, document, texts)
+
+    def marked_passage(self, passage: int, texts: Sequence[str]) -> str | None:
+        return marking.passage(self._connection, passage, texts)
+
+    def vocabulary(self) -> Vocabulary:
+        return self._vocabulary.current(self._connection)
+
+    def references(self, document: int, most: int) -> References:
+        return citing.references(self._connection, document, most)
+
+    def graph(self, documents: Sequence[int], depth: int, most: int) -> Graph:
+        return citing.graph(self._connection, documents, depth, most)
+
+    def _places(self, expression: str) -> list[tuple[int, int]]:
+        """Passages and their documents; what is about to be cleaned away has none any more."""
+        return self._connection.execute(
+            "SELECT words.rowid, passages.document FROM words CROSS JOIN passages ON passages.id = words.rowid "
+            "WHERE words MATCH ? AND passages.document IS NOT NULL LIMIT ?",
+            (expression, _MOST_PASSAGES),
+        ).fetchall()
