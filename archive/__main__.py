@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -12,14 +13,17 @@ from pointsman.archive.settings import BadSettings, read_settings
 
 def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # started by hand, Ctrl-C needs no traceback
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    logging.getLogger("pointsman").setLevel(logging.INFO)
     try:
         settings = read_settings(os.environ)
+        from pointsman.archive.server import calling, serve  # takes most of a second, which a refusal need not wait for
+
+        calls = calling(settings)
     except BadSettings as error:
         print(f"pointsman.archive: {error}", file=sys.stderr)
         return 2
-    from pointsman.archive.server import serve  # takes most of a second, which a refusal need not wait for
-
-    asyncio.run(serve(settings))
+    asyncio.run(serve(calls))
     return 0
 
 

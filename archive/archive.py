@@ -3,10 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pointsman.archive.indexes.indexes import Indexes, nothing_kept
+
+if TYPE_CHECKING:
+    from pointsman.archive.opening import Opening
+    from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.store.base import Storage
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
+    """Ends with `close`.
+
+    Raises:
+        StoreError: from `storage` and `searcher`, while there is no store or it cannot be opened.
+    """
+
     roots: Mapping[str, Path]  # the folders that the code tools may read, by name
+    indexes: Indexes = field(default_factory=Indexes)  # those that callers make themselves
+    opening: Opening | None = None
+
+    @property
+    def storage(self) -> Storage:
+        return self._opening().storage()
+
+    @property
+    def searcher(self) -> Searcher:
+        return self._opening().searcher()
+
+    def close(self) -> None:
+        if self.opening is not None:
+            self.opening.close()
+
+    def _opening(self) -> Opening:
+        if self.opening is None:
+            nothing_kept()
+        assert self.opening is not None
+        return self.opening

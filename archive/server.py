@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -20,47 +20,43 @@ from mcp_types import (
 )
 
 import pointsman
+from pointsman.archive.calling import Answer, Calling
+from pointsman.archive.opening import open_archive
+from pointsman.archive.rate_limits import RateLimits
 from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.status import ArchiveStatus, read_status
+from pointsman.archive.tools.base import ArchiveTool
+from pointsman.archive.tools.registry import TOOLS
+from pointsman.archive.workers import Workers
 
-STATUS = Tool(
-    name="archive_status",
-    title="Archive status",
-    description=(
-        "Says what the bundled archive can do at present: whether it can search, whether its index exists, "
-        "and which of its folders (roots) can be found. Takes no arguments."
-    ),
-    input_schema={"type": "object", "properties": {}, "additionalProperties": False},
-    output_schema={
-        "type": "object",
-        "properties": {
-            "version": {"type": "string"},
-            "searchable": {"type": "boolean"},
-            "message": {"type": "string"},
-            "database": {"enum": ["not configured", "missing", "present"]},
-            "roots": {"type": "object", "additionalProperties": {"enum": ["missing", "present"]}},
-        },
-        "required": ["version", "searchable", "message", "database", "roots"],
-    },
-    annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False),
-)
+CALLER = "pointsman/caller"  # the key in `_meta` under which the gateway says who calls
 
 
-async def serve(settings: ArchiveSettings) -> None:
+def calling(settings: ArchiveSettings) -> Calling:
+    """The tools over one archive. Raises BadSettings."""
+    tools = {tool.name: tool for tool in TOOLS}
+    return Calling(open_archive(settings), tools, RateLimits(settings.rate_limits, tools))
+
+
+async def serve(calls: Calling) -> None:
     """Serve over stdio until the input ends."""
-    server = build_server(settings)
+    server = build_server(calls)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def build_server(settings: ArchiveSettings) -> Server:
-    async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=[STATUS])
+def build_server(calls: Calling) -> Server:
+    workers = Workers()
+    listed = [_listed(tool) for tool in calls.tools.values()]
 
-    async def call_tool(_: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
-        if params.name != STATUS.name:
-            raise MCPError(INVALID_PARAMS, f"No tool `{params.name}`. The archive has one tool: {STATUS.name}.")
-        return _as_result(read_status(settings))
+    async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(tools=listed)
+
+    async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
+        name, arguments = params.name, params.arguments or {}
+        if name not in calls.tools:
+            raise MCPError(INVALID_PARAMS, f"No tool `{name[:100]}`. The archive has {', '.join(calls.tools)}.")
+        caller = _caller(params.meta)
+        return _as_result(await workers.run(name, lambda: calls.call(name, arguments, caller)))
 
     return Server(
         "pointsman-archive",
@@ -71,6 +67,30 @@ def build_server(settings: ArchiveSettings) -> Server:
     )
 
 
-def _as_result(status: ArchiveStatus) -> CallToolResult:
-    content = status.as_json()
-    return CallToolResult(content=[TextContent(text=json.dumps(content))], structured_content=content)
+def _caller(meta: Mapping[str, object] | None) -> str:
+    """Empty where nobody says: whoever started us by hand."""
+    caller = (meta or {}).get(CALLER)
+    return caller if isinstance(caller, str) else ""
+
+
+def _listed(tool: ArchiveTool) -> Tool:
+    return Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        annotations=ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.read_only,
+            destructive_hint=False,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=False,
+        ),
+    )
+
+
+def _as_result(answer: Answer) -> CallToolResult:
+    return CallToolResult(
+        content=[TextContent(text=answer.text)], structured_content=answer.structured, is_error=answer.failed
+    )

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pointsman.archive.embedding.settings import EmbeddingSettings, read_embeddings
+from pointsman.archive.indexes.indexes import IndexLimits
 
 DATABASE = "SEARCH_DB_PATH"
 ROOTS = "POINTSMAN_ARCHIVE_ROOTS"
+RATE_LIMITS = "POINTSMAN_ARCHIVE_RATE_LIMITS"
+INDEX_LIMITS = "POINTSMAN_ARCHIVE_INDEX_LIMITS"
+
+DEFAULT_RATE_LIMITS: Mapping[str, int] = MappingProxyType({"context_search": 30, "read_file": 100, "grep_codebase": 60})
 
 
 class BadSettings(ValueError):
@@ -21,18 +30,65 @@ class ArchiveSettings:
 
     database: Path | None
     roots: Mapping[str, Path]
+    # Calls a minute of one caller, by tool; 0: any number.
+    rate_limits: Mapping[str, int] = field(default_factory=lambda: DEFAULT_RATE_LIMITS)
+    index_limits: IndexLimits = field(default_factory=IndexLimits)
+    embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
 
 
 def read_settings(environment: Mapping[str, str]) -> ArchiveSettings:
     database = environment.get(DATABASE)
-    return ArchiveSettings(Path(database) if database else None, _roots(environment.get(ROOTS) or "{}"))
+    return ArchiveSettings(
+        Path(database) if database else None,
+        _roots(_object(environment, ROOTS, '{"app": "/srv/app"}')),
+        _rate_limits(environment),
+        _index_limits(environment),
+        _embeddings(environment),
+    )
 
 
-def _roots(text: str) -> dict[str, Path]:
+def _embeddings(environment: Mapping[str, str]) -> EmbeddingSettings:
     try:
-        roots = json.loads(text)
-    except ValueError:
-        raise BadSettings(f'{ROOTS} is not JSON; it should read like {{"app": "/srv/app"}}') from None
-    if not isinstance(roots, dict) or not all(isinstance(path, str) and path for path in roots.values()):
+        return read_embeddings(environment)
+    except ValueError as error:
+        raise BadSettings(str(error)) from None
+
+
+def _roots(roots: Mapping[str, Any]) -> dict[str, Path]:
+    if not all(isinstance(path, str) and path for path in roots.values()):
         raise BadSettings(f'{ROOTS} must map names to folders, like {{"app": "/srv/app"}}')
     return {name: Path(path) for name, path in roots.items()}
+
+
+def _rate_limits(environment: Mapping[str, str]) -> dict[str, int]:
+    example = '{"context_search": 30, "grep_codebase": 0}'
+    given = _object(environment, RATE_LIMITS, example)
+    for tool, limit in given.items():
+        if not _is_count(limit):
+            raise BadSettings(f"{RATE_LIMITS}: `{tool}` must be a number of calls a minute, 0 for any, like {example}")
+    return {**DEFAULT_RATE_LIMITS, **given}
+
+
+def _index_limits(environment: Mapping[str, str]) -> IndexLimits:
+    known = asdict(IndexLimits())
+    given = _object(environment, INDEX_LIMITS, json.dumps(known))
+    for name, limit in given.items():
+        if name not in known or not _is_count(limit):
+            raise BadSettings(
+                f"{INDEX_LIMITS} takes whole numbers, like {json.dumps(known)}, and not `{name}`: {limit!r}"
+            )
+    return IndexLimits(**{**known, **given})
+
+
+def _object(environment: Mapping[str, str], name: str, example: str) -> dict[str, Any]:
+    try:
+        value = json.loads(environment.get(name) or "{}")
+    except ValueError:
+        raise BadSettings(f"{name} is not JSON; it should read like {example}") from None
+    if not isinstance(value, dict):
+        raise BadSettings(f"{name} must be a JSON object, like {example}")
+    return value
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -23,6 +23,7 @@ from pointsman.providers.bm25 import BM25SearchProvider
 from pointsman.router import signals, state_folder
 from pointsman.router.app import build_app
 from pointsman.router.audit.moving import auditing
+from pointsman.router.caller_ids import CallerIds
 from pointsman.router.cursors import Cursors
 from pointsman.router.downstream.connectors import Connectors
 from pointsman.router.downstream.fleet import Fleet
@@ -159,7 +160,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         offers = Offers(catalog, fleet.servers)
         stack.push_async_callback(offers.close)
         keys = request_keys(launch.config.state.request_keys, launch.state_dir)
-        gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time), usage)
+        gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys))
         front = Front(
             gateway,
             launch.config.limits,

@@ -14,6 +14,8 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.router import wire
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Ending
+from pointsman.router.caller_ids import KEY as CALLER_KEY
+from pointsman.router.caller_ids import CallerIds
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.links import Links
 from pointsman.router.meta_tools import read_execute
@@ -23,6 +25,7 @@ from pointsman.router.seams import INVALID_PARAMS, BackChannel, FrontRequest, Pr
 
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}
 TOOL_ERROR = "tool_error"  # the row's code when the tool itself said `isError`
+RATE_LIMITED = "rate_limited"  # and when that was because a bundled server is asked too often
 
 Carry = Callable[[FrontRequest, BackChannel, Any], Awaitable[Json]]
 """Makes the call that the last argument describes. Raises GatewayError, DownstreamRefusal."""
@@ -32,13 +35,20 @@ class Executor:
     """Carries calls. Every one has a row in the audit, written before anything is sent."""
 
     def __init__(
-        self, catalog: ToolCatalogService, flat: FlatTools, fleet: Fleet, audit: AuditLog, links: Links
+        self,
+        catalog: ToolCatalogService,
+        flat: FlatTools,
+        fleet: Fleet,
+        audit: AuditLog,
+        links: Links,
+        caller_ids: CallerIds,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
         self._fleet = fleet
         self._audit = audit
         self._links = links
+        self._caller_ids = caller_ids
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`."""
@@ -89,7 +99,8 @@ class Executor:
         except BaseException:
             rounds.record.finish("error", "internal")
             raise
-        rounds.record.finish(*_ending(result), bytes=len(wire.encode(result)))
+        bundled = server_id is not None and self._catalog.is_bundled(server_id)
+        rounds.record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))
         return result
 
     async def _asked(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
@@ -114,12 +125,18 @@ class Executor:
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")
         params = with_round({"name": tool.tool_name, "arguments": arguments}, request.params)
+        if self._catalog.is_bundled(tool.server_id):
+            params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         result = await server.request("tools/call", params, request, back)
         self._links.note(request.caller, tool.server_id, result.get("content"))
         return result
 
 
-def _ending(result: Json) -> tuple[Ending, str | None]:
+def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:
     if result.get("resultType") == "input_required":
         return "input_required", None
-    return ("error", TOOL_ERROR) if result.get("isError") else ("ok", None)
+    if not result.get("isError"):
+        return "ok", None
+    said = result.get("structuredContent")
+    limited = bundled and isinstance(said, dict) and said.get("code") == RATE_LIMITED
+    return "error", RATE_LIMITED if limited else TOOL_ERROR

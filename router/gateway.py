@@ -11,6 +11,7 @@ from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
+from pointsman.router.caller_ids import CallerIds
 from pointsman.router.changes import ChangeHub
 from pointsman.router.cursors import Cursors
 from pointsman.router.discover import discover
@@ -51,13 +52,14 @@ class PointsmanGateway:
         audit: AuditLog,
         cursors: Cursors,
         usage: UsageMemory,
+        caller_ids: CallerIds,
     ) -> None:
         self._catalog = catalog
         self._usage = usage
         self._audit = audit
         self._flat = FlatTools(catalog)
         links = Links()
-        self._executor = Executor(catalog, self._flat, fleet, audit, links)
+        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids)
         self._lists = ListDesk(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links)
         watching = Watching(reads, fleet)

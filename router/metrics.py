@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from pointsman import __version__
 from pointsman.catalog.model import ServerState, ServerStatus, ToolKey
 from pointsman.router.audit.rows import Intent, Outcome
+from pointsman.router.quantiles import Window, quantile_gauges
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -53,9 +54,10 @@ class Metrics:
     def __init__(self) -> None:
         self._gauges = Gauges()
         self._names = _Names()
-        self._series: dict[tuple[str | None, str | None, str, str | None], tuple[_Counter, _Histogram]] = {}
+        self._series: dict[_Called, _Series] = {}
         self._calls: dict[Labels, _Counter] = {}
         self._call_seconds: dict[Labels, _Histogram] = {}
+        self._last_calls: dict[Labels, Window] = {}
         self._discoveries: dict[Labels, _Counter] = {}
         self._discovery_seconds: dict[Labels, _Histogram] = {}
         self._refused: dict[Labels, _Counter] = {}
@@ -89,19 +91,21 @@ class Metrics:
 
     def _called(self, intent: Intent, outcome: Outcome) -> None:
         key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code)
-        counter, histogram = self._series.get(key) or self._new_series(key)
+        counter, histogram, last = self._series.get(key) or self._new_series(key)
         counter.count += 1
-        histogram.observe((outcome.ms or 0.0) / 1000)
+        seconds = (outcome.ms or 0.0) / 1000
+        histogram.observe(seconds)
+        last.observe(seconds)
         if outcome.code == "rate_limited":
             _counter(self._rate_limited, (self._names.server(intent.server_id),)).count += 1
 
-    def _new_series(self, key: tuple[str | None, str | None, str, str | None]) -> tuple[_Counter, _Histogram]:
+    def _new_series(self, key: _Called) -> _Series:
         server_id, tool_key, ending, code = key
         server = self._names.server(server_id, checked=code != "unknown_tool")
         tool = self._names.tool(server, tool_key, checked=_was_asked(ending, code))
         labels = (server, tool, ending, self._names.code(code))
         histogram = self._call_seconds.setdefault((server, tool), _Histogram())
-        series = _counter(self._calls, labels), histogram
+        series = _counter(self._calls, labels), histogram, self._last_calls.setdefault((server, tool), Window())
         if OTHER not in labels:  # what is lumped together has no bound of its own
             self._series[key] = series
         return series
@@ -130,6 +134,7 @@ class Metrics:
         yield _counters("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), calls)
         seconds = _lumped(self._call_seconds, may_see, names=2)
         yield _histograms("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
+        yield quantile_gauges(_lumped(self._last_calls, may_see, names=2))
         labels = ("provider", "fallback", "outcome", "code")
         yield _counters("discoveries", "Discoveries by the provider that answered.", labels, self._discoveries)
         duration = "discovery_duration_seconds"
@@ -141,6 +146,9 @@ class Metrics:
         failures: dict[Labels, _Counter] = {(): self._journal_failures}
         yield _counters("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from _looked_up(seen, may_see)
+
+
+_Called = tuple[str | None, str | None, str, str | None]  # server, tool key, outcome, code
 
 
 @dataclass(slots=True)
@@ -165,6 +173,9 @@ class _Histogram:
     def add(self, other: _Histogram) -> None:
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, list(other.counts), strict=True)]
         self.total += other.total
+
+
+_Series = tuple[_Counter, _Histogram, Window]
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +250,7 @@ def _counter(counters: dict[Labels, _Counter], labels: Labels) -> _Counter:
     return counters.get(labels) or counters.setdefault(labels, _Counter())
 
 
-Tally = TypeVar("Tally", _Counter, _Histogram)
+Tally = TypeVar("Tally", _Counter, _Histogram, Window)
 
 
 def _lumped(tallies: Mapping[Labels, Tally], may_see: MaySee, *, names: int) -> dict[Labels, Tally]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pointsman.archive.indexes.base import KeptIndexes
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
 from pointsman.archive.store.archives import ArchiveStore
@@ -41,6 +42,14 @@ class Passage:
 class TextHit:
     number: int
     score: float  # BM25: higher is better, comparable within one search only
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What filters leave, in the store's own numbers; None: all."""
+
+    collections: frozenset[int] | None = None
+    documents: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +190,8 @@ class PassageStore(Protocol):
         """The numbers of its passages, in order."""
         ...
 
-    def documents_within(self, filters: Filters) -> frozenset[int] | None:
-        """The store's numbers of the documents that pass; None: all do."""
+    def scope(self, filters: Filters) -> Scope:
+        """Which documents pass."""
         ...
 
     def barred(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
@@ -234,5 +243,10 @@ class Storage(Protocol):
 
     @property
     def archives(self) -> ArchiveStore: ...
+
+    @property
+    def indexes(self) -> KeptIndexes:
+        """Those that callers made themselves and want kept."""
+        ...
 
     def close(self) -> None: ...

@@ -14,15 +14,20 @@ CLIENT_INFO: Json = {"name": "pointsman", "version": __version__}
 LEGACY_CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 _TASKS = "tasks"  # as a capability (2025-11-25) and as an extension
 _PRIVATE = frozenset({"token", "projectId", "progressToken"})
+OURS = "pointsman/"  # keys that we alone may set
+_RESERVED = (NAMESPACE, OURS)
 
 
 def with_envelope(call: Call, era: Era, version: str, progress_token: int) -> Json:
-    """The params to send for `call`. `progress_token` is the connection's own number for it."""
+    """The params to send for `call`. `progress_token` is the connection's own number for it.
+
+    What the gateway itself says to the server stands in `_meta` of the call's own params, never in the client's.
+    """
     meta: Json = {}
     if call.request is not None:
         given = call.request.params.get("_meta")
         if given:
-            meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(NAMESPACE)}
+            meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(_RESERVED)}
         if call.request.client.progress_token is not None:
             meta["progressToken"] = progress_token
     if era == "modern":
@@ -31,6 +36,8 @@ def with_envelope(call: Call, era: Era, version: str, progress_token: int) -> Js
         meta[NAMESPACE + "clientCapabilities"] = _carried(call.request.client.capabilities) if call.request else {}
         if call.request is not None and call.request.client.log_level is not None:
             meta[NAMESPACE + "logLevel"] = call.request.client.log_level
+    if "_meta" in call.params:
+        meta |= call.params["_meta"]
     return {**call.params, "_meta": meta} if meta else call.params
 
 

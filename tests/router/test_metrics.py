@@ -13,6 +13,7 @@ from pointsman.catalog.errors import AuditUnavailable
 from pointsman.catalog.model import ServerStatus
 from pointsman.router.audit.rows import Ending, Intent, Outcome
 from pointsman.router.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
+from pointsman.router.quantiles import WINDOW
 from tests.router.audit.samples import open_log, request
 
 
@@ -30,6 +31,10 @@ def called(metrics: Metrics, tool_key: str, ending: Ending = "ok", code: str | N
     server_id = tool_key.partition(":")[0]
     intent = Intent(1, 0, "r", "execute", tool_key=tool_key, server_id=server_id)
     metrics.finished(intent, Outcome(1, ending, code, ms))
+
+
+def quantiles(metrics: Metrics) -> dict[tuple[tuple[str, str], ...], float]:
+    return samples(metrics, "call_duration_quantile_seconds")
 
 
 def tools(metrics: Metrics) -> set[str]:
@@ -191,3 +196,31 @@ def test_counting_does_not_load_the_library() -> None:
         "sys.exit('prometheus_client' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
+
+
+def test_quantiles_are_those_of_the_last_calls_of_a_tool() -> None:
+    metrics = Metrics()
+    for _ in range(WINDOW):
+        called(metrics, "archive:read_file", ms=60_000.0)  # long ago: pushed out by what follows
+    for ms in range(1, WINDOW + 1):
+        called(metrics, "archive:read_file", "ok" if ms % 2 else "error", None if ms % 2 else "tool_error", ms=ms)
+    shown = {dict(labels)["quantile"]: value for labels, value in quantiles(metrics).items()}
+    assert shown == pytest.approx({"0.5": WINDOW / 2000, "0.95": 0.95 * WINDOW / 1000, "0.99": 0.99 * WINDOW / 1000})
+    assert {dict(labels)["tool"] for labels in quantiles(metrics)} == {"read_file"}
+
+
+def test_one_call_is_all_quantiles_at_once() -> None:
+    metrics = Metrics()
+    called(metrics, "archive:read_file", ms=7.0)
+    assert set(quantiles(metrics).values()) == {0.007}
+
+
+def test_quantiles_of_servers_that_the_reader_may_not_see_are_lumped_together() -> None:
+    metrics = Metrics()
+    for tool_key, ms in (("a:x", 1.0), ("b:y", 10.0), ("c:z", 30.0)):
+        called(metrics, tool_key, ms=ms)
+    text = metrics.render(lambda server_id: server_id == "a").decode()
+    name = "pointsman_call_duration_quantile_seconds"
+    assert f'{name}{{quantile="0.5",server="other",tool="other"}} 0.01' in text
+    assert f'{name}{{quantile="0.99",server="other",tool="other"}} 0.03' in text
+    assert f'{name}{{quantile="0.99",server="a",tool="x"}} 0.001' in text

@@ -69,8 +69,8 @@ class Database:
 
     @contextmanager
     def outside_transactions(self) -> Iterator[sqlite3.Connection]:
-        """For what SQLite does in no transaction. No connection of ours writes meanwhile."""
-        with self._told(), self._writing:
+        """A connection of one's own, for what SQLite does in no transaction; nobody waits for it."""
+        with self._told():
             connection = self._connected()
             try:
                 yield connection

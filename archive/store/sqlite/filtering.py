@@ -1,4 +1,4 @@
-"""Filters of a query as a condition on `documents`."""
+"""Filters of a query as conditions: a table, what its rows must be, and the values. No condition: all pass."""
 
 from __future__ import annotations
 
@@ -6,38 +6,37 @@ from collections.abc import Sequence
 
 from pointsman.archive.query.model import Filters
 
+Condition = tuple[str, str, tuple[str, ...]]
 
-def condition(filters: Filters) -> tuple[str, tuple[str, ...]]:
-    """SQL and its values; empty where every document passes."""
+
+def on_collections(filters: Filters) -> Condition:
     clauses: list[str] = []
     values: list[str] = []
-
-    def add(clause: str, *given: str) -> None:
-        clauses.append(clause)
-        values.extend(given)
-
-    for negation, names, sources in (
-        ("", filters.collections, filters.sources),
-        ("NOT ", filters.not_collections, filters.not_sources),
-    ):
+    for negation, names in (("", filters.collections), ("NOT ", filters.not_collections)):
         if names:
-            marks = _marks(names)
-            add(
-                f"documents.collection {negation}IN "
-                f"(SELECT id FROM collections WHERE name IN ({marks}) OR alias IN ({marks}))",
-                *names,
-                *names,
-            )
+            clauses.append(f"{negation}(name IN ({_marks(names)}) OR coalesce(alias, name) IN ({_marks(names)}))")
+            values += [*names, *names]
+    return "collections", " AND ".join(clauses), tuple(values)
+
+
+def on_documents(filters: Filters) -> Condition:
+    clauses: list[str] = []
+    values: list[str] = []
+    for negation, sources, tags in (
+        ("", filters.sources, filters.tags),
+        ("NOT ", filters.not_sources, filters.not_tags),
+    ):
         if sources:
-            add(f"documents.source {negation}IN ({_marks(sources)})", *sources)
-    for negation, tags in (("", filters.tags), ("NOT ", filters.not_tags)):
+            clauses.append(f"{negation}source IN ({_marks(sources)})")
+            values += sources
         for tag in tags:
-            add(f"{negation}EXISTS (SELECT 1 FROM json_each(documents.tags) WHERE value = ? COLLATE NOCASE)", tag)
-    if filters.after:
-        add("documents.date >= ?", filters.after)
-    if filters.before:
-        add("documents.date < ?", filters.before)
-    return " AND ".join(clauses), tuple(values)
+            clauses.append(f"{negation}EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ? COLLATE NOCASE)")
+            values.append(tag)
+    for comparison, day in ((">=", filters.after), ("<", filters.before)):
+        if day:
+            clauses.append(f"date {comparison} ?")
+            values.append(day)
+    return "documents", " AND ".join(clauses), tuple(values)
 
 
 def _marks(values: Sequence[str]) -> str:

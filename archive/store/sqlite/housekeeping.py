@@ -14,8 +14,8 @@ from pointsman.archive.store.errors import StoreError
 from pointsman.archive.store.sqlite import vocabulary
 from pointsman.archive.store.sqlite.database import Database
 
-QUIET_S = 0.2  # work begins when nobody has written for so long
-BACKLOG = 2_000  # or when so many passages wait to be cleaned away
+QUIET_S = 0.2  # all is done when nobody has written for so long
+BUSY_STEPS = 8  # and so much of it each time somebody has
 BURIED_AT_ONCE = 64
 MERGED_PAGES = 32
 TOMBSTONES_KEPT = 50_000  # for those who follow what went; older ones are forgotten
@@ -60,49 +60,40 @@ class Housekeeper:
 
     def _run(self) -> None:
         seen = 0
-        while not self._closing:
+        while self._wait_for_writes(seen):
+            seen = self._writes
             with self._changed:
-                if seen == self._writes:
-                    self._changed.wait()
-                seen = self._writes
-                # Each write puts the work off; a backlog ends the waiting.
-                self._changed.wait(QUIET_S)
-                busy = seen != self._writes
+                self._changed.wait_for(lambda: self._closing, QUIET_S)
             try:
-                if not busy:
-                    self._work_in_peace()
-                elif _backlog(self._database) > BACKLOG:
-                    self._step()
+                self._work(seen)
             except StoreError as error:  # somebody else writes, or no room: the next write wakes us again
-                logger.info("put off: %s", error)
+                logger.info("housekeeping put off: %s", error)
 
-    def _work_in_peace(self) -> None:
-        before = self._writes
-        while before == self._writes and not self._closing:
+    def _wait_for_writes(self, seen: int) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._writes != seen)
+            return not self._closing
+
+    def _work(self, seen: int) -> None:
+        """To the end while it is quiet, else a little: there is another turn, since there are writes not yet seen."""
+        steps = 0
+        while not self._closing and (seen == self._writes or steps < BUSY_STEPS):
+            steps += 1
             if not self._step():
                 checkpoint(self._database)
                 return
-        with self._changed:
-            self._writes += 1  # look again when it is quiet
 
     def _step(self) -> bool:
         """One bounded piece of work. False: there was none."""
         with self._database.writing() as connection:
-            return _clean(connection) or vocabulary.count(connection) or _merge(connection)
+            cleaned = _clean(connection)
+            return _merge(connection) or cleaned or vocabulary.count(connection)
 
 
 def checkpoint(database: Database) -> None:
     """Move what was logged into the file, as far as readers let it; nobody waits."""
     with database.outside_transactions() as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-def _backlog(database: Database) -> int:
-    with database.reading() as connection:
-        (waiting,) = connection.execute(
-            "SELECT coalesce(max(seq), 0) - (SELECT value FROM counters WHERE name = 'cleaned') FROM tombstones"
-        ).fetchone()
-    return int(waiting)
 
 
 def _clean(connection: sqlite3.Connection) -> bool:

@@ -8,11 +8,11 @@ from typing import Any
 
 from pointsman.archive.model import Chunk
 from pointsman.archive.query.model import Filters, Query
-from pointsman.archive.store.base import Passage, TextHit
+from pointsman.archive.store.base import Passage, Scope, TextHit
 from pointsman.archive.store.sqlite import matching
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.documents import collection_number, document_row
-from pointsman.archive.store.sqlite.filtering import condition
+from pointsman.archive.store.sqlite.filtering import on_collections, on_documents
 
 COMMON_SHARE = 0.1
 FEW_PASSAGES = 2_000  # among so few, looking for common words costs nothing
@@ -22,6 +22,9 @@ _ALIVE = (
     "words.rowid NOT IN (SELECT passage FROM tombstones "
     "WHERE seq > (SELECT value FROM counters WHERE name = 'cleaned'))"
 )
+
+
+_JOINED = " CROSS JOIN passages ON passages.id = words.rowid"  # in this order: first the words, then what they are in
 
 
 class SqlitePassages:
@@ -60,13 +63,9 @@ class SqlitePassages:
             rows = connection.execute("SELECT id FROM passages WHERE document = ? ORDER BY place", (row,)).fetchall()
         return [number for (number,) in rows]
 
-    def documents_within(self, filters: Filters) -> frozenset[int] | None:
-        where, values = condition(filters)
-        if not where:
-            return None
+    def scope(self, filters: Filters) -> Scope:
         with self._database.reading() as connection:
-            rows = connection.execute(f"SELECT id FROM documents WHERE {where}", values).fetchall()
-        return frozenset(row for (row,) in rows)
+            return Scope(_passing(connection, *on_collections(filters)), _passing(connection, *on_documents(filters)))
 
     def barred(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
         if not query.must and not query.must_not:
@@ -107,17 +106,18 @@ def _passage(row: tuple[Any, ...]) -> Passage:
 
 
 def _matching(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[TextHit]:
-    where, values = condition(filters)
-    filtered = (
-        f"CROSS JOIN passages ON passages.id = words.rowid CROSS JOIN documents ON documents.id = passages.document "
-        f"WHERE {where} AND"
-        if where
-        else "WHERE"
-    )
+    joined, where = "", ""
+    values: list[str] = []
+    for table, condition, given in (on_collections(filters), on_documents(filters)):
+        if condition:
+            joined = _JOINED
+            key = "passages.collection" if table == "collections" else "passages.document"
+            where += f" AND {key} IN (SELECT id FROM {table} WHERE {condition})"
+            values += given
     rows = connection.execute(
-        f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words {filtered} words MATCH ? "
-        f"AND {_ALIVE} ORDER BY score DESC LIMIT ?",
-        (*values, expression, limit),
+        f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
+        f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",
+        (expression, *values, limit),
     ).fetchall()
     return [TextHit(*row) for row in rows]
 
@@ -131,6 +131,12 @@ def _ranked(every: Sequence[TextHit], some: Sequence[TextHit]) -> list[TextHit]:
     for hit in every:
         scores[hit.number] = scores.get(hit.number, hit.score) + bonus
     return sorted((TextHit(*item) for item in scores.items()), key=lambda hit: -hit.score)
+
+
+def _passing(connection: sqlite3.Connection, table: str, where: str, values: Sequence[str]) -> frozenset[int] | None:
+    if not where:
+        return None
+    return frozenset(row for (row,) in connection.execute(f"SELECT id FROM {table} WHERE {where}", values))
 
 
 def _rows(connection: sqlite3.Connection, expression: str) -> frozenset[int]:

@@ -92,6 +92,7 @@ class SqliteVocabulary:
             self._known.seen(words_of(*texts))
         if newest:
             self._looked_through = newest[-1][0]
+        if _counter(connection, "passage") > counted:
             self._wake_housekeeper()
 
 

@@ -1,0 +1,152 @@
+"""Embeddings from any server that speaks OpenAI's `/embeddings`: batched, repeated when that may help, never twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+
+from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingFailed
+from pointsman.archive.store.base import Space
+from pointsman.providers.numeric import load_numpy
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BATCH = 64
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 20.0
+_ATTEMPT_S = 30.0
+_PROBE = "pointsman"
+_WORTH_REPEATING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    url: str  # the base: `/embeddings` follows
+    model: str
+    key: str | None = None
+    dimensions: int | None = None  # asked for; None: what the model has
+
+
+class RemoteEmbedding:
+    """Fits `Embeddings`."""
+
+    remote = True
+
+    def __init__(self, endpoint: Endpoint, *, first_pause_s: float = FIRST_PAUSE_S) -> None:
+        self._endpoint = endpoint
+        self._first_pause_s = first_pause_s
+        self._dimension = endpoint.dimensions
+        self._closing = threading.Event()
+        headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+        self._client = httpx2.Client(headers=headers, timeout=_ATTEMPT_S)
+
+    def space(self) -> Space:
+        if self._dimension is None:
+            self.embed([_PROBE], deadline_s=_ATTEMPT_S)
+        assert self._dimension is not None
+        return Space("openai-compatible", self._endpoint.model, self._dimension)
+
+    def embed(self, texts: Sequence[str], *, deadline_s: float) -> NDArray[np.float32]:
+        load_numpy()
+        import numpy as np
+
+        deadline = monotonic() + deadline_s
+        cut = [text.strip()[:MAX_CHARS] for text in texts]
+        asked = [text for text in dict.fromkeys(cut) if text]  # servers refuse empty texts, and equal ones cost twice
+        rows: dict[str, NDArray[np.float32]] = {}
+        for start in range(0, len(asked), BATCH):
+            batch = asked[start : start + BATCH]
+            rows.update(zip(batch, self._units(self._answered(batch, deadline)), strict=True))
+        zeros = np.zeros(self._dimension or 0, dtype=np.float32)
+        return np.stack([rows.get(text, zeros) for text in cut]) if cut else np.zeros((0, 0), dtype=np.float32)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._client.close()
+
+    def _units(self, vectors: list[list[float]]) -> NDArray[np.float32]:
+        import numpy as np
+
+        from pointsman.providers.embeddings import unit
+
+        try:
+            matrix = np.array(vectors, dtype=np.float32)
+        except (ValueError, TypeError):
+            raise EmbeddingFailed("The embedding server answered with vectors that are no rows of numbers.") from None
+        if matrix.ndim != 2 or not np.isfinite(matrix).all():
+            raise EmbeddingFailed("The embedding server answered with vectors that are no rows of numbers.")
+        if self._dimension is not None and matrix.shape[1] != self._dimension:
+            raise EmbeddingFailed(
+                f"The embedding server gave {matrix.shape[1]} dimensions where {self._dimension} were expected. "
+                "Set POINTSMAN_ARCHIVE_EMBEDDINGS_DIMENSIONS to what the model has."
+            )
+        self._dimension = int(matrix.shape[1])
+        return unit(matrix)
+
+    def _answered(self, texts: list[str], deadline: float) -> list[list[float]]:
+        """Ask until there is an answer, it is clear that there will be none, or time is up."""
+        pause_s = self._first_pause_s
+        while True:
+            refusal, wait_s = self._attempt(texts, deadline)
+            if isinstance(refusal, list):
+                return refusal
+            wait_s = min(max(wait_s, pause_s), LONGEST_PAUSE_S)
+            if monotonic() + wait_s >= deadline or self._closing.wait(wait_s):
+                raise EmbeddingFailed(refusal)
+            pause_s *= 2
+
+    def _attempt(self, texts: list[str], deadline: float) -> tuple[list[list[float]] | str, float]:
+        """The vectors, or a reason to try again and how long the server wants us to wait.
+
+        Raises:
+            EmbeddingFailed: there is no use in trying again.
+        """
+        wanted: dict[str, Any] = {"model": self._endpoint.model, "input": texts, "encoding_format": "float"}
+        if self._endpoint.dimensions is not None:
+            wanted["dimensions"] = self._endpoint.dimensions
+        left_s = deadline - monotonic()
+        if left_s <= 0 or self._closing.is_set():
+            raise EmbeddingFailed("The embedding server was not asked: no time was left.")
+        try:
+            response = self._client.post(
+                f"{self._endpoint.url.rstrip('/')}/embeddings", json=wanted, timeout=min(left_s, _ATTEMPT_S)
+            )
+        except httpx2.HTTPError as error:
+            return f"The embedding server cannot be reached ({type(error).__name__}).", 0.0
+        except (httpx2.InvalidURL, RuntimeError) as error:
+            raise EmbeddingFailed(f"The embedding server cannot be asked ({type(error).__name__}).") from error
+        if response.status_code in _WORTH_REPEATING:
+            return f"The embedding server answers {response.status_code}.", _asked_to_wait(response)
+        if response.status_code in (401, 403):
+            raise EmbeddingFailed(
+                f"The embedding server refuses the key ({response.status_code}). "
+                "Is POINTSMAN_ARCHIVE_EMBEDDINGS_KEY right?"
+            )
+        if response.status_code != 200:
+            raise EmbeddingFailed(f"The embedding server answers {response.status_code}: {response.text[:200]!r}.")
+        return _vectors(response, len(texts)), 0.0
+
+
+def _asked_to_wait(response: httpx2.Response) -> float:
+    try:
+        return max(0.0, float(response.headers.get("Retry-After", "0")))
+    except ValueError:  # a date: our own pauses will do
+        return 0.0
+
+
+def _vectors(response: httpx2.Response, count: int) -> list[list[float]]:
+    try:
+        data = sorted(response.json()["data"], key=lambda item: item["index"])
+        vectors = [item["embedding"] for item in data]
+    except (ValueError, KeyError, TypeError):
+        raise EmbeddingFailed("The embedding server's answer is not what OpenAI's API gives.") from None
+    if len(vectors) != count:
+        raise EmbeddingFailed(f"The embedding server gave {len(vectors)} vectors for {count} texts.")
+    return vectors

@@ -1,0 +1,64 @@
+"""Which provider of embeddings the environment asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+from urllib.parse import urlsplit
+
+EMBEDDINGS = "POINTSMAN_ARCHIVE_EMBEDDINGS"
+URL, MODEL, KEY, DIMENSIONS = (f"{EMBEDDINGS}_{name}" for name in ("URL", "MODEL", "KEY", "DIMENSIONS"))
+
+Provider = Literal["static", "openai-compatible", "none"]
+MOST_DIMENSIONS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """Who turns texts into vectors. The rest is for `openai-compatible`."""
+
+    provider: Provider = "static"
+    url: str | None = None
+    model: str | None = None
+    key: str | None = field(default=None, repr=False)
+    dimensions: int | None = None
+
+
+def read_embeddings(environment: Mapping[str, str]) -> EmbeddingSettings:
+    """Raises ValueError: a variable cannot be understood; the message names it."""
+    match environment.get(EMBEDDINGS) or "static":
+        case "static":
+            return EmbeddingSettings("static")
+        case "none":
+            return EmbeddingSettings("none")
+        case "openai-compatible":
+            return _remote(environment)
+        case other:
+            raise ValueError(f"{EMBEDDINGS} is `{other[:40]}`; it must be one of {', '.join(get_args(Provider))}")
+
+
+def _remote(environment: Mapping[str, str]) -> EmbeddingSettings:
+    url, model = environment.get(URL), environment.get(MODEL)
+    if not url or not _is_address(url):
+        raise ValueError(f"{EMBEDDINGS}=openai-compatible needs {URL}, like http://127.0.0.1:8080/v1")
+    if not model:
+        raise ValueError(f"{EMBEDDINGS}=openai-compatible needs {MODEL}, the name of the server's model")
+    dimensions = _dimensions(environment.get(DIMENSIONS) or "")
+    return EmbeddingSettings("openai-compatible", url, model, environment.get(KEY) or None, dimensions)
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _dimensions(text: str) -> int | None:
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or not 0 < int(text[:9]) <= MOST_DIMENSIONS:
+        raise ValueError(f"{DIMENSIONS} is `{text[:40]}`; it must be a number from 1 to {MOST_DIMENSIONS}")
+    return int(text)

@@ -1,0 +1,58 @@
+"""How often a caller may use a tool: so many calls in any minute, counted for each caller and tool."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from pointsman.archive.settings import DEFAULT_RATE_LIMITS, RATE_LIMITS, BadSettings
+from pointsman.archive.tools.base import ToolFailure
+
+if TYPE_CHECKING:
+    from limits.strategies import MovingWindowRateLimiter
+
+CODE = "rate_limited"  # the gateway counts answers with this code
+
+
+class RateLimits:
+    """Thread-safe. The library is loaded by the first call that is counted: it takes a tenth of a second."""
+
+    def __init__(self, per_minute: Mapping[str, int], tools: Collection[str]) -> None:
+        """Raises BadSettings for a tool that is not there."""
+        for tool in per_minute:
+            if tool not in tools and tool not in DEFAULT_RATE_LIMITS:
+                raise BadSettings(f"{RATE_LIMITS}: no tool `{tool}`; there are {', '.join(sorted(tools))}")
+        self._per_minute = per_minute
+        self._loading = threading.Lock()
+        self._limiter: MovingWindowRateLimiter | None = None
+
+    def count(self, tool: str, caller: str) -> None:
+        """Raises ToolFailure: the limit is reached. What is refused does not count."""
+        limit = self._per_minute.get(tool, 0)
+        if limit == 0:
+            return
+        from limits import RateLimitItemPerMinute
+
+        item, limiter = RateLimitItemPerMinute(limit), self._loaded()
+        if limiter.hit(item, tool, caller):
+            return
+        wait_s = max(1, math.ceil(limiter.get_window_stats(item, tool, caller).reset_time - time.time()))
+        raise ToolFailure(
+            f"Rate limit exceeded for {tool}",
+            help=f"At most {limit} calls in a minute. Try again in {wait_s} s.",
+            as_object=True,
+            code=CODE,
+            retryAfterSeconds=wait_s,
+        )
+
+    def _loaded(self) -> MovingWindowRateLimiter:
+        with self._loading:
+            if self._limiter is None:
+                from limits.storage import MemoryStorage
+                from limits.strategies import MovingWindowRateLimiter
+
+                self._limiter = MovingWindowRateLimiter(MemoryStorage())
+            return self._limiter

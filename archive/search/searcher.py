@@ -1,0 +1,180 @@
+"""One search: by words, by meaning where there are vectors, and both as one ranking."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pointsman.archive.embedding.base import EmbeddingFailed, Embeddings
+from pointsman.archive.embedding.filling import MixedSpaces
+from pointsman.archive.query.model import Filters, Query
+from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
+from pointsman.archive.search.vectors import VectorIndex, Wanted
+from pointsman.archive.store.base import Passage, Storage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+QUERY_DEADLINE_S = 10.0
+UNKNOWN_DISTANCE = 1.0  # of what has no vector: neither near nor opposed
+MOST_WORDS_OF_A_TEXT = 24
+SPARE = 10  # looked up besides those that are wanted: some may have gone meanwhile
+
+_WORD = re.compile(r"[^\W_]{2,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    passage: Passage
+    relevance: float  # 0 to 1
+    distance: float  # of the cosine, 0 to 2
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    found: tuple[Found, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What related passages are sought for: a document, or a text that is said to come from it."""
+
+    collection: str
+    document: str
+    text: str | None = None
+
+
+class _NoMeaning(Exception):
+    """Search by meaning is not to be had; the message says why, or is empty where nobody expected it."""
+
+
+class Searcher:
+    """Thread-safe."""
+
+    def __init__(self, storage: Storage, embeddings: Embeddings | None) -> None:
+        self._storage = storage
+        self._embeddings = embeddings
+        self._index = VectorIndex(storage.vectors)
+
+    @property
+    def remote(self) -> bool:
+        return self._embeddings is not None and self._embeddings.remote
+
+    def search(self, query: Query, limit: int, *, by_words: bool = True, max_distance: float | None = None) -> Answer:
+        """`by_words` False: by meaning alone, where that can be had.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        if query.empty:
+            return Answer(notices=query.notices)
+        notices = list(query.notices)
+        try:
+            vector: NDArray[np.float32] | None = self._vector(query.prose)
+            wanted = Wanted(self._storage.passages.scope(query.filters), *self._storage.passages.barred(query))
+        except _NoMeaning as error:
+            vector, wanted, by_words = None, Wanted(), True
+            notices += filter(None, [str(error)])
+        words: dict[int, float] = {}
+        if by_words:
+            hits = self._storage.passages.search(query, DEPTH, enough=limit)
+            words = {hit.number: hit.score for hit in hits}
+        if vector is None:
+            if max_distance is not None:
+                notices.append("`maxDistance` was left out: there are no vectors to measure by.")
+            return self._answer(alone(words), {}, limit, None, notices)
+        near = {each.number: each.cosine for each in self._index.nearest(vector, DEPTH, wanted)}
+        weight = REMOTE_WEIGHT if self.remote else STATIC_WEIGHT
+        ranked = fuse(words, near, weight) if by_words else _by_cosine(near)
+        cosines = near | self._index.cosines(vector, words.keys() - near.keys())
+        return self._answer(ranked, cosines, limit, max_distance, notices)
+
+    def related(self, source: Source, limit: int, *, same_document: bool) -> Answer:
+        """Passages of the same collection that are about the same.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        own = self._storage.passages.of_document(source.collection, source.document)
+        never = frozenset() if same_document else frozenset(own)
+        filters = Filters(collections=(source.collection,))
+        try:
+            vector = self._vector(source.text) if source.text else self._centroid(own)
+        except _NoMeaning as error:
+            return self._related_by_words(source, own, limit, never, str(error))
+        scope = self._storage.passages.scope(filters)
+        near = {each.number: each.cosine for each in self._index.nearest(vector, limit, Wanted(scope, never=never))}
+        return self._answer(_by_cosine(near), near, limit, None, [])
+
+    def _related_by_words(
+        self, source: Source, own: Sequence[int], limit: int, never: frozenset[int], why: str
+    ) -> Answer:
+        text = source.text or " ".join(_titles(self._storage.passages.passages(own[:10]).values()))
+        words = tuple(dict.fromkeys(_WORD.findall(text.lower())))[:MOST_WORDS_OF_A_TEXT]
+        query = Query(words=words, filters=Filters(collections=(source.collection,)))
+        hits = self._storage.passages.search(query, DEPTH + len(own), enough=DEPTH + len(own))
+        scores = {hit.number: hit.score for hit in hits if hit.number not in never}
+        notices = [*filter(None, [why]), "There are no vectors to compare: these have words in common."]
+        return self._answer(alone(scores), {}, limit, None, notices)
+
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        """Raises _NoMeaning."""
+        if self._embeddings is None:
+            raise _NoMeaning
+        stored = self._index.refresh()
+        if stored is None:
+            raise _NoMeaning("The passages have no vectors yet: search went by words alone.")
+        try:
+            wanted = self._embeddings.space()
+            if wanted != stored:
+                raise _NoMeaning(str(MixedSpaces(stored, wanted)))
+            vector: NDArray[np.float32] = self._embeddings.embed([text], deadline_s=QUERY_DEADLINE_S)[0]
+        except EmbeddingFailed as error:
+            raise _NoMeaning(f"{error} Search went by words alone.") from error
+        if not vector.any():
+            raise _NoMeaning
+        return vector
+
+    def _centroid(self, numbers: Sequence[int]) -> NDArray[np.float32]:
+        """Of vectors that are there already: whoever made them."""
+        if self._index.refresh() is None:
+            raise _NoMeaning
+        vector = self._index.centroid(numbers)
+        if vector is None:
+            raise _NoMeaning
+        return vector
+
+    def _answer(
+        self,
+        ranked: dict[int, float],
+        cosines: dict[int, float],
+        limit: int,
+        max_distance: float | None,
+        notices: Sequence[str],
+    ) -> Answer:
+        if max_distance is not None:
+            ranked = {number: score for number, score in ranked.items() if _distance(number, cosines) <= max_distance}
+        best = list(ranked)[: limit + SPARE]
+        passages = self._storage.passages.passages(best)
+        found = tuple(
+            Found(passages[number], min(1.0, max(0.0, ranked[number])), _distance(number, cosines))
+            for number in best
+            if number in passages
+        )
+        return Answer(found[:limit], tuple(notices))
+
+
+def _by_cosine(near: dict[int, float]) -> dict[int, float]:
+    return {number: max(0.0, cosine) for number, cosine in near.items()}
+
+
+def _distance(number: int, cosines: dict[int, float]) -> float:
+    return min(2.0, max(0.0, 1 - cosines[number])) if number in cosines else UNKNOWN_DISTANCE
+
+
+def _titles(passages: Iterable[Passage]) -> list[str]:
+    return [part for passage in passages for part in (passage.title, passage.chunk.heading) if part]

@@ -1,0 +1,159 @@
+"""The arguments of a call, read one by one: what does not fit is refused by name, with the reason and what is allowed.
+
+A parameter that is null counts as absent, and one that no tool knows is not looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from pointsman.archive.tools.base import Json, ToolFailure
+
+INVALID = "Invalid parameters"
+_SHOWN_CHARS = 60
+_SHOWN_NAMES = 20
+
+
+class Arguments:
+    """One typed getter for each kind of value. Those without a default demand the parameter.
+
+    `as_object`: how this tool's specification writes errors, see `ToolFailure`.
+
+    Raises:
+        ToolFailure: from every getter, for a value that does not fit.
+    """
+
+    def __init__(self, given: Json, *, as_object: bool = False, within: str = "") -> None:
+        self._given = given
+        self._as_object = as_object
+        self._within = within  # where these arguments stand in others, like `queries[0].`
+
+    def has(self, name: str) -> bool:
+        return self._given.get(name) is not None
+
+    def text(self, name: str, *, at_least: int = 1, at_most: int | None = None) -> str:
+        value = self._given.get(name)
+        wanted = f"must be {_size('a text', at_least, at_most, 'character')}"
+        if not isinstance(value, str) or len(value) < at_least or (at_most is not None and len(value) > at_most):
+            raise self.failure(name, wanted)
+        return self._whole(name, value)
+
+    def optional_text(self, name: str, *, at_least: int = 1, at_most: int | None = None) -> str | None:
+        return self.text(name, at_least=at_least, at_most=at_most) if self.has(name) else None
+
+    def choice(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
+        value = self._given.get(name)
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str) or value not in allowed:
+            raise self.failure(name, f"must be one of {_listed(allowed)}")
+        return value
+
+    def integer(self, name: str, *, low: int, high: int, default: int | None = None) -> int:
+        value = self._given.get(name)
+        if value is None and default is not None:
+            return default
+        whole = _whole_number(value)
+        if whole is None or not low <= whole <= high:
+            raise self.failure(name, f"must be an integer from {low} to {high}")
+        return whole
+
+    def number(self, name: str, *, low: float, high: float, default: float | None = None) -> float:
+        value = self._given.get(name)
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise self.failure(name, f"must be a number from {low:g} to {high:g}")
+        return float(value)
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self._given.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.failure(name, "must be true or false")
+        return value
+
+    def texts(self, name: str, *, at_most: int, each_at_most: int | None = None) -> tuple[str, ...]:
+        """Empty where it is absent."""
+        value = self._given.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or len(value) > at_most:
+            raise self.failure(name, f"must be {_size('a list', 0, at_most, 'text')}")
+        inner = Arguments(
+            {f"{name}[{place}]": entry for place, entry in enumerate(value)},
+            as_object=self._as_object,
+            within=self._within,
+        )
+        return tuple(inner.text(f"{name}[{place}]", at_most=each_at_most) for place in range(len(value)))
+
+    def table(self, name: str) -> Json | None:
+        """An object with any keys; None where it is absent."""
+        value = self._given.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise self.failure(name, "must be an object")
+        return value
+
+    def inside(self, name: str) -> Arguments:
+        """The parameters of an object that may be left out."""
+        return Arguments(self.table(name) or {}, as_object=self._as_object, within=f"{self._within}{name}.")
+
+    def each(self, name: str, *, at_least: int, at_most: int) -> list[Arguments]:
+        """A list of objects, each with parameters of its own."""
+        value = self._given.get(name)
+        fits = isinstance(value, list) and at_least <= len(value) <= at_most
+        if not fits or not all(isinstance(entry, dict) for entry in value or ()):
+            raise self.failure(name, f"must be {_size('a list', at_least, at_most, 'object')}")
+        return [
+            Arguments(entry, as_object=self._as_object, within=f"{self._within}{name}[{place}].")
+            for place, entry in enumerate(value or ())
+        ]
+
+    def failure(self, name: str, wanted: str) -> ToolFailure:
+        """The refusal of a parameter. `wanted` goes on from its name: `must be true or false`."""
+        path = f"{self._within}{name}"
+        value = self._given.get(name)
+        message = f"`{path}` {wanted}, and is {'missing' if value is None else _shown(value)}."
+        details = [{"path": path, "message": message}]
+        error = INVALID if self._as_object else f"{INVALID}: {message}"
+        return ToolFailure(error, as_object=self._as_object, details=details)
+
+    def _whole(self, name: str, text: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:  # half of a pair, which no store can write
+            raise self.failure(name, "must be well-formed Unicode") from None
+        return text
+
+
+def _whole_number(value: object) -> int | None:
+    """JSON does not tell 5 from 5.0. A truth value and a text are no numbers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _size(what: str, at_least: int, at_most: int | None, unit: str) -> str:
+    if at_most is not None:
+        return f"{what} of {at_least} to {at_most} {unit}s"
+    if at_least > 0:
+        return f"{what} of at least {at_least} {unit}{'s' if at_least > 1 else ''}"
+    return what
+
+
+def _listed(allowed: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in allowed[:_SHOWN_NAMES])
+    return shown + (f" and {len(allowed) - _SHOWN_NAMES} more" if len(allowed) > _SHOWN_NAMES else "")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) and len(value) > _SHOWN_CHARS:
+        return f"a text of {len(value)} characters"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, dict):
+        return "an object"
+    return json.dumps(value)

@@ -1,0 +1,120 @@
+"""`search_create_index`: a new, empty index."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.indexes.base import Backend, IndexFull
+from pointsman.archive.indexes.tokens import Tokenizer
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
+LONGEST_NAME = 64
+LONGEST_MIN_LENGTH = 20
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def run(archive: Archive, arguments: Json, call: Call) -> Json:
+    given = Arguments(arguments, as_object=True)
+    name = _name(given)
+    backend = _backend(arguments.get("backend"))
+    config = given.inside("tokenizer_config")
+    tokenizer = Tokenizer(
+        config.flag("lowercase", True), config.integer("min_length", low=1, high=LONGEST_MIN_LENGTH, default=2)
+    )
+    try:
+        created = archive.indexes.create(name, backend, tokenizer)
+    except IndexFull as error:
+        raise ToolFailure("Too many indexes", help=str(error), as_object=True) from None
+    if not created:
+        raise ToolFailure(
+            f"Index already exists: {name}",
+            help="Add documents to it with search_add_document, or choose another name.",
+            as_object=True,
+        )
+    return {
+        "status": "created",
+        "index_name": name,
+        "backend": backend,
+        "tokenizer_config": {"lowercase": tokenizer.lowercase, "min_length": tokenizer.min_length},
+    }
+
+
+def _name(given: Arguments) -> str:
+    name = given.text("index_name")
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name):
+        raise given.failure("index_name", f"must be 1 to {LONGEST_NAME} letters, digits, `-` and `_`")
+    return name
+
+
+def _backend(value: object) -> Backend:
+    if value is None:
+        return "memory"
+    for backend in BACKENDS:
+        if value == backend:
+            return backend
+    raise ToolFailure(f"Unknown backend: {str(value)[:100]}", help="Use `memory` or `sqlite`.", as_object=True)
+
+
+TOOL = ArchiveTool(
+    name="search_create_index",
+    title="Create a search index",
+    description=(
+        "Create a new, empty full-text search index of your own under a name, to be filled with search_add_document "
+        "and queried with search_index. An index in `memory` (the default) is gone when the archive restarts; one in "
+        "`sqlite` is kept in the archive's store. The tokenizer can keep upper case apart and leave out short words. "
+        "Fails when the name is taken; an index named `default` is always there."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "index_name": {
+                "type": "string",
+                "description": "Name of the new index: letters, digits, - and _",
+                "pattern": "^[A-Za-z0-9_-]+$",
+                "minLength": 1,
+                "maxLength": LONGEST_NAME,
+            },
+            "backend": {
+                "type": "string",
+                "description": "Where it is kept: memory (gone at a restart) or sqlite (kept)",
+                "enum": list(BACKENDS),
+                "default": "memory",
+            },
+            "tokenizer_config": {
+                "type": "object",
+                "description": "How text is cut into words",
+                "properties": {
+                    "lowercase": {"type": "boolean", "description": "Fold upper case", "default": True},
+                    "min_length": {
+                        "type": "integer",
+                        "description": "Shorter words are left out",
+                        "minimum": 1,
+                        "maximum": LONGEST_MIN_LENGTH,
+                        "default": 2,
+                    },
+                },
+            },
+        },
+        "required": ["index_name"],
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "status": {"type": "string", "enum": ["created"]},
+            "index_name": {"type": "string"},
+            "backend": {"type": "string", "enum": list(BACKENDS)},
+            "tokenizer_config": {
+                "type": "object",
+                "properties": {"lowercase": {"type": "boolean"}, "min_length": {"type": "integer"}},
+            },
+        },
+        "required": ["status", "index_name", "backend"],
+    },
+    run=run,
+    read_only=False,
+    idempotent=False,
+)

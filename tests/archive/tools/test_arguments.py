@@ -1,0 +1,114 @@
+"""What the tools say of arguments that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.base import ToolFailure
+
+NAME = "value"
+Read = Callable[[Arguments], Any]
+
+
+def text(given: Arguments) -> Any:
+    return given.text(NAME, at_most=5)
+
+
+def integer(given: Arguments) -> Any:
+    return given.integer(NAME, low=1, high=20, default=5)
+
+
+def number(given: Arguments) -> Any:
+    return given.number(NAME, low=0, high=2, default=0.5)
+
+
+def flag(given: Arguments) -> Any:
+    return given.flag(NAME, True)
+
+
+def texts(given: Arguments) -> Any:
+    return given.texts(NAME, at_most=2)
+
+
+def choice(given: Arguments) -> Any:
+    return given.choice(NAME, ("all", "rule"), "all")
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "expected"),
+    [
+        (text, "hello", "hello"),
+        (integer, 20, 20),
+        (integer, 3.0, 3),
+        (integer, None, 5),
+        (number, 1, 1.0),
+        (number, None, 0.5),
+        (flag, False, False),
+        (flag, None, True),
+        (texts, ["a", "b"], ("a", "b")),
+        (texts, None, ()),
+        (choice, "rule", "rule"),
+        (choice, None, "all"),
+    ],
+)
+def test_what_fits_is_returned_and_null_is_as_good_as_absent(read: Read, value: Any, expected: Any) -> None:
+    assert read(Arguments({NAME: value, "unknown": 1})) == expected
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "said"),
+    [
+        (text, None, "`value` must be a text of 1 to 5 characters, and is missing."),
+        (text, "", '`value` must be a text of 1 to 5 characters, and is "".'),
+        (text, 7, "`value` must be a text of 1 to 5 characters, and is 7."),
+        (text, "x" * 99, "`value` must be a text of 1 to 5 characters, and is a text of 99 characters."),
+        (text, "\ud800", '`value` must be well-formed Unicode, and is "\\ud800".'),
+        (integer, "5", '`value` must be an integer from 1 to 20, and is "5".'),
+        (integer, True, "`value` must be an integer from 1 to 20, and is true."),
+        (integer, 2.5, "`value` must be an integer from 1 to 20, and is 2.5."),
+        (integer, 21, "`value` must be an integer from 1 to 20, and is 21."),
+        (integer, float("inf"), "`value` must be an integer from 1 to 20, and is Infinity."),
+        (number, "1", '`value` must be a number from 0 to 2, and is "1".'),
+        (number, float("nan"), "`value` must be a number from 0 to 2, and is NaN."),
+        (flag, "true", '`value` must be true or false, and is "true".'),
+        (flag, 0, "`value` must be true or false, and is 0."),
+        (texts, "a", '`value` must be a list of 0 to 2 texts, and is "a".'),
+        (texts, ["a", "b", "c"], "`value` must be a list of 0 to 2 texts, and is a list of 3."),
+        (texts, ["a", 1], "`value[1]` must be a text of at least 1 character, and is 1."),
+        (choice, "rules", '`value` must be one of `all`, `rule`, and is "rules".'),
+    ],
+)
+def test_what_does_not_fit_is_named_with_the_reason_and_what_is_allowed(read: Read, value: Any, said: str) -> None:
+    with pytest.raises(ToolFailure) as refused:
+        read(Arguments({NAME: value}))
+    assert refused.value.text == f"Invalid parameters: {said}"
+    with pytest.raises(ToolFailure) as refused:
+        read(Arguments({NAME: value}, as_object=True))
+    assert refused.value.structured["error"] == "Invalid parameters"
+    assert [detail["message"] for detail in refused.value.structured["details"]] == [said]
+
+
+def test_parameters_inside_others_are_named_by_their_path() -> None:
+    given = Arguments({"queries": [{"limit": 1}, {"limit": 0}], "config": {"lowercase": "yes"}})
+    first, second = given.each("queries", at_least=1, at_most=10)
+    assert first.integer("limit", low=1, high=9) == 1
+    with pytest.raises(ToolFailure, match=r"`queries\[1\]\.limit` must be an integer from 1 to 9, and is 0"):
+        second.integer("limit", low=1, high=9)
+    with pytest.raises(ToolFailure, match=r"`config\.lowercase` must be true or false"):
+        given.inside("config").flag("lowercase", True)
+
+
+@pytest.mark.parametrize("queries", [None, [], "x", [1], [{}] * 11])
+def test_a_list_of_objects_has_bounds(queries: Any) -> None:
+    with pytest.raises(ToolFailure, match="`queries` must be a list of 1 to 10 objects"):
+        Arguments({"queries": queries}).each("queries", at_least=1, at_most=10)
+
+
+@pytest.mark.parametrize("config", ["x", 1, []])
+def test_an_object_must_be_one(config: Any) -> None:
+    with pytest.raises(ToolFailure, match="`config` must be an object"):
+        Arguments({"config": config}).table("config")
