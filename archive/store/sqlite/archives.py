@@ -11,7 +11,7 @@ from pointsman.archive.query.model import Filters
 from pointsman.archive.store.archives import Described, Graph, Holders, References
 from pointsman.archive.store.sqlite import citing, marking
 from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.store.sqlite.filtering import condition
+from pointsman.archive.store.sqlite.filtering import on_collections, on_documents
 from pointsman.archive.store.sqlite.matching import term
 from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
 
@@ -61,13 +61,13 @@ class SqliteArchiveView:
         return frozenset(document for _, document in self._places(expression))
 
     def within(self, filters: Filters) -> frozenset[int] | None:
-        where, values = condition(filters)
+        where, values = _condition(filters)
         if not where:
             return None
         return frozenset(row for (row,) in self._connection.execute(f"SELECT id FROM documents WHERE {where}", values))
 
     def newest(self, filters: Filters, limit: int) -> list[int]:
-        where, values = condition(filters)
+        where, values = _condition(filters)
         rows = self._connection.execute(
             f"SELECT id FROM documents WHERE {where or 'true'} ORDER BY date DESC, id DESC LIMIT ?", (*values, limit)
         )
@@ -103,3 +103,11 @@ class SqliteArchiveView:
             "WHERE words MATCH ? AND passages.document IS NOT NULL LIMIT ?",
             (expression, _MOST_PASSAGES),
         ).fetchall()
+
+
+def _condition(filters: Filters) -> tuple[str, tuple[str, ...]]:
+    """On documents; empty where all pass."""
+    _, of_collections, names = on_collections(filters)
+    _, of_documents, values = on_documents(filters)
+    chosen = f"collection IN (SELECT id FROM collections WHERE {of_collections})" if of_collections else ""
+    return " AND ".join(filter(None, (chosen, of_documents))), (*names, *values)
