@@ -33,7 +33,7 @@ class _Window:
 def _pattern(query: IndexQuery, case_sensitive: bool) -> re.Pattern[str]:
     """Phrases before words, so that a phrase is one place."""
     sought: Iterable[str] = (
-        *(r"\W+".join(map(re.escape, phrase)) for phrase in query.phrases),
+        *(r"\W+".join(re.escape(word) or r"\w+" for word in phrase) for phrase in query.phrases),
         *sorted(map(re.escape, query.scored), key=len, reverse=True),
     )
     return re.compile(rf"(?<!\w)(?:{'|'.join(sought)})(?!\w)", 0 if case_sensitive else re.IGNORECASE)

@@ -66,9 +66,8 @@ def _scores(view: IndexView, query: IndexQuery) -> dict[int, float]:
 
 
 def _fitting(view: IndexView, query: IndexQuery, postings: dict[str, dict[int, int]]) -> set[int]:
-    demanded = (*query.must, *(word for phrase in query.phrases for word in phrase))
-    if demanded:
-        fitting = set.intersection(*(set(postings[word]) for word in demanded))
+    if query.demanded:
+        fitting = set.intersection(*(set(postings[word]) for word in query.demanded))
     else:
         fitting = {number for word in query.terms for number in postings[word]}
     for phrase in query.phrases:

@@ -91,7 +91,7 @@ TOOL = ArchiveTool(
                     "lowercase": {"type": "boolean", "description": "Fold upper case", "default": True},
                     "min_length": {
                         "type": "integer",
-                        "description": "Shorter words are left out",
+                        "description": "Shorter words cannot be looked for",
                         "minimum": 1,
                         "maximum": LONGEST_MIN_LENGTH,
                         "default": 2,
