@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from pointsman.archive.fuzzy.vocabulary import Vocabulary
 from pointsman.archive.query.model import Filters
 
+Numbers = npt.NDArray[np.int64]
 NodeKind = Literal["source", "target", "external"]
 
 
@@ -17,8 +21,9 @@ NodeKind = Literal["source", "target", "external"]
 class Holders:
     """Who has a word or phrase. Numbers are the store's own."""
 
-    passages: Mapping[int, int]  # passage to its document
-    titles: frozenset[int]  # documents
+    passages: Numbers
+    documents: Numbers  # that these belong to, one for each
+    titles: Numbers  # documents that have it in the title, each once
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,6 @@ class Described:
     path: str
     source: str
     date: str
-    passages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,15 @@ class ArchiveView(Protocol):
 
     def holders(self, text: str) -> Holders: ...
 
-    def together(self, texts: Sequence[Sequence[str]]) -> frozenset[int]:
+    def together(self, texts: Sequence[Sequence[str]]) -> Numbers:
         """Documents with a passage that has one of each group."""
         ...
 
-    def within(self, filters: Filters) -> frozenset[int] | None:
+    def lengths(self, documents: Numbers) -> Numbers:
+        """How many passages each has."""
+        ...
+
+    def within(self, filters: Filters) -> Numbers | None:
         """Documents that pass; None: all do."""
         ...
 

@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+
+import numpy as np
 
 from pointsman.archive.fuzzy.vocabulary import Vocabulary
 from pointsman.archive.query.model import Filters
 from pointsman.archive.store.archives import Described, Graph, Holders, References
 from pointsman.archive.store.sqlite import citing, marking
+from pointsman.archive.store.sqlite.belonging import Belonging, Belongings, Numbers
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.filtering import on_collections, on_documents
 from pointsman.archive.store.sqlite.matching import term
 from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
 
-_MOST_PASSAGES = 20_000  # looked at for one word
+_MOST_PASSAGES = 100_000  # looked at for one word
 _BODY = "{heading text parts}"
 SHOWN_ID = "collections.name || '/' || documents.name"
 AMONG_COLLECTIONS = "documents JOIN collections ON collections.id = documents.collection"
 
 
 class SqliteArchives:
-    """Fits `ArchiveStore`."""
+    """Fits `ArchiveStore`. What it keeps in memory belongs to one file: another one in its place begins anew."""
 
-    def __init__(self, database: Database, vocabulary: SqliteVocabulary) -> None:
+    def __init__(self, database: Database, wake_housekeeper: Callable[[], None]) -> None:
         self._database = database
-        self._vocabulary = vocabulary
+        self._wake_housekeeper = wake_housekeeper
+        self._remembered = (0, Belonging(), SqliteVocabulary(wake_housekeeper))
 
     @contextmanager
     def reading(self) -> Iterator[SqliteArchiveView]:
         with self._database.reading() as connection:
-            yield SqliteArchiveView(connection, self._vocabulary)
+            _, belonging, vocabulary = self._memory()
+            yield SqliteArchiveView(connection, belonging.current(connection), vocabulary)
+
+    def _memory(self) -> tuple[int, Belonging, SqliteVocabulary]:
+        file = os.stat(self._database.path).st_ino
+        if self._remembered[0] != file:
+            self._remembered = (file, Belonging(), SqliteVocabulary(self._wake_housekeeper))
+        return self._remembered
 
 
 class SqliteArchiveView:
     """Fits `ArchiveView`. Good for the length of its transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, vocabulary: SqliteVocabulary) -> None:
+    def __init__(self, connection: sqlite3.Connection, belongings: Belongings, vocabulary: SqliteVocabulary) -> None:
         self._connection = connection
+        self._belongings = belongings
         self._vocabulary = vocabulary
 
     def total(self) -> int:
@@ -52,19 +65,23 @@ class SqliteArchiveView:
         return int(times)
 
     def holders(self, text: str) -> Holders:
-        passages = dict(self._places(f"{_BODY} : ({term(text)})"))
-        titles = frozenset(document for _, document in self._places(f"title : ({term(text)})"))
-        return Holders(passages, titles)
+        passages, documents = self._places(f"{_BODY} : ({term(text)})")
+        _, titles = self._places(f"title : ({term(text)})")
+        return Holders(passages, documents, np.unique(titles))
 
-    def together(self, texts: Sequence[Sequence[str]]) -> frozenset[int]:
+    def together(self, texts: Sequence[Sequence[str]]) -> Numbers:
         expression = " AND ".join(f"({' OR '.join(map(term, any_of))})" for any_of in texts)
-        return frozenset(document for _, document in self._places(expression))
+        return np.unique(self._places(expression)[1])
 
-    def within(self, filters: Filters) -> frozenset[int] | None:
+    def lengths(self, documents: Numbers) -> Numbers:
+        return self._belongings.lengths[documents]
+
+    def within(self, filters: Filters) -> Numbers | None:
         where, values = _condition(filters)
         if not where:
             return None
-        return frozenset(row for (row,) in self._connection.execute(f"SELECT id FROM documents WHERE {where}", values))
+        rows = self._connection.execute(f"SELECT id FROM documents WHERE {where}", values).fetchall()
+        return _column(rows)
 
     def newest(self, filters: Filters, limit: int) -> list[int]:
         where, values = _condition(filters)
@@ -75,7 +92,7 @@ class SqliteArchiveView:
 
     def described(self, documents: Sequence[int]) -> dict[int, Described]:
         rows = self._connection.execute(
-            f"SELECT documents.id, {SHOWN_ID}, title, documents.name, source, date, documents.passages "
+            f"SELECT documents.id, {SHOWN_ID}, title, documents.name, source, date "
             f"FROM {AMONG_COLLECTIONS} WHERE documents.id IN ({', '.join('?' * len(documents))})",
             tuple(documents),
         )
@@ -96,13 +113,21 @@ class SqliteArchiveView:
     def graph(self, documents: Sequence[int], depth: int, most: int) -> Graph:
         return citing.graph(self._connection, documents, depth, most)
 
-    def _places(self, expression: str) -> list[tuple[int, int]]:
-        """Passages and their documents; what is about to be cleaned away has none any more."""
-        return self._connection.execute(
-            "SELECT words.rowid, passages.document FROM words CROSS JOIN passages ON passages.id = words.rowid "
-            "WHERE words MATCH ? AND passages.document IS NOT NULL LIMIT ?",
-            (expression, _MOST_PASSAGES),
+    def _places(self, expression: str) -> tuple[Numbers, Numbers]:
+        """Passages and their documents, without what is about to be cleaned away."""
+        rows = self._connection.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?", (expression, _MOST_PASSAGES)
         ).fetchall()
+        passages = _column(rows)
+        known = self._belongings.document_of
+        passages = passages[passages < len(known)]
+        documents = known[passages]
+        alive = documents > 0
+        return passages[alive], documents[alive]
+
+
+def _column(rows: list[tuple[int]]) -> Numbers:
+    return np.array(rows, np.int64).reshape(-1)
 
 
 def _condition(filters: Filters) -> tuple[str, tuple[str, ...]]:

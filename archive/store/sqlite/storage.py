@@ -12,7 +12,6 @@ from pointsman.archive.store.sqlite.housekeeping import Housekeeper
 from pointsman.archive.store.sqlite.indexes import SqliteIndexes
 from pointsman.archive.store.sqlite.passages import SqlitePassages
 from pointsman.archive.store.sqlite.vectors import SqliteVectors
-from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
 
 VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA, vocabulary.SCHEMA, indexes.SCHEMA),)
 
@@ -26,7 +25,7 @@ class SqliteStorage:
         self.documents = SqliteDocuments(self.database, self.housekeeper.wake)
         self.passages = SqlitePassages(self.database)
         self.vectors = SqliteVectors(self.database)
-        self.archives = SqliteArchives(self.database, SqliteVocabulary(self.housekeeper.wake))
+        self.archives = SqliteArchives(self.database, self.housekeeper.wake)
         self.indexes = SqliteIndexes(self.database)
 
     def close(self) -> None:

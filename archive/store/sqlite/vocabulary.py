@@ -70,8 +70,6 @@ class SqliteVocabulary:
     def current(self, connection: sqlite3.Connection) -> Vocabulary:
         with self._lock:
             revision = _counter(connection, "vocabulary revision")
-            if revision < self._revision:  # another file has taken its place
-                self._known, self._revision, self._looked_through = Vocabulary(), 0, 0
             if revision > self._revision:
                 self._known.set(
                     connection.execute(
