@@ -11,7 +11,7 @@ from pointsman.archive.citations.addresses import written
 from pointsman.archive.store.archives import Edge, Graph, Node, Reference, References
 
 MOST_EDGES = 1_000
-_OF_ONE = 1_000  # citations of one document, in each direction, that are followed
+_OF_ONE = 400  # citations of one document, in each direction, that are followed
 _LABEL = 80
 _SHOWN_ID = (
     "(SELECT collections.name || '/' || documents.name FROM documents JOIN collections "
@@ -67,6 +67,9 @@ class _Reached:
 
     def grow(self, frontier: Iterable[int], most: int) -> list[Place]:
         """One level more: its surest places, documents before what is outside, then the best connected."""
+        room = max(0, most - len(self.sure))
+        if self.truncated and not room:
+            return []
         candidates: dict[Place, float] = {}
         degree: Counter[Place] = Counter()
         for row in frontier:
@@ -78,7 +81,6 @@ class _Reached:
             candidates,
             key=lambda place: (-round(candidates[place], 6), isinstance(place, str), -degree[place], str(place)),
         )
-        room = max(0, most - len(self.sure))
         self.truncated |= len(ranked) > room
         chosen = ranked[:room]
         self.sure.update((place, candidates[place]) for place in chosen)
