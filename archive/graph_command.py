@@ -4,27 +4,47 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.archive.graph.drawing import drawn
-from pointsman.archive.local_archives.search import search
-from pointsman.archive.query.parsing import parse
-from pointsman.archive.store.archives import Graph
-from pointsman.archive.store.base import Storage
+import click
 
-MOST_REACHED = 200
-_DEFAULT_FOUND = 5
+from pointsman.archive.cli import Refusal, note, opened, place_options
+from pointsman.archive.settings import ArchiveSettings
+
+_MOST_DRAWN = 60
+_MOST_REACHED = 200
 
 
-def draw(storage: Storage, query: str, output: Path, *, depth: int, limit: int, most: int) -> Graph | None:
-    """Write the picture. None: nothing was found, and nothing is written.
+@click.command()
+@click.argument("query")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The SVG file to write."
+)
+@click.option("--depth", type=click.IntRange(1, 3), default=1, show_default=True, help="Levels of citations.")
+@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="Documents to begin with.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, _MOST_REACHED),
+    default=_MOST_DRAWN,
+    show_default=True,
+    help="Draw at most so many, the surest first.",
+)
+@place_options
+def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit: int, nodes: int) -> None:
+    """Draw who cites whom round the documents that QUERY finds."""
+    from pointsman.archive.graph.drawing import drawn  # brings numpy, which a wrong option need not wait for
+    from pointsman.archive.local_archives.search import search
+    from pointsman.archive.query.parsing import parse
 
-    Raises:
-        StoreError: the store cannot be read.
-        OSError: the picture cannot be written.
-    """
-    with storage.archives.reading() as view:
+    with opened(settings) as storage, storage.archives.reading() as view:
         found = search(view, query, parse(query), fuzzy=True, limit=limit)
         if not found.hits:
-            return None
-        graph = view.graph([hit.number for hit in found.hits], depth, MOST_REACHED)
-    output.write_text(drawn(graph, query, most), encoding="utf-8")
-    return graph
+            raise Refusal(f"Nothing in the archive matches `{query}`, so there is nothing to draw. Try other words.")
+        reached = view.graph([hit.number for hit in found.hits], depth, _MOST_REACHED)
+    try:
+        output.write_text(drawn(reached, query, nodes), encoding="utf-8")
+    except OSError as error:
+        raise Refusal(f"{output} cannot be written: {error.strerror}.") from error
+    if found.did_you_mean:
+        note(f"Read as: {found.did_you_mean}")
+    if len(reached.nodes) > nodes:
+        note(f"{nodes} of {len(reached.nodes)} nodes are drawn, the surest; --nodes shows more.")
+    click.echo(f"{output}: {min(nodes, len(reached.nodes))} nodes")

@@ -15,18 +15,41 @@ _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 _WIDER = 1.7  # boxes are wide, and so is a page
 _MARGIN = np.array([18.0, 16.0])  # between two boxes
 _PUSHES = 400
+_ROW, _LEAST_ROW = 56.0, 600.0  # higher than any box; as wide at least
 
 
 def placed(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Numbers:
     """The middle of each box, given their widths and heights. Those that come first begin in the centre."""
-    boxes = np.array(sizes, dtype=float).reshape(-1, 2)
+    boxes = np.array(sizes, dtype=float).reshape(-1, 2) + _MARGIN
+    joined = sorted({end for edge in edges for end in edge})
+    place = {number: at for at, number in enumerate(joined)}
+    points = np.zeros_like(boxes)
+    points[joined] = _together(boxes[joined], [(place[one], place[other]) for one, other in edges])
+    _in_rows_below(points, boxes, joined, [number for number in range(len(boxes)) if number not in place])
+    return points
+
+
+def _together(boxes: Numbers, edges: Sequence[tuple[int, int]]) -> Numbers:
     points: Numbers = _pulled(_spiral(len(boxes)), edges) * np.array([_WIDER, 1.0])
-    spread = math.sqrt(float((boxes + _MARGIN).prod(axis=1).sum())) if len(boxes) else 0.0
-    extent = float(np.abs(points).max()) if len(points) else 0.0
-    points *= 1.1 * spread / extent if extent else 1.0
-    while not _pushed_apart(points, boxes + _MARGIN):
+    if len(points):
+        points *= 1.1 * math.sqrt(float(boxes.prod(axis=1).sum())) / float(np.abs(points).max())
+    while not _pushed_apart(points, boxes):
         points *= 1.1
     return points
+
+
+def _in_rows_below(points: Numbers, boxes: Numbers, joined: Sequence[int], alone: Sequence[int]) -> None:
+    """What is joined with nothing would only drift away."""
+    others = points[joined] if joined else np.zeros((1, 2))
+    left, bottom = float(others[:, 0].min()), float(others[:, 1].max())
+    right = max(float(others[:, 0].max()), left + _LEAST_ROW)
+    x, y = left, bottom + _ROW
+    for number in alone:
+        width = float(boxes[number, 0])
+        if x > left and x + width > right:
+            x, y = left, y + _ROW
+        points[number] = (x + width / 2, y)
+        x += width
 
 
 def _spiral(count: int) -> Numbers:

@@ -10,7 +10,7 @@ from pointsman.archive.query.model import Filters, Query
 
 MAX_CHARS = 8_000
 MAX_WORDS = 64  # different ones; the text of a question seldom has more than twenty
-MAX_REPEATS = 4
+MAX_REPEATS = 8
 MAX_WORD_CHARS = 80
 MAX_MUSTS = 16  # of each kind
 MAX_VALUES = 16  # of each filter

@@ -152,6 +152,8 @@ class DocumentStore(Protocol):
 
     def document(self, collection: str, id: str) -> Document | None: ...  # noqa: A002
 
+    def has(self, collection: str, id: str) -> bool: ...  # noqa: A002
+
     def list_documents(self, collection: str, limit: int, offset: int = 0) -> DocumentPage:
         """In the order of their ids."""
         ...
@@ -229,6 +231,14 @@ class VectorStore(Protocol):
         ...
 
 
+class Memos(Protocol):
+    """Small things that the archive remembers about itself, by name."""
+
+    def read(self, name: str) -> str | None: ...
+
+    def write(self, name: str, value: str) -> None: ...
+
+
 class Storage(Protocol):
     """All of the archive's memory. Thread-safe."""
 
@@ -243,6 +253,9 @@ class Storage(Protocol):
 
     @property
     def archives(self) -> ArchiveStore: ...
+
+    @property
+    def memos(self) -> Memos: ...
 
     @property
     def indexes(self) -> KeptIndexes:

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from pointsman.archive.tools import search_add_document, search_create_index, search_index, search_local_archives
+from pointsman.archive.tools import (
+    documents_find_related,
+    documents_get_document,
+    documents_get_outline,
+    documents_get_section,
+    documents_list_collections,
+    documents_list_documents,
+    documents_search,
+    documents_search_batch,
+    search_add_document,
+    search_create_index,
+    search_index,
+    search_local_archives,
+)
 from pointsman.archive.tools.base import ArchiveTool
 
 TOOLS: tuple[ArchiveTool, ...] = (
+    documents_search.TOOL,
+    documents_search_batch.TOOL,
+    documents_find_related.TOOL,
+    documents_list_collections.TOOL,
+    documents_list_documents.TOOL,
+    documents_get_document.TOOL,
+    documents_get_outline.TOOL,
+    documents_get_section.TOOL,
     search_create_index.TOOL,
     search_add_document.TOOL,
     search_index.TOOL,

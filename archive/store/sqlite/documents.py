@@ -115,6 +115,10 @@ class SqliteDocuments:
             name = collection_name(connection, collection)
         return _document(name, found) if found else None
 
+    def has(self, collection: str, id: str) -> bool:  # noqa: A002
+        with self._database.reading() as connection:
+            return document_row(connection, collection_number(connection, collection), id) is not None
+
     def list_documents(self, collection: str, limit: int, offset: int = 0) -> DocumentPage:
         with self._database.reading() as connection:
             number = collection_number(connection, collection)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from pointsman.archive.query.model import Query
 from pointsman.archive.text.identifiers import split
+
+_PIECE = re.compile(r"[^\W_]{2,}")
 
 
 def with_all(query: Query) -> str:
@@ -17,7 +20,8 @@ def with_all(query: Query) -> str:
 def with_any(query: Query, words: Sequence[str]) -> str:
     """Passages that have what they must, and rank by `words`; a word that is repeated counts again."""
     musts = list(map(term, query.must))
-    any_word = " OR ".join([*map(term, words), *musts[:1]])  # the must among them: none of the words has to be there
+    pieces = [piece for word in words for piece in _pieces(word)]
+    any_word = " OR ".join([*map(term, [*words, *pieces]), *musts[:1]])  # a must: none of the words has to be there
     return _without(" AND ".join([*musts, f"({any_word})"]), query.must_not)
 
 
@@ -33,6 +37,12 @@ def term(text: str) -> str:
     """A word or a phrase; a name that programs write as one word may also be found by its parts."""
     pieces = split(text)
     return f"({_quoted(text)} OR parts : {_quoted(pieces)})" if pieces else _quoted(text)
+
+
+def _pieces(word: str) -> list[str]:
+    """`high-speed` as one is best; either half is better than nothing."""
+    pieces = _PIECE.findall(word)
+    return pieces if len(pieces) > 1 else []
 
 
 def _without(expression: str, unwanted: Iterable[str]) -> str:

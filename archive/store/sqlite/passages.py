@@ -15,7 +15,7 @@ from pointsman.archive.store.sqlite.documents import collection_number, document
 from pointsman.archive.store.sqlite.filtering import on_collections, on_documents
 
 COMMON_SHARE = 0.1
-FEW_PASSAGES = 2_000  # among so few, looking for common words costs nothing
+MOST_WORK = 40_000  # places of words that a search looks at without regret: some ten milliseconds
 _KNOWN_WORDS = 20_000
 _WEIGHTS = "2.0, 1.0, 1.0, 0.5"  # title, heading, text, parts
 _ALIVE = (
@@ -32,7 +32,7 @@ class SqlitePassages:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, tuple[int, int]] = {}  # how often words were seen among how many passages
+        self._known: dict[str, tuple[int, float]] = {}  # how often words were seen among how many passages
 
     def search(self, query: Query, limit: int, *, enough: int) -> list[TextHit]:
         if query.empty:
@@ -76,27 +76,32 @@ class SqlitePassages:
         return only, never
 
     def _telling(self, connection: sqlite3.Connection, words: Sequence[str]) -> list[str]:
-        """Without those that so many passages have that they tell little and cost much; never none."""
+        """Without the commonest where all of them would cost too much; never none."""
         (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
-        if total < FEW_PASSAGES:
-            return list(words)
-        most = int(total * COMMON_SHARE)
-        seen = {word: self._seen(connection, word, most) for word in dict.fromkeys(words)}
-        if not any(0 < times <= most for times in seen.values()):
-            return list(words)
-        return [word for word in words if seen[word] <= most]
+        seen = {word: self._seen(connection, word, total) for word in dict.fromkeys(words)}
+        work = sum(seen[word] for word in words)
+        kept = list(words)
+        for word in sorted(seen, key=lambda word: -seen[word]):
+            if work <= MOST_WORK or seen[word] <= total * COMMON_SHARE:
+                break
+            rest = [other for other in kept if other != word]
+            if not any(seen[other] for other in rest):
+                break  # nothing would be found by what is left
+            work -= seen[word] * (len(kept) - len(rest))
+            kept = rest
+        return kept
 
-    def _seen(self, connection: sqlite3.Connection, word: str, most: int) -> int:
-        """In how many passages; counting ends above `most`. Taken as known until the archive is quite another."""
-        times, among = self._known.get(word, (0, 0))
-        if among and abs(most - among) <= among // 10:
+    def _seen(self, connection: sqlite3.Connection, word: str, total: float) -> int:
+        """In how many passages. Taken as known until the archive is quite another."""
+        times, among = self._known.get(word, (0, 0.0))
+        if among and abs(total - among) <= among / 10:
             return times
         (times,) = connection.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (matching.term(word), most + 1)
+            "SELECT count(*) FROM words WHERE words MATCH ?", (matching.term(word),)
         ).fetchone()
         if len(self._known) >= _KNOWN_WORDS:
             self._known.clear()
-        self._known[word] = times, most
+        self._known[word] = times, total
         return int(times)
 
 
@@ -123,14 +128,15 @@ def _matching(connection: sqlite3.Connection, expression: str, filters: Filters,
 
 
 def _ranked(every: Sequence[TextHit], some: Sequence[TextHit]) -> list[TextHit]:
-    """Those with all the words first: to have them all counts as much again as the best score."""
-    if not every:
-        return list(some)
-    scores = {hit.number: hit.score for hit in some}
-    bonus = max(scores.values(), default=0.0)
-    for hit in every:
-        scores[hit.number] = scores.get(hit.number, hit.score) + bonus
-    return sorted((TextHit(*item) for item in scores.items()), key=lambda hit: -hit.score)
+    """Those with all the words first, lifted above the others by just so much as that takes."""
+    scores = {hit.number: hit.score for hit in (*every, *some)}
+    complete = {hit.number for hit in every}
+    others = [score for number, score in scores.items() if number not in complete]
+    if complete and others:
+        lift = max(0.0, max(others) - min(scores[number] for number in complete))
+        scores.update({number: scores[number] + lift for number in complete})
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0] not in complete, item[0]))
+    return [TextHit(*item) for item in ranked]
 
 
 def _passing(connection: sqlite3.Connection, table: str, where: str, values: Sequence[str]) -> frozenset[int] | None:

@@ -1,0 +1,61 @@
+"""`documents_search`: passages that answer a question, by words and by meaning."""
+
+from __future__ import annotations
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.asking import (
+    COLLECTIONS,
+    LANGUAGE,
+    LONGEST_QUERY,
+    OPTIONS,
+    limit_schema,
+    notice,
+    read_options,
+    read_query,
+    search,
+)
+from pointsman.archive.tools.base import ArchiveTool, Call, Json
+from pointsman.archive.tools.found import ITEM, items
+
+DEFAULT_LIMIT = 10
+
+
+def run(archive: Archive, arguments: Json, call: Call) -> Json:
+    given = Arguments(arguments)
+    options = read_options(given, DEFAULT_LIMIT)
+    query = read_query(archive, given)
+    answer = search(archive, query, options)
+    return {"results": items(archive, answer.found), **notice(arguments["query"], query, answer)}
+
+
+TOOL = ArchiveTool(
+    name="documents_search",
+    title="Search documents",
+    description=(
+        "Search the archive of documentation, guides, notes and research: find what our docs say about a topic, how "
+        "something works, or where it is described. Hybrid search by words and by meaning; returns the passages that "
+        f"fit best, with their document, section and score. {LANGUAGE} Read on with documents_get_section or "
+        "documents_get_document."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "maxLength": LONGEST_QUERY,
+                "description": f"Search query: a question or keywords. {LANGUAGE}",
+            },
+            "collections": COLLECTIONS,
+            "limit": limit_schema(DEFAULT_LIMIT),
+            **OPTIONS,
+        },
+        "required": ["query"],
+    },
+    output_schema={
+        "type": "object",
+        "properties": {"results": {"type": "array", "items": ITEM}, "notice": {"type": "string"}},
+        "required": ["results"],
+    },
+    run=run,
+)

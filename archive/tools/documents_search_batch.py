@@ -1,0 +1,91 @@
+"""`documents_search_batch`: up to ten searches in one call, one after another."""
+
+from __future__ import annotations
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.asking import (
+    COLLECTIONS,
+    LANGUAGE,
+    LONGEST_QUERY,
+    OPTIONS,
+    limit_schema,
+    notice,
+    read_options,
+    read_query,
+    search,
+)
+from pointsman.archive.tools.base import ArchiveTool, Call, Json
+from pointsman.archive.tools.found import ITEM, items
+
+DEFAULT_LIMIT = 5
+MOST_QUERIES = 10
+
+
+def run(archive: Archive, arguments: Json, call: Call) -> Json:
+    given = Arguments(arguments)
+    options = read_options(given, DEFAULT_LIMIT)
+    asked = [
+        (each.text("query", at_least=0), read_query(archive, each))  # all are read before the first is answered
+        for each in given.each("queries", at_least=1, at_most=MOST_QUERIES)
+    ]
+    results = []
+    for text, query in asked:
+        answer = search(archive, query, options)
+        results.append({"query": text, "results": items(archive, answer.found), **notice(text, query, answer)})
+    return {"results": results}
+
+
+TOOL = ArchiveTool(
+    name="documents_search_batch",
+    title="Search documents for several things",
+    description=(
+        "Execute multiple search queries over the archive's documents in a single call: research several topics or "
+        "phrasings at once instead of calling documents_search again and again. Limited to 10 queries."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "queries": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": MOST_QUERIES,
+                "description": f"Array of search queries (max {MOST_QUERIES})",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "query": {
+                            "type": "string",
+                            "maxLength": LONGEST_QUERY,
+                            "description": f"Search query. {LANGUAGE}",
+                        },
+                        "collections": COLLECTIONS,
+                    },
+                    "required": ["query"],
+                },
+            },
+            "limit": {**limit_schema(DEFAULT_LIMIT), "description": "Results per query"},
+            **OPTIONS,
+        },
+        "required": ["queries"],
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "results": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "query": {"type": "string"},
+                        "results": {"type": "array", "items": ITEM},
+                        "notice": {"type": "string"},
+                    },
+                    "required": ["query", "results"],
+                },
+            }
+        },
+        "required": ["results"],
+    },
+    run=run,
+)

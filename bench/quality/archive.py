@@ -1,0 +1,126 @@
+"""Does documents_search find what was judged relevant? On public sets in BEIR's form, with and without vectors."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from time import perf_counter
+from typing import Any, Literal
+
+import msgspec
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.embedding.choosing import make_embeddings
+from pointsman.archive.embedding.filling import fill
+from pointsman.archive.embedding.settings import EmbeddingSettings
+from pointsman.archive.model import Chunk, Document, Manifest, PreparedDocument
+from pointsman.archive.opening import open_archive
+from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.tools import documents_search
+from pointsman.archive.tools.base import Call
+
+DATA = "POINTSMAN_ARCHIVE_DATA"
+FLOORS = {  # nDCG@10
+    ("none", "cranfield"): 0.375,
+    ("none", "cisi"): 0.320,
+    ("static", "cranfield"): 0.390,
+    ("static", "cisi"): 0.360,
+}
+DEPTH = 10
+BATCH = 200
+Mode = Literal["none", "static"]
+MODES: tuple[Mode, ...] = ("none", "static")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSet:
+    name: str
+    documents: tuple[PreparedDocument, ...]
+    queries: Mapping[str, str]
+    relevant: Mapping[str, Mapping[str, float]]  # by query: documents and how much they are worth
+
+
+def measure(folder: Path) -> list[str]:
+    """Print a line for each set and mode; the figures under their floors."""
+    sets = [_load(path.parent) for path in sorted(folder.glob("*/corpus.jsonl"))]
+    if not sets:
+        return [f"{folder} has no <set>/corpus.jsonl. Is {DATA} right?"]
+    print(f"Through documents_search\n  {'set':12}{'documents':>10}{'vectors':>9}{'nDCG@10':>9}{'p50 ms':>8}")
+    failures = []
+    for each in sets:
+        for mode in MODES:
+            ndcg, p50_ms = _measured(each, mode)
+            print(f"  {each.name:12}{len(each.documents):>10}{mode:>9}{ndcg:>9.4f}{p50_ms:>8.1f}", flush=True)
+            floor = FLOORS.get((mode, each.name), 0.0)
+            if ndcg < floor:
+                failures.append(f"documents_search on {each.name} with vectors: {mode}: {ndcg:.4f}, wanted {floor}")
+    return failures
+
+
+def _measured(each: JudgedSet, mode: Mode) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        archive = open_archive(ArchiveSettings(Path(folder) / "archive.db", {}, embeddings=EmbeddingSettings(mode)))
+        try:
+            _fill(archive, each, mode)
+            return _asked(archive, each)
+        finally:
+            archive.close()
+
+
+def _fill(archive: Archive, each: JudgedSet, mode: Mode) -> None:
+    archive.storage.documents.put_collection(Manifest(each.name))
+    for start in range(0, len(each.documents), BATCH):
+        archive.storage.documents.put_documents(each.name, each.documents[start : start + BATCH])
+    embeddings = make_embeddings(EmbeddingSettings(mode))
+    if embeddings is not None:
+        fill(archive.storage, embeddings)
+
+
+def _asked(archive: Archive, each: JudgedSet) -> tuple[float, float]:
+    gains, times = [], []
+    for number, judged in each.relevant.items():
+        began = perf_counter()
+        answer = documents_search.run(archive, {"query": each.queries[number], "limit": DEPTH}, Call())
+        times.append(perf_counter() - began)
+        gains.append(_ndcg([hit["documentId"] for hit in answer["results"]], judged))
+    return fmean(gains), median(times) * 1000
+
+
+def _ndcg(found: list[str], judged: Mapping[str, float]) -> float:
+    gained = sum(judged.get(id_, 0.0) / math.log2(place + 2) for place, id_ in enumerate(found[:DEPTH]))
+    best = sorted(judged.values(), reverse=True)[:DEPTH]
+    return gained / sum(worth / math.log2(place + 2) for place, worth in enumerate(best))
+
+
+def _load(folder: Path) -> JudgedSet:
+    relevant: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for line in (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query, document, worth = line.split("\t")
+        if float(worth) > 0:
+            relevant[query][document] = float(worth)
+    queries = {line["_id"]: line["text"] for line in _lines(folder / "queries.jsonl")}
+    documents = tuple(_document(folder.name, line) for line in _lines(folder / "corpus.jsonl"))
+    return JudgedSet(folder.name, documents, queries, relevant)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().splitlines():
+        if line.strip():
+            yield msgspec.json.decode(line)
+
+
+def _document(collection: str, line: dict[str, Any]) -> PreparedDocument:
+    """One passage each: what is judged are whole documents."""
+    title, text = line["title"] or line["_id"], line["text"] or line["title"]
+    document = Document(collection, line["_id"], title, text, "research", "2024-01-01")
+    return PreparedDocument(document, (Chunk(text, None, 1, 1),) if text else ())
+
+
+if __name__ == "__main__":
+    sys.exit(1 if measure(Path(sys.argv[1])) else 0)
