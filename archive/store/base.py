@@ -9,6 +9,7 @@ from typing import Protocol
 from pointsman.archive.indexes.base import KeptIndexes
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
+from pointsman.archive.store.archives import ArchiveStore
 from pointsman.archive.store.context import ContextStore
 
 
@@ -253,6 +254,9 @@ class Storage(Protocol):
 
     @property
     def context(self) -> ContextStore: ...
+
+    @property
+    def archives(self) -> ArchiveStore: ...
 
     @property
     def indexes(self) -> KeptIndexes:

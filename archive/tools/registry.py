@@ -17,6 +17,7 @@ from pointsman.archive.tools import (
     search_add_document,
     search_create_index,
     search_index,
+    search_local_archives,
 )
 from pointsman.archive.tools.base import ArchiveTool
 
@@ -35,4 +36,5 @@ TOOLS: tuple[ArchiveTool, ...] = (
     context_search.TOOL,
     read_file.TOOL,
     grep_codebase.TOOL,
+    search_local_archives.TOOL,
 )

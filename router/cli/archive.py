@@ -10,6 +10,7 @@ import click
 
 from pointsman.archive import cli
 from pointsman.archive.context.commands import context
+from pointsman.archive.graph_command import graph
 from pointsman.archive.ingest.command import ingest
 from pointsman.archive.settings import DATABASE, ArchiveSettings, BadSettings
 from pointsman.archive.settings import read_settings as read_archive_settings
@@ -28,7 +29,7 @@ def archive(ctx: click.Context) -> None:
     ctx.obj = find_settings
 
 
-for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed, context):
+for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed, graph, context):
     archive.add_command(command)
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.archive.store.sqlite import citations, context, documents, indexes, memos, vectors, writing
+from pointsman.archive.store.sqlite import (
+    citations,
+    context,
+    documents,
+    indexes,
+    memos,
+    vectors,
+    vocabulary,
+    writing,
+)
+from pointsman.archive.store.sqlite.archives import SqliteArchives
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.database import BUSY_S, Database
 from pointsman.archive.store.sqlite.documents import SqliteDocuments
@@ -20,9 +30,10 @@ VERSIONS = (
         writing.SCHEMA,
         vectors.SCHEMA,
         citations.SCHEMA,
+        vocabulary.SCHEMA,
+        context.SCHEMA,
         indexes.SCHEMA,
         memos.SCHEMA,
-        context.SCHEMA,
     ),
 )
 
@@ -37,6 +48,7 @@ class SqliteStorage:
         self.passages = SqlitePassages(self.database)
         self.context = SqliteContext(self.database)
         self.vectors = SqliteVectors(self.database)
+        self.archives = SqliteArchives(self.database, self.housekeeper.wake)
         self.indexes = SqliteIndexes(self.database)
         self.memos = SqliteMemos(self.database)
 
