@@ -30,6 +30,7 @@ class Archive:
     roots: Mapping[str, Path]  # the folders that the code tools may read, by name
     indexes: Indexes = field(default_factory=Indexes)  # those that callers make themselves
     opening: Opening | None = None
+    access_log: AccessLog | None = None  # None: in the store
     imports: ImportParser = field(default_factory=ImportParser)  # starts with the first file that is parsed
 
     @property
@@ -47,6 +48,8 @@ class Archive:
     @property
     def accesses(self) -> AccessLog:
         """What is read is noted where that can be done: a read does not fail for want of a store."""
+        if self.access_log is not None:
+            return self.access_log
         try:
             return self.context.accesses
         except StoreError:

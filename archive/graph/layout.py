@@ -23,7 +23,7 @@ def placed(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]
     boxes = np.array(sizes, dtype=float).reshape(-1, 2) + _MARGIN
     joined = sorted({end for edge in edges for end in edge})
     place = {number: at for at, number in enumerate(joined)}
-    points = np.zeros_like(boxes)
+    points: Numbers = np.zeros_like(boxes)
     points[joined] = _together(boxes[joined], [(place[one], place[other]) for one, other in edges])
     _in_rows_below(points, boxes, joined, [number for number in range(len(boxes)) if number not in place])
     return points

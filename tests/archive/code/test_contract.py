@@ -68,7 +68,7 @@ def noted() -> Noted:
 
 @pytest.fixture
 def call(tree: Path, noted: Noted, parser: ImportParser) -> CallTool:
-    return calling(Archive({"app": tree}, noted, parser))
+    return calling(Archive({"app": tree}, access_log=noted, imports=parser))
 
 
 def fits_its_schema(name: str, answer: Answer) -> bool:
@@ -177,7 +177,9 @@ def test_contents_of_dependencies_have_a_budget(tmp_path: Path, parser: ImportPa
     sizes = {"a": 200_000, "b": 100_000, "c": 50_000, "d": 1_100_000}
     write(tmp_path, {f"{name}.py": "#" * size for name, size in sizes.items()})
     write(tmp_path, {"main.py": "import a, b, c, d\n"})
-    answer = calling(Archive({"app": tmp_path}, Noted(), parser))("read_file", {"path": "main.py", "includeDeps": True})
+    answer = calling(Archive({"app": tmp_path}, access_log=Noted(), imports=parser))(
+        "read_file", {"path": "main.py", "includeDeps": True}
+    )
     given = {each["path"]: len(each.get("content", "")) for each in answer.content["dependencies"]}
     assert given == {"a.py": 200_000, "b.py": 0, "c.py": 50_000, "d.py": 0}
     reasons = {each["path"]: each["contentOmitted"] for each in answer.content["dependencies"] if "content" not in each}
@@ -246,7 +248,7 @@ def test_no_matches_are_an_ordinary_answer(call: CallTool) -> None:
 
 def test_the_limit_is_kept_and_fifty_by_default(tmp_path: Path, parser: ImportParser) -> None:
     write(tmp_path, {"many.txt": "hit\n" * 120})
-    call = calling(Archive({"app": tmp_path}, Noted(), parser))
+    call = calling(Archive({"app": tmp_path}, access_log=Noted(), imports=parser))
     assert len(files(call("grep_codebase", {"pattern": "hit"}))) == 50
     answer = call("grep_codebase", {"pattern": "hit", "limit": 100})
     assert (len(files(answer)), answer.content["totalMatches"]) == (100, 120)
@@ -255,7 +257,9 @@ def test_the_limit_is_kept_and_fifty_by_default(tmp_path: Path, parser: ImportPa
 
 def test_a_count_that_was_stopped_says_so(tmp_path: Path, parser: ImportParser) -> None:
     write(tmp_path, {f"{number}.txt": "hit\n" * 6_000 for number in range(2)})
-    answer = calling(Archive({"app": tmp_path}, Noted(), parser))("grep_codebase", {"pattern": "hit"})
+    answer = calling(Archive({"app": tmp_path}, access_log=Noted(), imports=parser))(
+        "grep_codebase", {"pattern": "hit"}
+    )
     assert (answer.content["totalMatches"], answer.content["totalCapped"]) == (10_000, True)
     assert fits_its_schema("grep_codebase", answer)
 
@@ -309,7 +313,7 @@ def test_invalid_parameters_are_named(call: CallTool, name: str, arguments: dict
 def test_without_a_root_the_answer_says_how_to_name_one(
     parser: ImportParser, name: str, arguments: dict[str, Any]
 ) -> None:
-    answer = calling(Archive({}, Noted(), parser))(name, arguments)
+    answer = calling(Archive({}, access_log=Noted(), imports=parser))(name, arguments)
     assert answer.is_error
     assert answer.content["error"] == "No roots configured"
     assert "pointsman.yaml" in answer.content["help"]
@@ -320,7 +324,7 @@ def test_without_a_root_the_answer_says_how_to_name_one(
 def test_a_root_that_is_gone_is_named_without_its_place(
     parser: ImportParser, tmp_path: Path, name: str, arguments: dict[str, Any]
 ) -> None:
-    answer = calling(Archive({"app": tmp_path / "gone"}, Noted(), parser))(name, arguments)
+    answer = calling(Archive({"app": tmp_path / "gone"}, access_log=Noted(), imports=parser))(name, arguments)
     assert answer.is_error
     assert "`app`" in answer.content["details"]
     assert str(tmp_path) not in str(answer.content)
@@ -329,7 +333,7 @@ def test_a_root_that_is_gone_is_named_without_its_place(
 def test_with_several_roots_paths_carry_their_names(tree: Path, tmp_path: Path, parser: ImportParser) -> None:
     write(tmp_path, {"main.py": "import other  # jwt.sign\n", "other.py": ""})
     noted = Noted()
-    call = calling(Archive({"app": tree, "tools": tmp_path}, noted, parser))
+    call = calling(Archive({"app": tree, "tools": tmp_path}, access_log=noted, imports=parser))
     answer = call("read_file", {"path": "tools/main.py", "includeDeps": True})
     assert answer.content["file"]["path"] == "tools/main.py"
     assert [each["path"] for each in answer.content["dependencies"]] == ["tools/other.py"]
