@@ -39,6 +39,8 @@ class Place:
             await self._wait_until_back()
         found = running(self._state_dir)
         if found is None:
+            if self._serving:  # a second one would not hear the signal that ended the first
+                raise NoGateway("The gateway of this process was told to stop.")
             return await self._start()
         self._found_before = True
         if self._token is None:

@@ -46,7 +46,7 @@ async def cloudy_shop(folder: Path, cloud: Mapping[str, Any] | None) -> AsyncIte
     config = config_of(folder, cloud)
     async with gateway_process(folder, config) as gateway, httpx2.AsyncClient(timeout=30) as client:
         shop = Shop(gateway, client, folder / "trace")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (await runs(shop, "", "shop") and await runs(shop, "red", "attic")):
                 await asyncio.sleep(0.02)
         yield shop
@@ -120,7 +120,7 @@ async def test_a_dead_service_is_waited_for_once_and_a_reload_begins_afresh(tmp_
         plain = await discover(shop, "plain")
         open_health, open_metrics = await health(shop), await metrics(shop)
         shop.gateway.write_config(config_of(tmp_path, settings(alive)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while "notice" in (last := await discover(shop)):
                 await asyncio.sleep(0.05)
         fresh = await health(shop)
@@ -154,7 +154,7 @@ async def test_a_service_that_comes_back_is_used_again_by_itself(tmp_path: Path)
             assert "local search answered" in (await discover(shop))["notice"]
         assert (await health(shop))["cloud_search"]["state"] != "closed"
         service.behave = names_the_first_tool
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "notice" in await discover(shop):
                 await asyncio.sleep(0.1)
         assert (await health(shop))["cloud_search"] == {"state": "closed"}

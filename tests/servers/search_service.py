@@ -49,7 +49,7 @@ class SearchService:
         return CloudSearch.model_validate({"url": self.url, "token": TOKEN, "timeout_s": timeout_s})
 
     async def until_asked(self, times: int) -> None:
-        async with asyncio.timeout(20), self.came:
+        async with asyncio.timeout(60), self.came:
             await self.came.wait_for(lambda: len(self.asked) >= times)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
