@@ -9,11 +9,10 @@ from pathlib import Path
 
 from pointsman.archive.code import guard, ripgrep
 from pointsman.archive.code.globs import Glob
-from pointsman.archive.code.ripgrep import Search
+from pointsman.archive.code.ripgrep import COUNT_TO, Search
 from pointsman.archive.code.roots import Root, all_roots, present
 from pointsman.archive.code.secret_names import is_blocked
 
-COUNT_TO = 10_000
 COUNT_S = 1.0  # once enough is found, count on for so long
 HARD_S = 3.0
 PLACE_S = 1.0  # then, to say where in a few files
@@ -53,6 +52,8 @@ def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensit
         BadPattern: it is no regular expression.
         NoRipgrep: the program is missing.
     """
+    if "\0" in pattern:
+        raise BadPattern("a zero byte is written \\x00")
     began = time.monotonic()
     search = Search(pattern, case_sensitive)
     matches: list[Match] = []
