@@ -166,6 +166,14 @@ def test_counting_stops_when_its_time_is_over_and_enough_was_found(
     assert len(found.matches) == 3
 
 
+def test_matches_that_there_was_no_time_to_show_are_counted_all_the_same(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grep_module._Placed, "deadline", lambda _: 0.0)
+    found = search(tree)
+    assert (found.matches, found.total, found.total_capped) == ((), len(VISIBLE), True)
+
+
 def test_a_search_ends_when_its_time_is_over(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep_module, "HARD_S", 0.0)
     found = search(tree)
