@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pointsman.archive.code import guard, ripgrep
 from pointsman.archive.code.globs import Glob
-from pointsman.archive.code.ripgrep import Search
+from pointsman.archive.code.ripgrep import COUNT_TO, Search
 from pointsman.archive.code.roots import Root, all_roots, present
 from pointsman.archive.code.secret_names import is_blocked
 
-COUNT_TO = 10_000
 COUNT_S = 1.0  # once enough is found, count on for so long
 HARD_S = 3.0
-PLACE_S = 1.0  # then, to say where in a few files
+PLACE_S = 1.0  # at least, to say where in a few files
 CONTEXT = 2
 WIDTH = 400  # characters of a line that are shown
 
@@ -53,6 +52,8 @@ def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensit
         BadPattern: it is no regular expression.
         NoRipgrep: the program is missing.
     """
+    if "\0" in pattern:
+        raise BadPattern("a zero byte is written \\x00")
     began = time.monotonic()
     search = Search(pattern, case_sensitive)
     matches: list[Match] = []
@@ -63,10 +64,10 @@ def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensit
         code = ripgrep.run(root.folder, search.counting(hidden, names), counted)
         if code == 2 and not counted.total and (reason := search.what_is_wrong()):
             raise BadPattern(reason)
-        found, gone = _shown(root, search, counted, limit - len(matches))
-        matches += found
-        capped |= code is None
-        total += min(counted.total, COUNT_TO - total) - gone
+        shown = _shown(root, search, counted.first(limit - len(matches)), limit - len(matches), began)
+        matches += shown.matches
+        capped |= code is None or shown.cut
+        total += min(counted.total, COUNT_TO - total) - shown.gone
         files += counted.files
     return Found(tuple(matches), total, capped, files, round((time.monotonic() - began) * 1000))
 
@@ -118,9 +119,9 @@ class _Counted:
 class _Placed:
     """Takes the places of matches."""
 
-    def __init__(self) -> None:
+    def __init__(self, began: float) -> None:
         self.places: dict[str, list[tuple[int, int]]] = {}
-        self._until = time.monotonic() + PLACE_S
+        self._until = max(began + HARD_S, time.monotonic() + PLACE_S)
         self._rest = b""
 
     def take(self, data: bytes) -> bool:
@@ -133,13 +134,19 @@ class _Placed:
         return self._until
 
 
-def _shown(root: Root, search: Search, counted: _Counted, wanted: int) -> tuple[list[Match], int]:
-    """So many matches with their lines, and how many of those counted are not there to be shown."""
-    files = counted.first(wanted)
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    matches: Sequence[Match] = ()
+    gone: int = 0  # were counted, and are not there to be shown
+    cut: bool = False  # there was no time for all
+
+
+def _shown(root: Root, search: Search, files: dict[str, int], wanted: int, began: float) -> _Shown:
+    """The first matches in some files, with their lines."""
     if not files:
-        return [], 0
-    placed = _Placed()
-    ripgrep.run(root.folder, search.placing(list(files)), placed)
+        return _Shown()
+    placed = _Placed(began)
+    cut = ripgrep.run(root.folder, search.placing(list(files)), placed) is None
     matches: list[Match] = []
     gone = sum(files.values())
     for path in files:
@@ -147,7 +154,7 @@ def _shown(root: Root, search: Search, counted: _Counted, wanted: int) -> tuple[
         here = [place for place in placed.places.get(path, ()) if place[0] <= len(lines)]
         matches += [_match(root, path, line, byte, lines) for line, byte in here[: wanted - len(matches)]]
         gone -= len(here)
-    return matches, max(0, gone)
+    return _Shown(matches, 0 if cut else max(0, gone), cut)
 
 
 def _lines(root: Root, path: str) -> list[bytes]:

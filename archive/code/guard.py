@@ -25,7 +25,7 @@ _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = _SAFE | os.O_DIRECTORY | getattr(os, "O_PATH", 0)  # a handle to go on from, which need not be readable
 
 OUTSIDE = "the path leads out of the root"
-NEVER_READ = "files of this name are never read"
+NEVER_READ = "files of this name, or in a folder of this name, are never read"
 NOT_A_FILE = "it is not a regular file"
 TOO_LARGE = "it is larger than 1 MB"
 UNREADABLE = "the system does not let the archive read it"
@@ -109,7 +109,7 @@ def checked_parts(path: str, *, folder: bool = False) -> list[str]:
 
 
 def _encodable(path: str) -> bool:
-    """JSON can carry halves of surrogate pairs, which no file's name has."""
+    """Has it a spelling in UTF-8? JSON can carry halves of surrogate pairs, and names of files can be any bytes."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -194,6 +194,8 @@ class _Walk:
     def _target(self, name: str) -> list[str]:
         """The components of a link's target. An absolute one is taken only if it names the root itself."""
         target = os.readlink(name, dir_fd=self.handles[-1])
+        if not _encodable(target):
+            raise Missing  # nobody could be told where it leads
         if target.startswith("/"):
             below = _below(self.root, target)
             if below is None:

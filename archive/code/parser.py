@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import selectors
 import subprocess
@@ -14,6 +15,8 @@ from collections import OrderedDict
 import msgspec
 
 from pointsman.archive.code.imports import READY, Parsed, Question
+
+logger = logging.getLogger(__name__)
 
 _COMMAND = (sys.executable, "-P", "-m", "pointsman.archive.code.parse_worker")
 _REMEMBERED = 1_000
@@ -76,8 +79,10 @@ class ImportParser:
                 return self._worker.ask(question, time.monotonic() + self._timeout_s)
             except _Died:
                 self._end()
+                logger.warning("the parser died over %d bytes of %s", len(question.source), question.grammar)
             except TimeoutError:
                 self._end()
+                logger.warning("the parser was ended over %d bytes of %s", len(question.source), question.grammar)
                 raise NotParsed("parsing took too long") from None
         return None
 

@@ -25,7 +25,8 @@ from pointsman.archive.code.guard import MAX_BYTES
 _SCOPE = ("--no-require-git", "--no-ignore-parent", "--no-ignore-global", "--no-follow", f"--max-filesize={MAX_BYTES}")
 _EXCLUDED = ("node_modules", ".git", "dist", "build", ".next", ".context")
 _PLAIN_NAME = re.compile(r"[\w.*?-]+")
-_BOUNDS = ("--regex-size-limit=10M", "--dfa-size-limit=10M", "--max-count=10000")
+COUNT_TO = 10_000
+_BOUNDS = ("--regex-size-limit=10M", "--dfa-size-limit=10M", f"--max-count={COUNT_TO + 1}")
 _OUTPUT = ("--no-config", "--no-messages", "--null", "--color=never", "--crlf", "--with-filename")
 _PLACES = ("--line-number", "--column", "--no-heading", "--max-columns=1")
 _COUNT = re.compile(rb"([^\0]*)\0(\d+)\r?\n")

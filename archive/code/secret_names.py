@@ -14,9 +14,7 @@ _FOLDERS = frozenset(
         *(".aws", ".ssh", ".gnupg", ".azure", ".gcloud", ".kube", ".password-store"),
     }
 )
-_DOT_ENV = re.compile(
-    r"\.envs?(?:[^a-z].*)?|\.envrc.*", re.DOTALL
-)  # .env, .env.local, .env-prod, .envrc; not .environment
+_DOT_ENV = re.compile(r"\.envs?(?:[^a-z].*)?|\.envrc.*", re.DOTALL)  # also .env.local and .env-prod; not .environment
 
 # The rest goes by a file's own name: a folder may well be called `credentials`.
 _FILES = frozenset(

@@ -69,7 +69,7 @@ def _remarks(pattern: str, file_pattern: str | None, found: Found) -> Json:
     if not found.matches and not found.total_capped:
         remarks["message"] = f"No matches found for pattern '{pattern}'"
     elif not found.matches:
-        remarks["message"] = "The time was up before anything was found. Narrow the search with filePattern."
+        remarks["message"] = "The time was up before a match could be shown. Narrow the search with filePattern."
     if file_pattern is not None and not found.files and not found.total_capped:
         remarks["help"] = f"No file that is searched fits filePattern '{file_pattern}'. Try '**/' before a name."
     return remarks

@@ -10,6 +10,7 @@ import jsonschema_rs
 import pytest
 
 from pointsman.archive.archive import Archive
+from pointsman.archive.code import grep
 from pointsman.archive.code.parser import ImportParser
 from tests.archive.code.calling import TOOLS, Answer, CallTool, calling
 from tests.archive.code.trees import write
@@ -262,6 +263,16 @@ def test_a_count_that_was_stopped_says_so(tmp_path: Path, parser: ImportParser) 
     )
     assert (answer.content["totalMatches"], answer.content["totalCapped"]) == (10_000, True)
     assert fits_its_schema("grep_codebase", answer)
+
+
+def test_a_search_without_time_says_so_and_not_that_there_is_nothing(
+    call: CallTool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grep, "HARD_S", 0.0)
+    answer = call("grep_codebase", {"pattern": "jwt"})
+    assert not answer.is_error
+    assert (files(answer), answer.content["totalCapped"]) == ([], True)
+    assert "time was up" in answer.content["message"]
 
 
 @pytest.mark.parametrize("file_pattern", ["", "../**", "/etc/*", "!*.ts", "{a", "src\\*.ts"])

@@ -11,7 +11,8 @@ import pytest
 from pointsman.archive.code import grep as grep_module
 from pointsman.archive.code import ripgrep
 from pointsman.archive.code.globs import Glob
-from pointsman.archive.code.grep import COUNT_TO, WIDTH, BadPattern, Found, grep
+from pointsman.archive.code.grep import WIDTH, BadPattern, Found, grep
+from pointsman.archive.code.ripgrep import COUNT_TO
 from pointsman.archive.code.roots import NoRoots, RootGone
 from tests.archive.code.test_guard import SECRETS
 from tests.archive.code.trees import write
@@ -142,6 +143,12 @@ def test_counting_stops_at_ten_thousand_and_says_so(tmp_path: Path) -> None:
     assert (found.total, found.total_capped, len(found.matches)) == (COUNT_TO, True, 3)
 
 
+def test_a_single_file_can_have_too_many(tmp_path: Path) -> None:
+    write(tmp_path, {"all.txt": "needle\n" * (COUNT_TO + 500)})
+    found = search(tmp_path, limit=100)
+    assert (found.total, found.total_capped, len(found.matches)) == (COUNT_TO, True, 100)
+
+
 def test_exactly_ten_thousand_are_all(tmp_path: Path) -> None:
     write(tmp_path, {f"{number}.txt": "needle\n" * 5_000 for number in range(2)})
     found = search(tmp_path, limit=1)
@@ -159,6 +166,14 @@ def test_counting_stops_when_its_time_is_over_and_enough_was_found(
     assert len(found.matches) == 3
 
 
+def test_matches_that_there_was_no_time_to_show_are_counted_all_the_same(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grep_module._Placed, "deadline", lambda _: 0.0)
+    found = search(tree)
+    assert (found.matches, found.total, found.total_capped) == ((), len(VISIBLE), True)
+
+
 def test_a_search_ends_when_its_time_is_over(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep_module, "HARD_S", 0.0)
     found = search(tree)
@@ -172,6 +187,8 @@ def test_a_search_ends_when_its_time_is_over(tree: Path, monkeypatch: pytest.Mon
         ("(", "unclosed group"),
         ("*", "repetition operator missing expression"),
         ("a\\nb", "not allowed in a regex"),
+        ("a\nb", "not allowed in a regex"),
+        ("a\0b", "zero byte"),
         (r"(\w{100}){200}", "size limit"),
         (r"(?P<a>x)\1", "backreferences are not supported"),
         ("(?=x)", "look-around"),

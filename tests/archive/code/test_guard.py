@@ -303,9 +303,17 @@ def test_the_size_limit_is_exact(home: Path) -> None:
 
 def test_a_file_without_a_size_gives_away_nothing() -> None:
     """Such as the environment of a process, for an operator who makes all of the machine a root."""
-    if not Path("/proc/self/environ").exists():
-        pytest.skip("no /proc here")
+    assert Path(f"/proc/{os.getpid()}/environ").read_bytes()
     assert read(Path("/proc"), f"{os.getpid()}/environ").content == b""
+
+
+def test_a_link_to_a_name_that_is_no_text_leads_nowhere(tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_text("content")
+    (tmp_path / "link.txt").symlink_to(os.fsdecode(b"\xff.txt"))
+    with pytest.raises(Missing):
+        read(tmp_path, "link.txt")
+    with pytest.raises(Missing):
+        read(tmp_path, os.fsdecode(b"\xff.txt"))
 
 
 def test_a_root_may_be_a_link_itself(home: Path, tmp_path: Path) -> None:
