@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,15 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.indexes.indexes import Indexes, nothing_kept
 from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.store.errors import StoreError, StoreUnusable
 
 if TYPE_CHECKING:
     from pointsman.archive.embedding.background import BackgroundEmbedding
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.store.base import Storage
+
+
+logger = logging.getLogger(__name__)
 
 
 def open_archive(settings: ArchiveSettings) -> Archive:
@@ -44,6 +49,10 @@ class Opening:
         self._embeddings = embeddings
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
+        self._closed = False
+
+    def prepare(self) -> None:
+        threading.Thread(target=self._prepare, name="archive-opening", daemon=True).start()
 
     def storage(self) -> Storage:
         return self._open().storage
@@ -53,7 +62,7 @@ class Opening:
 
     def close(self) -> None:
         with self._lock:
-            opened, self._opened = self._opened, None
+            opened, self._opened, self._closed = self._opened, None, True
         if opened is not None:
             if opened.background is not None:
                 opened.background.close()
@@ -61,9 +70,17 @@ class Opening:
 
     def _open(self) -> _Opened:
         with self._lock:
+            if self._closed:
+                raise StoreUnusable("The archive is closing.")
             if self._opened is None:
                 self._opened = _open(self._path, self._embeddings)
             return self._opened
+
+    def _prepare(self) -> None:
+        try:
+            self.searcher().prepare()
+        except StoreError as error:  # whoever calls a tool is told as well
+            logger.warning("%s", error)
 
 
 def _open(path: Path, settings: EmbeddingSettings) -> _Opened:
