@@ -87,9 +87,11 @@ def _open(path: Path, settings: EmbeddingSettings) -> _Opened:
     from pointsman.archive.embedding.background import BackgroundEmbedding
     from pointsman.archive.embedding.choosing import make_embeddings
     from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.shipped import ensure_pages
     from pointsman.archive.store.sqlite.storage import SqliteStorage
 
     storage = SqliteStorage(path)
+    ensure_pages(storage)
     embeddings = make_embeddings(settings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
     return _Opened(storage, Searcher(storage, embeddings), background)

@@ -230,6 +230,14 @@ class VectorStore(Protocol):
         ...
 
 
+class Memos(Protocol):
+    """Small things that the archive remembers about itself, by name."""
+
+    def read(self, name: str) -> str | None: ...
+
+    def write(self, name: str, value: str) -> None: ...
+
+
 class Storage(Protocol):
     """All of the archive's memory. Thread-safe."""
 
@@ -241,6 +249,9 @@ class Storage(Protocol):
 
     @property
     def vectors(self) -> VectorStore: ...
+
+    @property
+    def memos(self) -> Memos: ...
 
     @property
     def indexes(self) -> KeptIndexes:

@@ -24,7 +24,7 @@ def chunks_of(content: str, title: str) -> tuple[Chunk, ...]:
     lines = lines_of(content)
     found = structure(lines)
     fenced = _fence_ends(found.fences)
-    chunks = []
+    chunks: list[Chunk] = []
     for section in _sections(lines, found.headings):
         for passage in _passages(lines, section, fenced):
             chunk = _chunk(lines, passage, section.heading)

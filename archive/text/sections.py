@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 from pointsman.archive.text.lines import lines_of
 from pointsman.archive.text.outline import Heading, structure
+from pointsman.archive.text.plain import plain
 
 MAX_CANDIDATES = 50
 PATH = " > "
 
 _NUMBERED = re.compile(r"(.+?) \((\d{1,6})\)$")
-_ANCHOR = re.compile(r"\s*\{#[^{}]*\}$")
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
-_MARKS = re.compile(r"[`*]|\\(?=[!-/:-@\[-`{-~])|(?<!\w)_|_(?!\w)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +143,5 @@ class _Contents:
 
 
 def _plain(text: str) -> str:
-    """Without marks, links and case: how a person would say it."""
-    said = _MARKS.sub("", _LINK.sub(r"\1", _ANCHOR.sub("", text)))
-    return " ".join(said.casefold().split())
+    """How a person would say it: without marks, links and case."""
+    return plain(text).casefold()

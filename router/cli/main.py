@@ -14,6 +14,7 @@ COMMANDS = {
     "token": "pointsman.router.cli.token:token",
     "server": "pointsman.router.cli.server:server",
     "audit": "pointsman.router.cli.audit:audit",
+    "archive": "pointsman.router.cli.archive:archive",
 }
 
 

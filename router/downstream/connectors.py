@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import SecretStr
-
 from pointsman.config.model import Limits, Server
+from pointsman.router.downstream.bundled import bundled_environment, revealed
 from pointsman.router.downstream.connection import Connect, Connection, Noticed
 from pointsman.router.downstream.crowd import Habits
 from pointsman.router.downstream.process import Command, ProcessStarter
@@ -38,13 +35,10 @@ class Connectors:
         return self._http(server.url, server, limits)
 
     def command_of(self, server_id: str, server: Server) -> Command:
-        env = _revealed(server.env)
         if server.bundled is None:
             assert server.command is not None  # the model sees to it
-            return Command((server.command, *server.args), env, server.cwd)
-        database = server.db or self.state_folder / f"{server.bundled}-{server_id}.db"
-        env["SEARCH_DB_PATH"] = str(database)
-        env["POINTSMAN_ARCHIVE_ROOTS"] = json.dumps({name: str(path) for name, path in server.roots.items()})
+            return Command((server.command, *server.args), revealed(server.env), server.cwd)
+        env = bundled_environment(server_id, server, self.state_folder)
         # -P: a folder called `pointsman` where the daemon was started must not be taken for ours.
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
 
@@ -68,7 +62,7 @@ class Connectors:
     def _http(self, url: str, server: Server, limits: Limits) -> Connect:
         from pointsman.router.downstream.http_connect import connect_http  # aiohttp only where it is needed: 25 MB
 
-        headers, habits = _revealed(server.headers), Habits()
+        headers, habits = revealed(server.headers), Habits()
 
         async def connect(noticed: Noticed) -> Connection:
             return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, habits)
@@ -79,13 +73,9 @@ class Connectors:
 def _sse(url: str, server: Server, limits: Limits) -> Connect:
     from pointsman.router.downstream.sse import connect_sse
 
-    headers, habits = _revealed(server.headers), Habits()
+    headers, habits = revealed(server.headers), Habits()
 
     async def connect(noticed: Noticed) -> Connection:
         return await connect_sse(url, headers, era=server.era, limits=limits, noticed=noticed, habits=habits)
 
     return connect
-
-
-def _revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
-    return {name: value.get_secret_value() for name, value in secrets.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def test_the_wheel_holds_every_module_of_the_checkout_and_no_generic_name(publis
     assert modules <= names
     assert {"pointsman/__init__.py", "pointsman/__main__.py", "pointsman/py.typed"} <= names
     assert "pointsman/config/sample.yaml" in names
+    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} | {"README.md"}
+    assert {f"pointsman/archive/pages/{page}" for page in pages} == {name for name in names if "/pages/" in name}
 
 
 def test_a_wheel_built_from_the_sdist_is_the_same(published: tuple[Path, Path], tmp_path: Path) -> None:
@@ -68,3 +71,15 @@ def test_what_is_in_the_wheel_is_enough_to_run(
     run = subprocess.run((sys.executable, "-P", *command), env=ours_first, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "pointsman" in run.stdout
+
+
+def test_the_first_search_of_an_installed_pointsman_finds_its_documentation(
+    published: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(published[0]) as archive:
+        archive.extractall(tmp_path)
+    env = os.environ | {"PYTHONPATH": str(tmp_path), "SEARCH_DB_PATH": str(tmp_path / "archive.db")}
+    command = (sys.executable, "-P", "-m", "pointsman", "archive", "search", "--json", "give somebody a token")
+    run = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["results"][0]["document"] == "README.md"

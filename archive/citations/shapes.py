@@ -1,0 +1,171 @@
+"""References that are known by their shape alone: addresses, DOIs, arXiv numbers, wiki links. Bounded on any text."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+INLINE, REFERENCE, AUTOLINK, WIKI, DOI, ARXIV, FOOTNOTE, BARE = (
+    "inline",
+    "reference",
+    "autolink",
+    "wiki",
+    "doi",
+    "arxiv",
+    "footnote",
+    "bare",
+)
+
+LONGEST_TARGET = 2_000
+LONGEST_LABEL = 300
+
+WIKI_LINK = re.compile(r"\[\[([^\[\]|\n\\]{1,300})(?:\\?\|[^\[\]\n]{0,300})?\]\]")
+FOOTNOTE_MARK = re.compile(r"\[\^([^\s\[\]^]{1,100})\]")
+_ADDRESS = re.compile(r"\b(?:https?|ftp)://[^\s<>\"`|\\^{}\x00]{1,2000}", re.I)
+_WWW = re.compile(r"(?<![\w/.@-])www\.[a-z0-9-]{1,63}\.[^\s<>\"`|\\^{}\x00]{1,2000}", re.I)
+_DOI_ADDRESS = re.compile(r"^https?://(?:dx\.|www\.)?doi\.org/(10\.\d{4,9}/.+)$", re.I)
+_DOI = re.compile(r"(?<![\w/.])(?:doi:\s{0,3})?(10\.\d{4,9}/[^\s<>\"`|\x00]{1,300})", re.I)
+_ARXIV_NUMBER = r"(\d{4}\.\d{4,5}|[a-z][a-z-]{1,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d{1,3})?"
+_ARXIV_ADDRESS = re.compile(rf"^https?://(?:www\.|export\.)?arxiv\.org/(?:abs|pdf|html)/{_ARXIV_NUMBER}(?!\d)", re.I)
+_ARXIV = re.compile(rf"\barxiv(?::\s{{0,3}}|\s{{1,3}}){_ARXIV_NUMBER}(?!\d)", re.I)
+_INLINE_LINK = re.compile(
+    r"(!?)\[[^\[\]]{0,300}\]\(\s{0,9}<?([^\s()<>]{1,2000}(?:\([^\s()<>]{0,200}\))?)[^()\[\]]{0,300}\)"
+)
+_ANGLE = re.compile(r"<((?:https?|ftp)://[^\s<>]{1,2000})>", re.I)
+_ANCHOR = re.compile(
+    r"<a\s[^<>]{0,500}?\bhref\s{0,9}=\s{0,9}"
+    r"(?:\"([^\"<>]{1,2000})\"|'([^'<>]{1,2000})'|([^\s\"'<>]{1,2000}))",
+    re.I,
+)
+_ESCAPED = re.compile(
+    r"(?:\\\[[^\[\]\n]{0,300}\\?\]|\[[^\[\]\n]{0,300}\\\])\\?\([^()\s]{0,2000}\)|\\<[a-z]{2,5}://[^\s<>]{0,2000}>", re.I
+)
+_CLOSES_A_SENTENCE = ".,;:!?'*_~…\u3001\u3002\uff0c\uff1b\uff1a\uff01\uff1f\u201d\u2019\u00bb"
+_SCHEME = re.compile(r"^[a-z][a-z0-9+.-]{1,20}:", re.I)
+_FOLLOWED = ("http:", "https:", "ftp:", "doi:", "arxiv:")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A reference and where it stands in the text that was searched."""
+
+    kind: str
+    target: str
+    start: int
+    end: int
+
+
+def bare(text: str) -> Iterator[Found]:
+    """Addresses and numbers that stand in running text, best reading first where two would take the same words."""
+    taken = text
+    for pattern, read in ((_ADDRESS, _address), (_WWW, _address), (_ARXIV, _arxiv), (_DOI, _doi)):
+        spans = []
+        for match in pattern.finditer(taken):
+            found = read(match)
+            if found is not None:
+                spans.append((found.start, found.end))
+                yield found
+        taken = blanked(taken, spans)
+
+
+def by_shape(text: str) -> Iterator[Found]:
+    """All references of a text that is too large or too wild to be read as Markdown."""
+    taken = blanked(text, escaped(text))
+    for pattern, kind in ((_INLINE_LINK, INLINE), (_ANGLE, AUTOLINK), (WIKI_LINK, WIKI)):
+        spans = []
+        for match in pattern.finditer(taken):
+            spans.append(match.span())
+            target = match.group(match.lastindex or 0)
+            if kind is INLINE:
+                image, target = match.group(1), match.group(2)
+                if image:
+                    continue
+            elif kind is WIKI:
+                if text[max(0, match.start() - 1) : match.start()] == "!":
+                    continue
+                target = wiki_title(match)
+            if followed(target):
+                yield Found(kind, target, *match.span())
+        taken = blanked(taken, spans)
+    yield from bare(taken)
+
+
+def anchors(text: str) -> Iterator[Found]:
+    """The links of raw HTML."""
+    for match in _ANCHOR.finditer(text):
+        target = html.unescape(next(group for group in match.groups() if group is not None)).strip()
+        if followed(target):
+            yield Found(INLINE, target, *match.span())
+
+
+def escaped(text: str) -> Iterator[tuple[int, int]]:
+    """Links that the author has taken back with a backslash: text, and no address to follow."""
+    return (match.span() for match in _ESCAPED.finditer(text)) if "\\" in text else iter(())
+
+
+def followed(target: str) -> bool:
+    """Whether a link can lead to a document: not within its own page, not to a mailbox or a program."""
+    if not target or target.startswith(("#", "?")) or len(target) > LONGEST_TARGET:
+        return False
+    return not _SCHEME.match(target) or target.lower().startswith(_FOLLOWED)
+
+
+def wiki_title(match: re.Match[str]) -> str:
+    """`Page` of `[[Page#Section|label]]`; empty for a section of the same page."""
+    return match.group(1).partition("#")[0].strip()
+
+
+def blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The text with some parts made unreadable, all else at its place. Line ends stay."""
+    pieces: list[str] = []
+    reached = 0
+    for start, end in sorted(spans):
+        if end <= reached:
+            continue
+        start = max(start, reached)
+        pieces += (text[reached:start], _NOT_NEWLINE.sub("\x00", text[start:end]))
+        reached = end
+    return "".join((*pieces, text[reached:])) if pieces else text
+
+
+_NOT_NEWLINE = re.compile(r"[^\n]")
+
+
+def _address(match: re.Match[str]) -> Found | None:
+    written = _trimmed(match.group())
+    target = html.unescape(written)
+    if target.lower().startswith("www."):
+        target = f"https://{target}"
+    if target.endswith(("://", "://www.")):
+        return None
+    kind = BARE
+    if number := _ARXIV_ADDRESS.match(target):
+        kind, target = ARXIV, number.group(1)
+    elif number := _DOI_ADDRESS.match(target):
+        kind, target = DOI, number.group(1).lower()
+    return Found(kind, target, match.start(), match.start() + len(written))
+
+
+def _doi(match: re.Match[str]) -> Found | None:
+    number = _trimmed(match.group(1))
+    if number.endswith("/"):
+        return None
+    return Found(DOI, html.unescape(number).lower(), match.start(), match.start(1) + len(number))
+
+
+def _arxiv(match: re.Match[str]) -> Found:
+    return Found(ARXIV, match.group(1), *match.span())
+
+
+def _trimmed(address: str) -> str:
+    """Without the punctuation of the sentence round it: a closing bracket stays only where it was opened."""
+    while address:
+        last = address[-1]
+        opening = {")": "(", "]": "["}.get(last)
+        if last in _CLOSES_A_SENTENCE or (opening and address.count(last) > address.count(opening)):
+            address = address[:-1]
+        else:
+            break
+    return address

@@ -1,0 +1,1 @@
+"""From folders of files to documents in the store."""

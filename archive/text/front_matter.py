@@ -1,0 +1,106 @@
+"""What a document says of itself before its first line: YAML between `---`, TOML between `+++`."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pointsman.archive.text.lines import front_matter_end
+
+MAX_CHARS = 65_536
+_MAX_VALUES = 5_000  # a few lines of aliases can stand for millions of values
+_MAX_DEPTH = 20
+
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
+class BrokenFrontMatter(ValueError):
+    """It cannot be understood; the message says where and why."""
+
+
+def read_front_matter(lines: Sequence[str]) -> dict[str, Any]:
+    """As plain JSON values; dates become ISO text. Empty where there is none.
+
+    Raises:
+        BrokenFrontMatter
+    """
+    end = front_matter_end(lines)
+    if not end:
+        return {}
+    text = "\n".join(lines[1 : end - 1])
+    if len(text) > MAX_CHARS:
+        raise BrokenFrontMatter(f"its front matter is longer than {MAX_CHARS} characters")
+    return _toml(text) if lines[0].lstrip("\ufeff").startswith("+") else read_yaml(text, first_line=2)
+
+
+def read_yaml(text: str, *, first_line: int = 1) -> dict[str, Any]:
+    """A mapping, from YAML that nobody vouches for.
+
+    Raises:
+        BrokenFrontMatter
+    """
+    if _brackets_deep(text):
+        raise BrokenFrontMatter(f"its brackets are nested deeper than {_MAX_DEPTH}")
+    try:
+        found = YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + first_line}: " if mark else ""
+        raise BrokenFrontMatter(f"{where}{getattr(error, 'problem', None) or 'this is not YAML'}") from None
+    except (ValueError, RecursionError, TypeError, OverflowError) as error:  # 2024-13-45, [[[[..., unhashable keys
+        raise BrokenFrontMatter(f"this is not YAML that can be read ({type(error).__name__})") from None
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise BrokenFrontMatter("it should be keys and values, like `title: A title`")
+    return _Plain().mapping(found, 0)
+
+
+def _brackets_deep(text: str) -> bool:
+    """The reader's time grows with the square of this."""
+    depth = deepest = 0
+    for bracket in _BRACKET.findall(text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest > _MAX_DEPTH
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        found = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BrokenFrontMatter(f"this is not TOML ({error}; lines counted after the first)") from None
+    return _Plain().mapping(found, 0)
+
+
+class _Plain:
+    """Makes JSON of what the readers give, and stops counting when it is too much."""
+
+    def __init__(self) -> None:
+        self._left = _MAX_VALUES
+
+    def mapping(self, found: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        return {str(key): self._value(value, depth + 1) for key, value in found.items()}
+
+    def _value(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth > _MAX_DEPTH:
+            raise BrokenFrontMatter(f"it holds more than {_MAX_VALUES} values, or is nested deeper than {_MAX_DEPTH}")
+        if isinstance(value, Mapping):
+            return self.mapping(value, depth)
+        if isinstance(value, list | tuple | set):
+            return [self._value(item, depth + 1) for item in value]
+        if isinstance(value, datetime | date | time):
+            return value.isoformat()
+        if value is None or isinstance(value, str | bool | int):
+            return value
+        if isinstance(value, float) and math.isfinite(value):
+            return value
+        return str(value)
