@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def open_archive(settings: ArchiveSettings) -> Archive:
+def open_archive(settings: ArchiveSettings, *, shipped: bool = True) -> Archive:
+    """`shipped`: a new store gets Pointsman's own documentation."""
     if settings.database is None:
         return Archive(settings.roots, Indexes(settings.index_limits, nothing_kept))
-    opening = Opening(settings.database, settings.embeddings)
+    opening = Opening(settings.database, settings.embeddings, shipped)
     return Archive(settings.roots, Indexes(settings.index_limits, lambda: opening.storage().indexes), opening)
 
 
@@ -44,8 +45,9 @@ class Opening:
         StoreError: from `storage` and `searcher`.
     """
 
-    def __init__(self, path: Path, embeddings: EmbeddingSettings) -> None:
+    def __init__(self, path: Path, embeddings: EmbeddingSettings, shipped: bool) -> None:
         self._path = path
+        self._shipped = shipped
         self._embeddings = embeddings
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
@@ -73,7 +75,7 @@ class Opening:
             if self._closed:
                 raise StoreUnusable("The archive is closing.")
             if self._opened is None:
-                self._opened = _open(self._path, self._embeddings)
+                self._opened = _open(self._path, self._embeddings, self._shipped)
             return self._opened
 
     def _prepare(self) -> None:
@@ -83,7 +85,7 @@ class Opening:
             logger.warning("%s", error)
 
 
-def _open(path: Path, settings: EmbeddingSettings) -> _Opened:
+def _open(path: Path, settings: EmbeddingSettings, shipped: bool) -> _Opened:
     from pointsman.archive.embedding.background import BackgroundEmbedding
     from pointsman.archive.embedding.choosing import make_embeddings
     from pointsman.archive.search.searcher import Searcher
@@ -91,7 +93,8 @@ def _open(path: Path, settings: EmbeddingSettings) -> _Opened:
     from pointsman.archive.store.sqlite.storage import SqliteStorage
 
     storage = SqliteStorage(path)
-    ensure_pages(storage)
+    if shipped:
+        ensure_pages(storage)
     embeddings = make_embeddings(settings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
     return _Opened(storage, Searcher(storage, embeddings), background)

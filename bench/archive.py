@@ -38,7 +38,7 @@ def main() -> None:
         settings = ArchiveSettings(Path(folder) / "archive.db", {}, embeddings=EmbeddingSettings("static"))
         corpus = Corpus()
         _filled(settings, corpus, passages)
-        archive = open_archive(settings)
+        archive = open_archive(settings, shipped=False)
         try:
             began = perf_counter()
             _search(archive, corpus)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _filled(settings: ArchiveSettings, corpus: Corpus, passages: int) -> None:
-    archive = open_archive(ArchiveSettings(settings.database, {}, embeddings=EmbeddingSettings("none")))
+    archive = open_archive(ArchiveSettings(settings.database, {}, embeddings=EmbeddingSettings("none")), shipped=False)
     archive.storage.documents.put_collection(Manifest(COLLECTION))
     began, cpu = perf_counter(), process_time()
     batch: list[PreparedDocument] = []
