@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pointsman.archive.indexes.tokens import Tokenizer
+from pointsman.archive.indexes.tokens import GAP, Tokenizer
 
 _PART = re.compile(r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))')
 
@@ -31,14 +31,19 @@ class IndexQuery:
     @property
     def scored(self) -> Words:
         """The words that make one document better than another, each once."""
-        return tuple(dict.fromkeys((*self.must, *self.terms, *(word for phrase in self.phrases for word in phrase))))
+        return _once([*self.demanded, *self.terms])
+
+    @property
+    def demanded(self) -> Words:
+        """The words that have to be there, wherever they stand."""
+        return _once([*self.must, *(word for phrase in self.phrases for word in phrase if word != GAP)])
 
     def as_json(self) -> dict[str, Any]:
         return {
             "terms": list(self.terms),
             "must": list(self.must),
-            "must_not": [" ".join(words) for words in self.must_not],
-            "phrases": [" ".join(words) for words in self.phrases],
+            "must_not": [_shown(words) for words in self.must_not],
+            "phrases": [_shown(words) for words in self.phrases],
         }
 
 
@@ -49,7 +54,7 @@ def parse(text: str, tokenizer: Tokenizer) -> IndexQuery:
     must_not: list[Words] = []
     phrases: list[Words] = []
     for part in _PART.finditer(text):
-        words = tuple(tokenizer(part["phrase"] or part["word"] or ""))
+        words = _trimmed(tokenizer(part["phrase"] or part["word"] or ""))
         if not words:
             continue
         if part["sign"] == "-":
@@ -57,10 +62,20 @@ def parse(text: str, tokenizer: Tokenizer) -> IndexQuery:
         elif part["phrase"] is not None and len(words) > 1:
             phrases.append(words)
         elif part["phrase"] is not None or part["sign"] == "+":
-            must += words
+            must += filter(None, words)
         else:
-            terms += words
+            terms += filter(None, words)
     return IndexQuery(_once(terms), _once(must), _once(must_not), _once(phrases))
+
+
+def _trimmed(words: list[str]) -> Words:
+    """Without gaps at the ends: they say nothing."""
+    kept = [place for place, word in enumerate(words) if word != GAP]
+    return tuple(words[kept[0] : kept[-1] + 1]) if kept else ()
+
+
+def _shown(words: Words) -> str:
+    return " ".join(word or "*" for word in words)
 
 
 def _once(found: list[Part]) -> tuple[Part, ...]:

@@ -45,9 +45,9 @@ def search(index: Index, text: str, k: int) -> Found:
         scores = _scores(view, query)
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:k]
         entries = [(view.entry(number), score) for number, score in ranked]
-    sensitive = not index.tokenizer.lowercase
+    words, tokenizer = set(query.scored), index.tokenizer
     hits = [
-        Hit(entry, round(score, _SCORE_DIGITS), highlights(entry.content, query, sensitive)) for entry, score in entries
+        Hit(entry, round(score, _SCORE_DIGITS), highlights(entry.content, words, tokenizer)) for entry, score in entries
     ]
     return Found(query, hits, len(scores))
 
@@ -66,9 +66,8 @@ def _scores(view: IndexView, query: IndexQuery) -> dict[int, float]:
 
 
 def _fitting(view: IndexView, query: IndexQuery, postings: dict[str, dict[int, int]]) -> set[int]:
-    demanded = (*query.must, *(word for phrase in query.phrases for word in phrase))
-    if demanded:
-        fitting = set.intersection(*(set(postings[word]) for word in demanded))
+    if query.demanded:
+        fitting = set.intersection(*(set(postings[word]) for word in query.demanded))
     else:
         fitting = {number for word in query.terms for number in postings[word]}
     for phrase in query.phrases:

@@ -6,6 +6,7 @@ import json
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.indexes.base import Entry, IndexFull
+from pointsman.archive.indexes.tokens import GAP
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
 from pointsman.archive.tools.named_index import INDEX_NAME, named_index
@@ -28,7 +29,11 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
         replaced = index.add(entry, words)
     except IndexFull as error:
         raise ToolFailure("Index is full", help=str(error), as_object=True) from None
-    return {"status": "re-indexed" if replaced else "indexed", "doc_id": doc_id, "token_count": len(words)}
+    return {
+        "status": "re-indexed" if replaced else "indexed",
+        "doc_id": doc_id,
+        "token_count": len(words) - words.count(GAP),
+    }
 
 
 def _metadata(given: Arguments) -> Json:
@@ -46,9 +51,9 @@ TOOL = ArchiveTool(
     name="search_add_document",
     title="Add a document to a search index",
     description=(
-        "Add a text with its metadata to one of your own search indexes, or update it: a document with the same "
-        "doc_id is re-indexed with the new content. Without index_name it goes into the `default` index, which is in "
-        "memory. Says how many words (tokens) were taken in. The index must be there: search_create_index makes one."
+        "Add a text with its metadata to a search index, or update it: a document with the same doc_id is re-indexed "
+        "with the new content. Without index_name it goes into the `default` index, which is in memory. Returns the "
+        "number of words (tokens) that were taken in."
     ),
     input_schema={
         "type": "object",

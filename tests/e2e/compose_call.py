@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 SECRET = re.compile(r"\bptm_[\w-]{43}")
 ERAS: tuple[Literal["legacy", "auto"], ...] = ("legacy", "auto")
-TOOL = "archive:archive_status"
+TOOL = "archive:search_index"
 
 
 async def call(url: str, secret: str, mode: Literal["legacy", "auto"]) -> str:
@@ -22,17 +22,17 @@ async def call(url: str, secret: str, mode: Literal["legacy", "auto"]) -> str:
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {secret}"}) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
-        while (keys := await found(client)) != [TOOL]:
+        while TOOL not in (keys := await found(client)):
             print(f"the archive is not there yet: {keys}")
             await asyncio.sleep(0.5)
-        answer = await client.call_tool("tool_execute", {"toolKey": TOOL})
+        answer = await client.call_tool("tool_execute", {"toolKey": TOOL, "arguments": {"query": "anything"}})
         if answer.is_error:
             raise SystemExit(f"tool_execute failed: {answer.content}")
         return f"{client.protocol_version}: {answer.structured_content}"
 
 
 async def found(client: Client) -> list[str]:
-    answer = await client.call_tool("tool_discovery", {"query": ["status of the archive"]})
+    answer = await client.call_tool("tool_discovery", {"query": ["search an index of documents"]})
     return [hit["toolKey"] for hit in (answer.structured_content or {}).get("results", [])]
 
 

@@ -15,7 +15,7 @@ from tests.e2e.processes import alive, descendants, gone
 from tests.gateway_process import GatewayProcess, gateway_process
 
 ARCHIVE = {"servers": {"archive": {"bundled": "archive"}}}
-STATUS = "archive:archive_status"
+SEARCH = "archive:search_index"
 
 
 def archive_child(gateway: GatewayProcess) -> int:
@@ -26,12 +26,12 @@ def archive_child(gateway: GatewayProcess) -> int:
 
 async def test_a_killed_server_is_started_again_and_answers(tmp_path: Path) -> None:
     async with gateway_process(tmp_path, ARCHIVE) as gateway, assistant(gateway) as model:
-        await model.text_when_back(STATUS)
+        await model.text_when_back(SEARCH, query="")
         first = archive_child(gateway)
         os.kill(first, signal.SIGKILL)
         async with asyncio.timeout(20):
-            said = json.loads(await model.text_when_back(STATUS))
-        assert said["searchable"] is False
+            said = json.loads(await model.text_when_back(SEARCH, query="anything"))
+        assert said["total_matches"] == 0
         assert archive_child(gateway) != first
 
 
@@ -41,7 +41,7 @@ async def test_a_gateway_that_is_asked_to_end_exits_0_and_takes_its_children_alo
 ) -> None:
     async with gateway_process(tmp_path, ARCHIVE) as gateway:
         async with assistant(gateway) as model:
-            await model.text_when_back(STATUS)
+            await model.text_when_back(SEARCH, query="")
         children = set(descendants(gateway.pid))
         assert children
         assert await gateway.stop(how) == 0
@@ -51,7 +51,7 @@ async def test_a_gateway_that_is_asked_to_end_exits_0_and_takes_its_children_alo
 async def test_a_killed_gateway_leaves_no_orphans(tmp_path: Path) -> None:
     async with gateway_process(tmp_path, ARCHIVE) as gateway:
         async with assistant(gateway) as model:
-            await model.text_when_back(STATUS)
+            await model.text_when_back(SEARCH, query="")
         children = set(descendants(gateway.pid))
         assert archive_child(gateway) in children
         await gateway.stop(signal.SIGKILL)
@@ -61,11 +61,11 @@ async def test_a_killed_gateway_leaves_no_orphans(tmp_path: Path) -> None:
 async def test_a_second_run_serves_on_the_state_of_a_killed_first_one(tmp_path: Path) -> None:
     async with gateway_process(tmp_path, ARCHIVE) as first:
         async with assistant(first) as model:
-            await model.text_when_back(STATUS)
+            await model.text_when_back(SEARCH, query="")
         await first.stop(signal.SIGKILL)
     async with gateway_process(tmp_path, ARCHIVE) as second:
         assert json.loads((second.state_dir / "gateway.json").read_text()) == {"url": second.url, "pid": second.pid}
         assert alive(second.pid)
         async with assistant(second, "legacy") as model:
-            await model.text_when_back(STATUS)
-            assert await model.found("status of the archive") == [STATUS]
+            await model.text_when_back(SEARCH, query="")
+            assert SEARCH in await model.found("search an index of documents")

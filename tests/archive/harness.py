@@ -1,0 +1,109 @@
+"""Calls of the archive's tools, made as clients make them: straight over stdio in either era, or through a gateway.
+
+A module that checks a tool both ways makes two fixtures of module scope: an `anyio_backend` of its own, and
+
+    @pytest.fixture(scope="module", params=WAYS)
+    async def archive(request, tmp_path_factory):
+        async with opened(request.param, tmp_path_factory.mktemp("archive")) as caller:
+            yield caller
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from mcp import Client, StdioServerParameters
+from mcp.types import CallToolResult
+
+from tests.e2e.client import assistant
+from tests.gateway_process import gateway_process
+
+Way = Literal["legacy", "modern", "gateway"]
+WAYS: tuple[Way, ...] = ("legacy", "modern", "gateway")
+CHILD = ("-P", "-m", "pointsman.archive")
+OPEN_S = 60.0  # bounds against hanging
+CALL_S = 30.0
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back. `json` is the structured content, which the text must repeat."""
+
+    failed: bool
+    text: str
+    json: Json
+
+
+@dataclass(frozen=True)
+class Caller:
+    way: Way
+    client: Client
+    _call: Callable[[str, Json], Awaitable[CallToolResult]]
+
+    async def call(self, name: str, arguments: Json | None = None) -> Answer:
+        async with asyncio.timeout(CALL_S):
+            result = await self._call(name, arguments or {})
+        [block] = result.content
+        assert block.type == "text"
+        content: Json = result.structured_content or {}
+        # `tool_execute` puts what a server said under `result`, and its own errors under `error`.
+        said = content.get("result", content) if self.way == "gateway" else content
+        return Answer(bool(result.is_error), block.text, said)
+
+    async def result(self, name: str, /, **arguments: Any) -> Json:
+        """The result of a call that must succeed."""
+        answer = await self.call(name, arguments)
+        assert not answer.failed, answer.text
+        assert json.loads(answer.text) == answer.json
+        return answer.json
+
+    async def failure(self, name: str, /, **arguments: Any) -> Answer:
+        """The answer to a call that must fail."""
+        answer = await self.call(name, arguments)
+        assert answer.failed, answer.text
+        assert answer.json["error"]
+        return answer
+
+
+@asynccontextmanager
+async def opened(
+    way: Way, folder: Path, *, env: Mapping[str, str] | None = None, roots: Mapping[str, Path] | None = None
+) -> AsyncIterator[Caller]:
+    """An archive with its store in `folder`. `env`: what the server's entry would add."""
+    database = folder / "archive.db"
+    if way == "gateway":
+        entry: Json = {"bundled": "archive", "db": str(database), "env": dict(env or {})}
+        entry["roots"] = {name: str(path) for name, path in (roots or {}).items()}
+        async with through_gateway(folder, {"servers": {"archive": entry}}) as caller:
+            yield caller
+        return
+    paths = json.dumps({name: str(path) for name, path in (roots or {}).items()})
+    settings = {"SEARCH_DB_PATH": str(database), "POINTSMAN_ARCHIVE_ROOTS": paths, **(env or {})}
+    async with over_stdio(way, settings) as caller:
+        yield caller
+
+
+@asynccontextmanager
+async def over_stdio(way: Literal["legacy", "modern"], env: Mapping[str, str]) -> AsyncIterator[Caller]:
+    child = StdioServerParameters(command=sys.executable, args=list(CHILD), env=dict(env))
+    async with Client(child, mode="legacy" if way == "legacy" else "auto") as client:
+        yield Caller(way, client, client.call_tool)
+
+
+@asynccontextmanager
+async def through_gateway(folder: Path, config: Mapping[str, Any], server_id: str = "archive") -> AsyncIterator[Caller]:
+    async with gateway_process(folder, config) as gateway, assistant(gateway) as model:
+
+        async def call(name: str, arguments: Json) -> CallToolResult:
+            return await model.execute(f"{server_id}:{name}", **arguments)
+
+        yield Caller("gateway", model.client, call)
