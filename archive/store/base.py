@@ -9,6 +9,7 @@ from typing import Protocol
 from pointsman.archive.indexes.base import KeptIndexes
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.query.model import Filters, Query
+from pointsman.archive.store.archives import ArchiveStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +250,9 @@ class Storage(Protocol):
 
     @property
     def vectors(self) -> VectorStore: ...
+
+    @property
+    def archives(self) -> ArchiveStore: ...
 
     @property
     def memos(self) -> Memos: ...

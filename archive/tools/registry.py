@@ -14,6 +14,7 @@ from pointsman.archive.tools import (
     search_add_document,
     search_create_index,
     search_index,
+    search_local_archives,
 )
 from pointsman.archive.tools.base import ArchiveTool
 
@@ -29,4 +30,5 @@ TOOLS: tuple[ArchiveTool, ...] = (
     search_create_index.TOOL,
     search_add_document.TOOL,
     search_index.TOOL,
+    search_local_archives.TOOL,
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from pointsman.archive import cli
+from pointsman.archive.graph_command import graph
 from pointsman.archive.ingest.command import ingest
 from pointsman.archive.settings import DATABASE, ArchiveSettings, BadSettings
 from pointsman.archive.settings import read_settings as read_archive_settings
@@ -27,7 +28,7 @@ def archive(ctx: click.Context) -> None:
     ctx.obj = find_settings
 
 
-for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed):
+for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed, graph):
     archive.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""What a write leaves for later: words of passages that went, the merging of index segments, the log of the file.
+"""What a write leaves for later: words that went, the vocabulary, the merging of index segments, the log of the file.
 
 A thread does it in small steps between the writes, so that nobody waits long for it. Each step is a transaction of
 its own; what is left undone when the process ends is done by the next one that writes.
@@ -11,6 +11,7 @@ import sqlite3
 import threading
 
 from pointsman.archive.store.errors import StoreError
+from pointsman.archive.store.sqlite import vocabulary
 from pointsman.archive.store.sqlite.database import Database
 
 QUIET_S = 0.2  # all is done when nobody has written for so long
@@ -86,7 +87,7 @@ class Housekeeper:
         """One bounded piece of work. False: there was none."""
         with self._database.writing() as connection:
             cleaned = _clean(connection)
-            return _merge(connection) or cleaned
+            return _merge(connection) or cleaned or vocabulary.count(connection)
 
 
 def checkpoint(database: Database) -> None:

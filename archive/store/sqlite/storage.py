@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.archive.store.sqlite import citations, documents, indexes, memos, vectors, writing
+from pointsman.archive.store.sqlite import citations, documents, indexes, memos, vectors, vocabulary, writing
+from pointsman.archive.store.sqlite.archives import SqliteArchives
 from pointsman.archive.store.sqlite.database import BUSY_S, Database
 from pointsman.archive.store.sqlite.documents import SqliteDocuments
 from pointsman.archive.store.sqlite.housekeeping import Housekeeper
@@ -13,7 +14,17 @@ from pointsman.archive.store.sqlite.memos import SqliteMemos
 from pointsman.archive.store.sqlite.passages import SqlitePassages
 from pointsman.archive.store.sqlite.vectors import SqliteVectors
 
-VERSIONS = ((documents.SCHEMA, writing.SCHEMA, vectors.SCHEMA, citations.SCHEMA, indexes.SCHEMA, memos.SCHEMA),)
+VERSIONS = (
+    (
+        documents.SCHEMA,
+        writing.SCHEMA,
+        vectors.SCHEMA,
+        citations.SCHEMA,
+        vocabulary.SCHEMA,
+        indexes.SCHEMA,
+        memos.SCHEMA,
+    ),
+)
 
 
 class SqliteStorage:
@@ -25,6 +36,7 @@ class SqliteStorage:
         self.documents = SqliteDocuments(self.database, self.housekeeper.wake)
         self.passages = SqlitePassages(self.database)
         self.vectors = SqliteVectors(self.database)
+        self.archives = SqliteArchives(self.database, self.housekeeper.wake)
         self.memos = SqliteMemos(self.database)
         self.indexes = SqliteIndexes(self.database)
 

@@ -1,0 +1,1 @@
+"""Words with slips in them: what was meant."""

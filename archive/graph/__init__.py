@@ -1,0 +1,1 @@
+"""A citation graph as a picture."""

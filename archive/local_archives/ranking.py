@@ -1,0 +1,45 @@
+"""How well documents answer a query, from 0 to 1, all of them at once. Pure.
+
+A document that has every word as it was written scores above .5, any other below: what had to be corrected, or lacks a
+word, never comes before it. Within each half count how much of each word there is, whether the words stand in the
+title, in one passage, and next to each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Table = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+_TEXT, _TITLE, _TOGETHER, _PHRASE = 0.5, 0.2, 0.2, 0.1
+_WHOLE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the documents have of the query: tables have a row for each term and a column for each document."""
+
+    fits: Table  # how well the best reading of the term fits: 1 as written, less when corrected, 0 if it is not there
+    counts: Table  # passages with the term
+    titled: Flags
+    together: Flags  # one value for each document: some passage has all the terms
+    phrase: Flags  # and in some they follow each other
+    lengths: Table  # passages of the document
+
+
+def scores(evidence: Evidence, weights: Table, telling: Flags) -> Table:
+    """`weights`: how much each term tells. `telling`: those that a document must have to have all."""
+    shares = weights / weights.sum()
+    length = evidence.lengths / max(1.0, float(evidence.lengths.mean()))
+    saturation = evidence.counts / (evidence.counts + 0.5 + 0.5 * length)  # the first passages say most
+    text = shares @ (evidence.fits * (0.5 + 0.5 * saturation))
+    title = shares @ (evidence.fits * evidence.titled)
+    near = (shares @ evidence.fits) * (_TOGETHER * evidence.together + _PHRASE * evidence.phrase)
+    relevance = _TEXT * text + _TITLE * title + near
+    whole = (evidence.fits[telling] == 1.0).all(axis=0)
+    scored: Table = np.where(whole, _WHOLE + (1 - _WHOLE) * relevance, _WHOLE * relevance)
+    return scored
