@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bench.archive_corpus import COLLECTION, Corpus
@@ -74,7 +75,7 @@ def _graph_size(storage: SqliteStorage) -> None:
 
 
 def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
-    archive = Archive({}, opening=Opening(path, EmbeddingSettings(provider="none")))
+    archive = Archive({}, opening=Opening(path, EmbeddingSettings(provider="none"), shipped=False))
     queries = [corpus.query() for _ in range(SEARCHES)]
     rare = [chance.choice(corpus.words[2_000:]) for _ in range(SEARCHES)]
     wrong = [_slip(word, chance) for word in chance.choices([w for w in corpus.words if len(w) >= 6], k=SEARCHES)]
@@ -106,7 +107,7 @@ def _updates(storage: SqliteStorage, corpus: Corpus, chance: random.Random) -> N
         if name == "nothing new":
             for prepared in made:
                 storage.documents.put_documents(COLLECTION, [prepared])
-        _timed(name, ((lambda p=p: storage.documents.put_documents(COLLECTION, [p])) for p in made))
+        _timed(name, (partial(storage.documents.put_documents, COLLECTION, [p]) for p in made))
 
 
 def _timed(name: str, calls: Iterator[Callable[[], object]]) -> None:
