@@ -55,6 +55,11 @@ class Archive:
         except StoreError:
             return Unnoted()
 
+    def prepare(self) -> None:
+        """Open the store before somebody asks, and go on with what was left to do; nobody waits for it."""
+        if self.opening is not None:
+            self.opening.prepare()
+
     def close(self) -> None:
         self.imports.close()
         if self.opening is not None:

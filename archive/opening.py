@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.indexes.indexes import Indexes, nothing_kept
 from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.store.errors import StoreError, StoreUnusable
 
 if TYPE_CHECKING:
     from pointsman.archive.context.part import ProjectContext
@@ -20,10 +19,14 @@ if TYPE_CHECKING:
     from pointsman.archive.store.base import Storage
 
 
-def open_archive(settings: ArchiveSettings) -> Archive:
+logger = logging.getLogger(__name__)
+
+
+def open_archive(settings: ArchiveSettings, *, shipped: bool = True) -> Archive:
+    """`shipped`: a new store gets Pointsman's own documentation."""
     if settings.database is None:
         return Archive(settings.roots, Indexes(settings.index_limits, nothing_kept))
-    opening = Opening(settings.database, settings.embeddings, settings.roots)
+    opening = Opening(settings, shipped=shipped)
     return Archive(settings.roots, Indexes(settings.index_limits, lambda: opening.storage().indexes), opening)
 
 
@@ -42,12 +45,15 @@ class Opening:
         StoreError: from `storage`, `searcher` and `context`.
     """
 
-    def __init__(self, path: Path, embeddings: EmbeddingSettings, roots: Mapping[str, Path]) -> None:
-        self._path = path
-        self._embeddings = embeddings
-        self._roots = roots
+    def __init__(self, settings: ArchiveSettings, *, shipped: bool) -> None:
+        self._settings = settings
+        self._shipped = shipped
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
+        self._closed = False
+
+    def prepare(self) -> None:
+        threading.Thread(target=self._prepare, name="archive-opening", daemon=True).start()
 
     def storage(self) -> Storage:
         return self._open().storage
@@ -60,7 +66,7 @@ class Opening:
 
     def close(self) -> None:
         with self._lock:
-            opened, self._opened = self._opened, None
+            opened, self._opened, self._closed = self._opened, None, True
         if opened is not None:
             opened.context.close()
             if opened.background is not None:
@@ -69,12 +75,20 @@ class Opening:
 
     def _open(self) -> _Opened:
         with self._lock:
+            if self._closed:
+                raise StoreUnusable("The archive is closing.")
             if self._opened is None:
-                self._opened = _open(self._path, self._embeddings, self._roots)
+                self._opened = _open(self._settings, self._shipped)
             return self._opened
 
+    def _prepare(self) -> None:
+        try:
+            self.searcher().prepare()
+        except StoreError as error:  # whoever calls a tool is told as well
+            logger.warning("%s", error)
 
-def _open(path: Path, settings: EmbeddingSettings, roots: Mapping[str, Path]) -> _Opened:
+
+def _open(settings: ArchiveSettings, shipped: bool) -> _Opened:
     from pointsman.archive.context.part import ProjectContext
     from pointsman.archive.embedding.background import BackgroundEmbedding
     from pointsman.archive.embedding.choosing import make_embeddings
@@ -82,9 +96,11 @@ def _open(path: Path, settings: EmbeddingSettings, roots: Mapping[str, Path]) ->
     from pointsman.archive.shipped import ensure_pages
     from pointsman.archive.store.sqlite.storage import SqliteStorage
 
-    storage = SqliteStorage(path)
-    ensure_pages(storage)
-    embeddings = make_embeddings(settings)
+    assert settings.database is not None  # else there is nothing to open
+    storage = SqliteStorage(settings.database)
+    if shipped:
+        ensure_pages(storage)
+    embeddings = make_embeddings(settings.embeddings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
-    context = ProjectContext(storage.context, embeddings, roots)
+    context = ProjectContext(storage.context, embeddings, settings.roots)
     return _Opened(storage, Searcher(storage, embeddings), context, background)

@@ -16,6 +16,7 @@ from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.model import Manifest, PreparedDocument
 from pointsman.archive.opening import Opening
+from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.tools.base import Call, Json
 from pointsman.archive.tools.search_local_archives import run
@@ -75,7 +76,8 @@ def _graph_size(storage: SqliteStorage) -> None:
 
 
 def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
-    archive = Archive({}, opening=Opening(path, EmbeddingSettings(provider="none"), {}))
+    settings = ArchiveSettings(path, {}, embeddings=EmbeddingSettings(provider="none"))
+    archive = Archive({}, opening=Opening(settings, shipped=False))
     queries = [corpus.query() for _ in range(SEARCHES)]
     rare = [chance.choice(corpus.words[2_000:]) for _ in range(SEARCHES)]
     wrong = [_slip(word, chance) for word in chance.choices([w for w in corpus.words if len(w) >= 6], k=SEARCHES)]

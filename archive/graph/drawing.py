@@ -10,7 +10,9 @@ from pointsman.archive.graph.layout import Numbers, placed
 from pointsman.archive.store.archives import Edge, Graph, Node
 
 MOST_NODES = 60
-_LETTER = 6.9  # width of a letter, at most on average
+_LETTER = 7.1  # width of a usual one
+_BROAD = frozenset("mwMWABCDEFGHKLNOPQRSTUVXYZ@%—…")
+_WIDE_FROM = 0x2E7F  # Chinese and its like take the room of two
 _LONGEST_LABEL = {"source": 34, "target": 28, "external": 26}
 _HEIGHT = {"source": 34.0, "target": 28.0, "external": 24.0}
 _FILL = {"source": "#1f5fa8", "target": "#d9ead9", "external": "#ffffff"}
@@ -54,8 +56,7 @@ def _label(node: Node) -> str:
 
 
 def _width(node: Node, label: str) -> float:
-    """Wide letters, such as Chinese ones, take the room of two."""
-    letters = sum(2 if ord(letter) > 0x2E7F else 1 for letter in label)
+    letters = sum(2.0 if ord(letter) > _WIDE_FROM else 1.3 if letter in _BROAD else 1.0 for letter in label)
     return max(46.0, letters * _LETTER * (1.12 if node.kind == "source" else 1.0) + 20)
 
 
@@ -120,7 +121,7 @@ def _arrow(
     one, other = place[edge.source], place[edge.target]
     (x1, y1), (x2, y2) = points[one], points[other]
     distance = math.hypot(x2 - x1, y2 - y1) or 1.0
-    bow = 14.0 if both_ways else 0.0
+    bow = min(14.0, distance / 6) if both_ways else 0.0
     middle = ((x1 + x2) / 2 + bow * (y2 - y1) / distance, (y1 + y2) / 2 - bow * (x2 - x1) / distance)
     start = _border(points[one], sizes[one], middle if both_ways else (x2, y2))
     end = _border(points[other], sizes[other], middle if both_ways else (x1, y1))

@@ -13,9 +13,9 @@ Numbers = npt.NDArray[np.float64]
 _STEPS = 400
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 _WIDER = 1.7  # boxes are wide, and so is a page
-_MARGIN = np.array([18.0, 16.0])  # between two boxes
+_MARGIN = np.array([26.0, 30.0])  # between two boxes
 _PUSHES = 400
-_ROW, _LEAST_ROW = 56.0, 600.0  # higher than any box; as wide at least
+_ROW, _LEAST_ROW = 66.0, 600.0  # higher than any box; as wide at least
 
 
 def placed(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Numbers:

@@ -10,7 +10,7 @@ from pointsman.archive.model import Chunk
 from pointsman.archive.text.lines import front_matter_end, lines_of
 from pointsman.archive.text.outline import Heading, structure
 
-MAX_CHARS = 1_400
+MAX_CHARS = 1_400  # by measurement: 500 finds worse, by words and by meaning; 1,000 to 2,000 differ little
 
 _WORD_END = re.compile(r"\s(?=\S*\Z)")
 _SENTENCE_END = re.compile(r"[.!?。！？]\s(?=[^.!?]*\Z)")  # noqa: RUF001 - full stops of Chinese and Japanese
