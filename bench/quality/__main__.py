@@ -1,4 +1,4 @@
-"""`make quality`: tools, through the provider, a running gateway and the search service; documents, through the archive's own tool.
+"""`make quality`: tools, through the provider, a gateway and the search service; documents, through the archive's tool.
 
 Fails under the floors.
 """

@@ -39,7 +39,7 @@ class Place:
             await self._wait_until_back()
         found = running(self._state_dir)
         if found is None:
-            if self._serving:  # a second one would not hear the signal that ended the first
+            if self._own is not None and not _failed(self._own):  # a second one would not hear what ended the first
                 raise NoGateway("The gateway of this process was told to stop.")
             return await self._start()
         self._found_before = True
@@ -86,6 +86,10 @@ class Place:
             await serve(launch, self._stop)
         finally:
             self.ended.set()
+
+
+def _failed(task: asyncio.Task[None]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 def private(launch: Launch, secret: str | None, ready: Callable[[str], None]) -> Launch:
