@@ -58,7 +58,7 @@ async def test_a_gateways_own_configuration_serves_as_it_is(tmp_path: Path) -> N
 
 
 async def test_a_revoked_token_is_refused_and_a_new_one_holds_without_a_restart(tmp_path: Path) -> None:
-    async with open_service(tmp_path) as client:
+    async with open_service(tmp_path, provider="bm25") as client:
         assert (await client.post(BODY)).status_code == 200
         write_config(client.service.config_file, {}, "ptm_new")
         await until_status(client, client.service.token, 401)
@@ -79,17 +79,17 @@ async def test_new_limits_and_another_provider_hold_without_a_restart(tmp_path: 
 
 
 async def test_a_broken_edit_changes_nothing_and_health_says_so(tmp_path: Path) -> None:
-    async with open_service(tmp_path) as client:
+    async with open_service(tmp_path, provider="bm25") as client:
         client.service.write_config({"search_api": {"provider": "llm"}})
         async with asyncio.timeout(LONG_S):
             while "configuration" not in (await client.get("/health", client.service.headers)).json():
                 await asyncio.sleep(0.02)
         assert "`provider: llm` needs `llm`" in client.service.stderr
-        assert (await client.search("weather"))["provider"] == "bm25+static"
+        assert (await client.search("weather"))["provider"] == "bm25"
 
 
 async def test_the_environment_names_host_and_port_and_a_taken_port_is_explained(tmp_path: Path) -> None:
-    async with open_service(tmp_path) as client:
+    async with open_service(tmp_path, provider="bm25") as client:
         taken = {"POINTSMAN_PORT": str(client.service.port)}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "pointsman", "search-api", "serve"),

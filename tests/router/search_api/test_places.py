@@ -6,7 +6,6 @@ import asyncio
 import json
 from pathlib import Path
 
-import pytest
 from aiohttp import web
 
 from tests.router.front.raw_http import Connection, request
@@ -46,7 +45,7 @@ class Held:
 
 
 async def test_a_token_has_at_most_half_of_the_places_and_the_others_the_rest(tmp_path: Path) -> None:
-    async with open_service(tmp_path, CONFIG, limits={"searches": 4, "wait_s": BRIEF_S}) as client:
+    async with open_service(tmp_path, CONFIG, provider="bm25", limits={"searches": 4, "wait_s": BRIEF_S}) as client:
         held = [await Held.of(client, "ptm_one") for _ in range(2)]
         refused = await client.post(BODY, token="ptm_one")
         assert error_of(refused) == (429, "too_many_requests")
@@ -62,7 +61,7 @@ async def test_a_token_has_at_most_half_of_the_places_and_the_others_the_rest(tm
 
 
 async def test_who_waits_gets_the_place_that_becomes_free(tmp_path: Path) -> None:
-    async with open_service(tmp_path, CONFIG, limits={"searches": 2, "wait_s": 60}) as client:
+    async with open_service(tmp_path, CONFIG, provider="bm25", limits={"searches": 2, "wait_s": 60}) as client:
         held = await Held.of(client, "ptm_one")
         waiting = asyncio.ensure_future(client.post(BODY, token="ptm_one"))
         await asyncio.wait([waiting], timeout=BRIEF_S)
@@ -72,7 +71,7 @@ async def test_who_waits_gets_the_place_that_becomes_free(tmp_path: Path) -> Non
 
 
 async def test_who_leaves_gives_the_place_back(tmp_path: Path) -> None:
-    async with open_service(tmp_path, CONFIG, limits={"searches": 2, "wait_s": BRIEF_S}) as client:
+    async with open_service(tmp_path, CONFIG, provider="bm25", limits={"searches": 2, "wait_s": BRIEF_S}) as client:
         held = await Held.of(client, "ptm_one")
         await held.leave()
         await client.until("places_taken", lambda figure: figure == 0)
@@ -80,7 +79,7 @@ async def test_who_leaves_gives_the_place_back(tmp_path: Path) -> None:
 
 
 async def test_a_token_that_is_revoked_while_its_body_comes_searches_nothing(tmp_path: Path) -> None:
-    async with open_service(tmp_path, CONFIG) as client:
+    async with open_service(tmp_path, CONFIG, provider="bm25") as client:
         held = await Held.of(client, "ptm_one")
         tokens = {name: token for name, token in CONFIG["tokens"].items() if name != "one"}
         client.service.write_config({**CONFIG, "tokens": tokens})
@@ -106,13 +105,3 @@ async def test_a_search_that_takes_too_long_is_answered_and_keeps_its_place_unti
             assert await client.figure("places_taken") == 1
             leave.set()
             await client.until("places_taken", lambda figure: figure == 0)
-
-
-@pytest.mark.parametrize("stranger", [b"", b"Authorization: Bearer ptm_nobody\r\n"])
-async def test_a_body_without_a_good_token_is_not_even_read(tmp_path: Path, stranger: bytes) -> None:
-    async with open_service(tmp_path, CONFIG) as client:
-        connection = await Connection.open(client.service.port)
-        host = f"Host: 127.0.0.1:{client.service.port}\r\n".encode()
-        connection.send(b"POST /catalog/search HTTP/1.1\r\n" + host + stranger + b"Content-Length: 1000\r\n\r\n")
-        assert (await connection.answer()).status == 401
-        await connection.close()

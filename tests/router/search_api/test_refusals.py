@@ -167,3 +167,12 @@ async def test_what_is_not_http_is_answered_in_the_same_shape(client: Client) ->
     await connection.close()
     assert answer.status == 400
     assert answer.json == {"error": {"code": "bad_request", "message": "This is not HTTP."}}
+
+
+@pytest.mark.parametrize("stranger", [b"", b"Authorization: Bearer ptm_wrong\r\n"])
+async def test_a_body_without_a_good_token_is_not_even_read(client: Client, stranger: bytes) -> None:
+    connection = await Connection.open(client.service.port)
+    host = f"Host: 127.0.0.1:{client.service.port}\r\n".encode()
+    connection.send(b"POST /catalog/search HTTP/1.1\r\n" + host + stranger + b"Content-Length: 1000\r\n\r\n")
+    assert (await connection.answer()).status == 401
+    await connection.close()
