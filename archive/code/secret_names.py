@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-# Anywhere in a path, also as a file: `.git` is one in a linked worktree.
+# Anywhere in a path, also as a file: that of a submodule has a file `.git`.
 _FOLDERS = frozenset(
     {
         *(".git", "git~1", "node_modules", "node_m~1"),  # with a tilde: the short names that Windows gives them
