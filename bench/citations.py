@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bench.archive_corpus import COLLECTION, Corpus
@@ -93,7 +94,7 @@ def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
 
 def _search(archive: Archive, asked: list[str], more: Json) -> Iterator[Callable[[], object]]:
     for query in asked:
-        yield lambda query=query: run(archive, {"query": query, **more}, Call())  # type: ignore[misc]
+        yield partial(run, archive, {"query": query, **more}, Call())
 
 
 def _updates(storage: SqliteStorage, corpus: Corpus, chance: random.Random) -> None:
@@ -106,7 +107,7 @@ def _updates(storage: SqliteStorage, corpus: Corpus, chance: random.Random) -> N
         if name == "nothing new":
             for prepared in made:
                 storage.documents.put_documents(COLLECTION, [prepared])
-        _timed(name, ((lambda p=p: storage.documents.put_documents(COLLECTION, [p])) for p in made))
+        _timed(name, (partial(storage.documents.put_documents, COLLECTION, [prepared]) for prepared in made))
 
 
 def _timed(name: str, calls: Iterator[Callable[[], object]]) -> None:
