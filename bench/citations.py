@@ -109,7 +109,7 @@ def _updates(storage: SqliteStorage, corpus: Corpus, chance: random.Random) -> N
         if name == "nothing new":
             for prepared in made:
                 storage.documents.put_documents(COLLECTION, [prepared])
-        _timed(name, (partial(storage.documents.put_documents, COLLECTION, [p]) for p in made))
+        _timed(name, (partial(storage.documents.put_documents, COLLECTION, [prepared]) for prepared in made))
 
 
 def _timed(name: str, calls: Iterator[Callable[[], object]]) -> None:

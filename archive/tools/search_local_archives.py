@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pointsman.archive.archive import Archive
-from pointsman.archive.local_archives.search import Found, Hit, search
 from pointsman.archive.query.parsing import parse
 from pointsman.archive.store.archives import ArchiveView, Graph, Reference
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.providers.numeric import load_numpy
+
+if TYPE_CHECKING:
+    from pointsman.archive.local_archives.search import Found, Hit
 
 FAILED = "Failed to search local archives"
 MOST_RESULTS = 50
@@ -28,6 +33,9 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 
 def _answer(archive: Archive, given: Arguments) -> Json:
+    load_numpy()
+    from pointsman.archive.local_archives.search import search  # numpy is heavy, and other tools do without
+
     text = given.text("query", at_least=0)
     fuzzy = given.flag("fuzzy", True)
     include_citations = given.flag("includeCitations", False)
