@@ -140,6 +140,11 @@ def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder
 
     note("Watching for changes; Ctrl-C ends it.")
     try:
-        Watch(list(folders), read, note).run()
+        Watch([_from_now_on(folder) for folder in folders], read, note).run()
     except CannotWatch as error:
         raise Refusal(str(error)) from None
+
+
+def _from_now_on(folder: Folder) -> Folder:
+    """What was ordered for the first run only does not hold for the next."""
+    return dataclasses.replace(folder, order=dataclasses.replace(folder.order, again=False, allow_empty=False))
