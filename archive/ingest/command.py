@@ -121,6 +121,8 @@ def tell(folder: Folder, report: Report) -> None:
         f"{folder.order.collection}: {report.added} added, {report.changed} changed, {report.unchanged} unchanged, "
         f"{report.removed} removed, {len(report.broken)} left out."
     )
+    if not report.documents and not report.broken:
+        note(f"  Nothing to read was found in {folder.order.root}. Other kinds of files are read with --include.")
     for path, why in list(report.broken.items())[:MOST_SHOWN]:
         note(f"  {shown(path)}: {shown(why)}.")
     if len(report.broken) > MOST_SHOWN:
