@@ -10,7 +10,7 @@ from typing import Any
 from pointsman.archive.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.naming import nearest
 from pointsman.archive.store.base import CollectionStats, DocumentPage, DocumentSummary, Stats
-from pointsman.archive.store.errors import NameTaken, UnknownCollection
+from pointsman.archive.store.errors import NameTaken, StoreError, UnknownCollection
 from pointsman.archive.store.sqlite import vectors, writing
 from pointsman.archive.store.sqlite.database import Database
 
@@ -93,8 +93,11 @@ class SqliteDocuments:
         return True
 
     def put_documents(self, collection: str, documents: Sequence[PreparedDocument]) -> None:
-        with self._database.writing() as connection:
-            writing.put(connection, collection_number(connection, collection), documents)
+        try:
+            with self._database.writing() as connection:
+                writing.put(connection, collection_number(connection, collection), documents)
+        except UnicodeEncodeError as error:
+            raise StoreError(_broken(documents)) from error
         self._after_writing()
 
     def remove_documents(self, collection: str, ids: Iterable[str]) -> int:
@@ -179,6 +182,17 @@ class SqliteDocuments:
 _NAMED = "name = ?1 OR alias = ?1"
 _COLLECTIONS = "SELECT name, alias, version, description, documents FROM collections"
 _DOCUMENT = "name, title, content, source, date, tags, url, metadata"
+
+
+def _broken(documents: Sequence[PreparedDocument]) -> str:
+    for each in documents:
+        try:
+            "".join((each.document.id, each.document.title, each.document.content)).encode()
+        except UnicodeEncodeError:
+            return (
+                f"Document {json.dumps(each.document.id)} holds half a character (a lone surrogate), which is no text."
+            )
+    return "A document's metadata hold half a character (a lone surrogate), which is no text."
 
 
 def collection_number(connection: sqlite3.Connection, name: str) -> int:
