@@ -121,6 +121,8 @@ def tell(folder: Folder, report: Report) -> None:
         f"{folder.order.collection}: {report.added} added, {report.changed} changed, {report.unchanged} unchanged, "
         f"{report.removed} removed, {len(report.broken)} left out."
     )
+    if not report.documents and not report.broken:
+        note(f"  Nothing to read was found in {folder.order.root}. Other kinds of files are read with --include.")
     for path, why in list(report.broken.items())[:MOST_SHOWN]:
         note(f"  {shown(path)}: {shown(why)}.")
     if len(report.broken) > MOST_SHOWN:
@@ -140,6 +142,11 @@ def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder
 
     note("Watching for changes; Ctrl-C ends it.")
     try:
-        Watch(list(folders), read, note).run()
+        Watch([_from_now_on(folder) for folder in folders], read, note).run()
     except CannotWatch as error:
         raise Refusal(str(error)) from None
+
+
+def _from_now_on(folder: Folder) -> Folder:
+    """What was ordered for the first run only does not hold for the next."""
+    return dataclasses.replace(folder, order=dataclasses.replace(folder.order, again=False, allow_empty=False))

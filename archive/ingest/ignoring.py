@@ -40,15 +40,19 @@ def rules_in(folder: Path, prefix: str) -> Rules | None:
 
 
 def rules_above(root: Path) -> list[Rules]:
-    """Of the folders above, up to the top of the repository that `root` lies in; none outside of one."""
+    """Of the folders above, up to the top of the repository that `root` lies in; none outside of one.
+
+    One that ignores `root` itself has no say: whoever names an ignored folder wants what is in it.
+    """
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
     if top is None or top == root:
         return []
     found = []
     for folder in root.parents:
         spec = _spec(folder)
-        if spec:
-            found.append(Rules(spec, "", f"{root.relative_to(folder).as_posix()}/"))
+        way = f"{root.relative_to(folder).as_posix()}/"
+        if spec and not spec.check_file(way).include:
+            found.append(Rules(spec, "", way))
         if folder == top:
             break
     return found[::-1]

@@ -9,24 +9,8 @@ from pointsman.archive.text.html_tokens import attributes, tokens
 
 _UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "math", "iframe", "object", "canvas", "head"})
 _BLOCKS = frozenset(
-    {
-        "p",
-        "div",
-        "section",
-        "article",
-        "main",
-        "aside",
-        "header",
-        "footer",
-        "nav",
-        "ul",
-        "ol",
-        "dl",
-        "dt",
-        "dd",
-        "figure",
-    }
-    | {"figcaption", "table", "form", "fieldset", "address", "details", "summary", "blockquote", "body", "title", "tr"}
+    {"p", "div", "section", "article", "main", "aside", "header", "footer", "nav", "figure", "figcaption", "details"}
+    | {"ul", "ol", "dl", "dt", "dd", "table", "tr", "form", "fieldset", "address", "summary", "blockquote", "body"}
 )
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _SPACE = re.compile(r"\s+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import resource
@@ -16,6 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from mcp import Client, StdioServerParameters
 
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
@@ -171,3 +173,19 @@ def test_on_a_terminal_it_shows_how_far_it_is(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert b"notes" in said
     assert b"]  1/1" in said
+
+
+async def test_what_the_command_puts_in_the_server_finds_and_reads_by_section(tmp_path: Path) -> None:
+    folder, store = tmp_path / "notes", tmp_path / "archive.db"
+    folder.mkdir()
+    (folder / "guide.md").write_text("# Guide\n\n## Usage\n\nPlain.\n\n## API\n\n### Usage\n\nA zebra.\n")
+    finished(folder, store)
+    env = {"SEARCH_DB_PATH": str(store)}
+    child = StdioServerParameters(command=sys.executable, args=["-P", "-m", "pointsman.archive"], env=env)
+    async with asyncio.timeout(LIMIT_S), Client(child) as client:
+        found = await client.call_tool("documents_search", {"query": "zebra", "collections": ["notes"]})
+        asked = {"collection": "notes", "document": "guide.md", "section": "Usage (2)"}
+        section = await client.call_tool("documents_get_section", asked)
+    assert "A zebra." in found.content[0].text  # type: ignore[union-attr]
+    assert section.structured_content is not None
+    assert section.structured_content["content"] == "### Usage\n\nA zebra."

@@ -52,6 +52,13 @@ def test_the_gitignore_of_the_repository_above_holds(tmp_path: Path) -> None:
     assert found(tmp_path / "repo/docs") == ["a.md"]
 
 
+def test_an_ignored_folder_that_is_named_is_read(tmp_path: Path) -> None:
+    put(tmp_path, "repo/.venv/a.md", "repo/.venv/b.md", "repo/.venv/.gitignore", text="b.md\n")
+    (tmp_path / "repo/.git").mkdir()
+    put(tmp_path, "repo/.gitignore", text=".venv/\n")
+    assert found(tmp_path / "repo/.venv") == ["a.md"]
+
+
 def test_include_and_exclude_choose(tmp_path: Path) -> None:
     put(tmp_path, "a.md", "b.txt", "drafts/c.md", "code.py", "sub/code.py")
     assert found(tmp_path, Selection(include=("*.md",))) == ["a.md", "drafts/c.md"]

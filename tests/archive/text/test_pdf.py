@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 
 import pytest
 from pypdf import PdfReader, PdfWriter
@@ -63,6 +64,12 @@ def test_each_page_with_text_has_a_heading() -> None:
 def test_what_cannot_be_read_is_said(raw: bytes, reason: str) -> None:
     with pytest.raises(BrokenPdf, match=reason):
         read_pdf(raw)
+
+
+def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypdf", None)  # as Python marks what cannot be imported
+    with pytest.raises(BrokenPdf, match=r"pip install 'pointsman\[pdf\]'"):
+        read_pdf(made("x"))
 
 
 def test_a_pdf_that_takes_too_long_is_given_up() -> None:
