@@ -70,9 +70,9 @@ def test_an_open_archive_embeds_what_another_process_ingests_and_ends_its_thread
 def test_what_another_process_left_undone_is_done_when_the_archive_opens(tmp_path: Path) -> None:
     path = tmp_path / "archive.db"
     left = SqliteStorage(path)
+    left.housekeeper.close()  # as if the process had been killed before it came to this
     fill(left, prepared("a.md", "old"))
     fill(left, prepared("a.md", "new"))
-    left.housekeeper.close()  # as if it had been killed before it came to this
     left.close()
     assert rows(path) == 2
     archive = opened(path)

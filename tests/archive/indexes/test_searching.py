@@ -16,7 +16,7 @@ from pointsman.archive.indexes.searching import search
 from pointsman.archive.indexes.tokens import Tokenizer
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.indexes import SqliteIndexes
-from pointsman.archive.store.sqlite.tables import VERSIONS
+from pointsman.archive.store.sqlite.storage import VERSIONS
 
 Make = Callable[..., Index]
 
