@@ -93,14 +93,17 @@ class RemoteEmbedding:
     def _answered(self, texts: list[str], deadline: float) -> list[list[float]]:
         """Ask until there is an answer, it is clear that there will be none, or time is up."""
         pause_s = self._first_pause_s
-        while True:
+        refusal: list[list[float]] | str = "The embedding server was not asked: no time was left."
+        while monotonic() < deadline and not self._closing.is_set():
             refusal, wait_s = self._attempt(texts, deadline)
             if isinstance(refusal, list):
                 return refusal
             wait_s = min(max(wait_s, pause_s), LONGEST_PAUSE_S)
-            if monotonic() + wait_s >= deadline or self._closing.wait(wait_s):
-                raise EmbeddingFailed(refusal)
+            if monotonic() + wait_s >= deadline:
+                break
+            self._closing.wait(wait_s)
             pause_s *= 2
+        raise EmbeddingFailed(refusal)
 
     def _attempt(self, texts: list[str], deadline: float) -> tuple[list[list[float]] | str, float]:
         """The vectors, or a reason to try again and how long the server wants us to wait.
@@ -111,13 +114,9 @@ class RemoteEmbedding:
         wanted: dict[str, Any] = {"model": self._endpoint.model, "input": texts, "encoding_format": "float"}
         if self._endpoint.dimensions is not None:
             wanted["dimensions"] = self._endpoint.dimensions
-        left_s = deadline - monotonic()
-        if left_s <= 0 or self._closing.is_set():
-            raise EmbeddingFailed("The embedding server was not asked: no time was left.")
+        left_s = max(0.001, min(deadline - monotonic(), _ATTEMPT_S))
         try:
-            response = self._client.post(
-                f"{self._endpoint.url.rstrip('/')}/embeddings", json=wanted, timeout=min(left_s, _ATTEMPT_S)
-            )
+            response = self._client.post(f"{self._endpoint.url.rstrip('/')}/embeddings", json=wanted, timeout=left_s)
         except httpx2.HTTPError as error:
             return f"The embedding server cannot be reached ({type(error).__name__}).", 0.0
         except (httpx2.InvalidURL, RuntimeError) as error:
@@ -130,8 +129,13 @@ class RemoteEmbedding:
                 "Is POINTSMAN_ARCHIVE_EMBEDDINGS_KEY right?"
             )
         if response.status_code != 200:
-            raise EmbeddingFailed(f"The embedding server answers {response.status_code}: {response.text[:200]!r}.")
+            raise EmbeddingFailed(f"The embedding server answers {response.status_code}: {self._said(response)!r}.")
         return _vectors(response, len(texts)), 0.0
+
+    def _said(self, response: httpx2.Response) -> str:
+        """Some servers repeat what they were sent."""
+        said = response.text.replace(self._endpoint.key, "***") if self._endpoint.key else response.text
+        return said[:200]
 
 
 def _asked_to_wait(response: httpx2.Response) -> float:

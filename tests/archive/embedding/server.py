@@ -19,6 +19,7 @@ class EmbeddingServer:
     def __init__(self) -> None:
         self.refusals: list[int | bytes] = []
         self.retry_after: str | None = None
+        self.says = b'{"error": {"message": "no"}}'  # with a refusal
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.dimension = DIMENSION
@@ -54,7 +55,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
             state.keys.append(self.headers.get("Authorization"))
             refusal = state.refusals.pop(0) if state.refusals else None
             if isinstance(refusal, int):
-                return self._send(refusal, b'{"error": {"message": "no"}}')
+                return self._send(refusal, state.says)
             state.asked.append(request)
             return self._send(200, refusal if refusal is not None else state.answer(request))
 
