@@ -24,6 +24,8 @@ class EmbeddingServer:
         self.keys: list[str | None] = []
         self.dimension = DIMENSION
         self.url = ""
+        self.trickles = False  # every answer comes byte by byte, without end
+        self.over = threading.Event()
 
     @property
     def texts(self) -> list[str]:
@@ -61,11 +63,20 @@ def embedding_server() -> Iterator[EmbeddingServer]:
 
         def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            if not state.trickles:
+                self.send_header("Content-Length", str(len(body)))
             if state.retry_after is not None:
                 self.send_header("Retry-After", state.retry_after)
             self.end_headers()
-            self.wfile.write(body)
+            self._write(body)
+
+        def _write(self, body: bytes) -> None:
+            try:
+                while state.trickles and not state.over.wait(0.01):
+                    self.wfile.write(b" ")
+                self.wfile.write(body)
+            except OSError:  # who asked has gone
+                self.close_connection = True
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
@@ -77,6 +88,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
     try:
         yield state
     finally:
+        state.over.set()
         server.shutdown()
         thread.join()
         server.server_close()

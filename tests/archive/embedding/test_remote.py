@@ -110,6 +110,12 @@ def test_the_deadline_ends_the_asking(server: EmbeddingServer) -> None:
         client(server).embed(["one"], deadline_s=0)
 
 
+def test_an_answer_that_trickles_in_does_not_outlast_the_deadline(server: EmbeddingServer) -> None:
+    server.trickles = True
+    with pytest.raises(EmbeddingFailed):
+        client(server).embed(["one"], deadline_s=0.3)
+
+
 def test_closing_ends_a_wait(server: EmbeddingServer) -> None:
     server.refusals = [503] * 100
     server.retry_after = "20"
