@@ -100,6 +100,7 @@ def _open(settings: ArchiveSettings, shipped: bool) -> _Opened:
     storage = SqliteStorage(settings.database)
     if shipped:
         ensure_pages(storage)
+    storage.housekeeper.wake()  # whoever wrote before us may have left something to do
     embeddings = make_embeddings(settings.embeddings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
     context = ProjectContext(storage.context, embeddings, settings.roots)

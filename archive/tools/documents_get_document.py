@@ -27,10 +27,10 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 TOOL = ArchiveTool(
     name="documents_get_document",
-    title="Read a document",
+    title="Read a whole document",
     description=(
-        "Get the full content of a document from the archive, as its author wrote it. For one part of a long document "
-        "use documents_get_outline and documents_get_section."
+        "Open and read a whole document of a collection: its full text, as its author wrote it. Takes the collection "
+        "and the document ID that a search or a listing shows."
     ),
     input_schema={
         "type": "object",

@@ -53,10 +53,10 @@ def _notice(every: int, within: int, depth: int) -> str:
 
 TOOL = ArchiveTool(
     name="documents_get_outline",
-    title="Outline a document",
+    title="Outline of a document",
     description=(
-        "Get the heading structure of a document: its sections with their levels and line numbers. Use this to "
-        "understand how a document is organized before reading specific sections with documents_get_section."
+        "Get the heading structure of a document, its table of contents: which headings it has, with their levels and "
+        "line numbers. Use this to understand how it is organized before reading a part of it."
     ),
     input_schema={
         "type": "object",

@@ -62,11 +62,11 @@ def _no_section(section: str, document: str, content: str) -> ToolFailure:
 
 TOOL = ArchiveTool(
     name="documents_get_section",
-    title="Read a section of a document",
+    title="Read a section",
     description=(
-        "Get a specific section of a document by its heading, without fetching the entire document. Use this when you "
-        "know which section you need. Upper and lower case do not matter, a part of the heading will do; `Install > "
-        "Linux` means the Linux below Install, and `Usage (2)` the second Usage."
+        "Read only one section (chapter) of a document, found by its heading, without fetching the rest. Upper and "
+        "lower case do not matter and a part of the heading will do; `Install > Linux` means the Linux below Install, "
+        "`Usage (2)` the second Usage."
     ),
     input_schema={
         "type": "object",

@@ -29,11 +29,10 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 TOOL = ArchiveTool(
     name="documents_list_collections",
-    title="List collections of documents",
+    title="List collections",
     description=(
-        "List the collections of documentation, notes and articles in the archive, with what each is about, its "
-        "version and how many documents it has. Use this to see what knowledge is available before searching with "
-        "documents_search or browsing with documents_list_documents."
+        "Show which collections (libraries of documentation, notes and articles) are there to search: what each is "
+        "about, its version and its size. Use this to see what knowledge is available."
     ),
     input_schema={"type": "object", "properties": {}},
     output_schema={

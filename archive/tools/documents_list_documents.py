@@ -35,10 +35,10 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 TOOL = ArchiveTool(
     name="documents_list_documents",
-    title="List the documents of a collection",
+    title="List documents",
     description=(
-        "List all documents in a collection, like a table of contents: document IDs, titles and sizes. Use this to "
-        "browse what documentation is available before searching. Supports pagination for large collections."
+        "List all documents in a collection: document IDs, titles and sizes, page by page. Use this to browse what "
+        "documentation is available before searching."
     ),
     input_schema={
         "type": "object",

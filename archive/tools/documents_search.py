@@ -33,10 +33,9 @@ TOOL = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search the archive of documentation, guides, notes and research: find what our docs say about a topic, how "
-        "something works, or where it is described. Hybrid search by words and by meaning; returns the passages that "
-        f"fit best, with their document, section and score. {LANGUAGE} Read on with documents_get_section or "
-        "documents_get_document."
+        "Search the archive of documentation, notes and research: find what our docs say about a topic, how something "
+        "works, or where it is described. Hybrid search by words and by meaning; returns the passages that fit best, "
+        f"with their document, heading and score. {LANGUAGE}"
     ),
     input_schema={
         "type": "object",

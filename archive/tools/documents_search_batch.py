@@ -38,10 +38,10 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 TOOL = ArchiveTool(
     name="documents_search_batch",
-    title="Search documents for several things",
+    title="Several searches at once",
     description=(
-        "Execute multiple search queries over the archive's documents in a single call: research several topics or "
-        "phrasings at once instead of calling documents_search again and again. Limited to 10 queries."
+        "Search the docs for several different questions or topics at once: multiple document searches in one call, up "
+        "to 10 queries, each answered like a documents_search of its own."
     ),
     input_schema={
         "type": "object",
