@@ -4,11 +4,11 @@ BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install run test check fix bench quality soak foreign clients conformance
+.PHONY: help install run test check fix bench bench-archive quality soak foreign clients conformance
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 13
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 install: .venv/.installed ## Set up .venv (again only when pyproject.toml has changed)
 
@@ -31,7 +31,10 @@ fix: install ## Repair what ruff can repair
 bench: install ## Measure calls, discovery, start and memory; prints figures, asserts none
 	$(BIN)/python -m bench
 
-quality: install ## Does search find the right tool? On the sets that POINTSMAN_TOOL_SEARCH_DATA names
+bench-archive: install ## Measure searches and updates in an archive of 100,000 passages; takes some minutes
+	$(BIN)/python -m bench.archive
+
+quality: install ## Does search find what is right? On the sets that POINTSMAN_TOOL_SEARCH_DATA and _ARCHIVE_DATA name
 	$(BIN)/python -m bench.quality
 
 soak: install ## 10,000 calls and 1,000 abandoned sessions: does memory come back?

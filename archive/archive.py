@@ -35,6 +35,11 @@ class Archive:
     def searcher(self) -> Searcher:
         return self._opening().searcher()
 
+    def prepare(self) -> None:
+        """Open the store before somebody asks, and go on with what was left to do; nobody waits for it."""
+        if self.opening is not None:
+            self.opening.prepare()
+
     def close(self) -> None:
         if self.opening is not None:
             self.opening.close()

@@ -36,6 +36,9 @@ class Calling:
         self._archive = archive
         self._limits = limits
 
+    def close(self) -> None:
+        self._archive.close()
+
     def call(self, name: str, arguments: Json, caller: str = "") -> Answer:
         """Never raises: what goes wrong is an answer, too."""
         began = time.monotonic()

@@ -107,10 +107,10 @@ def list_(settings: ArchiveSettings, collection: str | None, limit: int, offset:
         print_json({"documents": [dataclasses.asdict(each) for each in page.documents], "total": page.total})
         return
     for document in page.documents:
-        click.echo(f"{document.id}\t{document.title}")
-    shown = offset + len(page.documents)
-    if shown < page.total:
-        note(f"{page.total - shown} more: --offset {shown}")
+        click.echo(f"{shown(document.id)}\t{shown(document.title)}")
+    so_far = offset + len(page.documents)
+    if so_far < page.total:
+        note(f"{page.total - so_far} more: --offset {so_far}")
 
 
 def _show_collections(storage: Storage, as_json: bool) -> None:
@@ -122,7 +122,7 @@ def _show_collections(storage: Storage, as_json: bool) -> None:
     for each in collections:
         alias = f" ({each.manifest.alias})" if each.manifest.alias else ""
         about = f"  {each.manifest.description}" if each.manifest.description else ""
-        click.echo(f"{each.name}{alias}\t{each.documents}{about}")
+        click.echo(f"{each.name}{alias}\t{each.documents}{shown(about)}")
     if not collections:
         note("No collections yet. `pointsman archive ingest DIR` makes one.")
 
@@ -177,8 +177,9 @@ def search(
     for each in answer.found:
         where = each.passage
         title = f"{where.title} > {where.chunk.heading}" if where.chunk.heading else where.title
-        click.echo(f"{each.relevance:.2f}  {where.collection}/{where.document}:{where.chunk.start_line}  {title}")
-        click.echo(f"      {' '.join(where.chunk.text.split())[:200]}")
+        place = f"{where.collection}/{where.document}:{where.chunk.start_line}"
+        click.echo(f"{each.relevance:.2f}  {shown(place)}  {shown(title)}")
+        click.echo(f"      {shown(' '.join(where.chunk.text.split())[:200])}")
     if not answer.found:
         note("Nothing found. `pointsman archive list` shows what there is.")
 
@@ -258,6 +259,11 @@ def known_collection(storage: Storage, name: str) -> str:
         hint = f" Did you mean `{near[0]}`?" if near else " `pointsman archive list` shows those there are."
         raise BadRequest(f"No collection `{name}`.{hint}")
     return found.name
+
+
+def shown(text: str) -> str:
+    """On one line and without signs that play tricks on a terminal."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
 
 
 def note(message: str) -> None:

@@ -34,14 +34,19 @@ CALLER = "pointsman/caller"  # the key in `_meta` under which the gateway says w
 def calling(settings: ArchiveSettings) -> Calling:
     """The tools over one archive. Raises BadSettings."""
     tools = {tool.name: tool for tool in TOOLS}
-    return Calling(open_archive(settings), tools, RateLimits(settings.rate_limits, tools))
+    archive = open_archive(settings)
+    archive.prepare()
+    return Calling(archive, tools, RateLimits(settings.rate_limits, tools))
 
 
 async def serve(calls: Calling) -> None:
     """Serve over stdio until the input ends."""
     server = build_server(calls)
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+    try:
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+    finally:
+        calls.close()
 
 
 def build_server(calls: Calling) -> Server:

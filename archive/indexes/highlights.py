@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from pointsman.archive.indexes.query import IndexQuery
+from pointsman.archive.indexes.tokens import WORD, Tokenizer, composed
 
 MOST = 3
 _AROUND_CHARS = 60
+_LONGEST_CHARS = 200  # where several words stand close together
+_SCANNED_CHARS = 1_000_000  # of a long text: what stands further down is found, but not shown
 _LOOKED_AT = 500  # matches; later ones show nothing new
 _SPACE = re.compile(r"\s+")
 
 
-def highlights(content: str, query: IndexQuery, case_sensitive: bool) -> list[str]:
-    """In the order of the text. Where no word can be pointed at, the beginning."""
-    windows = _windows(content, _pattern(query, case_sensitive))
-    best = sorted(windows, key=lambda window: (-len(window.words), window.start))[:MOST]
+def highlights(content: str, words: Collection[str], tokenizer: Tokenizer) -> list[str]:
+    """In the order of the text; places with several of the words first choice. Where there are none, the beginning."""
+    text = composed(content)
+    best = sorted(_windows(text, words, tokenizer), key=lambda window: (-len(window.words), window.start))[:MOST]
     chosen = sorted(best, key=lambda window: window.start) or [_Window(0, 2 * _AROUND_CHARS)]
-    return [_shown(content, window) for window in chosen]
+    return [_shown(text, window) for window in chosen]
 
 
 @dataclass(slots=True)
@@ -30,23 +32,21 @@ class _Window:
     words: set[str] = field(default_factory=set)
 
 
-def _pattern(query: IndexQuery, case_sensitive: bool) -> re.Pattern[str]:
-    """Phrases before words, so that a phrase is one place."""
-    sought: Iterable[str] = (
-        *(r"\W+".join(re.escape(word) or r"\w+" for word in phrase) for phrase in query.phrases),
-        *sorted(map(re.escape, query.scored), key=len, reverse=True),
-    )
-    return re.compile(rf"(?<!\w)(?:{'|'.join(sought)})(?!\w)", 0 if case_sensitive else re.IGNORECASE)
-
-
-def _windows(content: str, pattern: re.Pattern[str]) -> list[_Window]:
+def _windows(text: str, words: Collection[str], tokenizer: Tokenizer) -> list[_Window]:
     windows: list[_Window] = []
-    for count, match in enumerate(pattern.finditer(content)):
-        if count >= _LOOKED_AT:
-            break
+    matches = 0
+    for match in WORD.finditer(text, 0, _SCANNED_CHARS):
+        word = tokenizer.folded(match[0])
+        if word not in words:
+            continue
+        end = match.end() + _AROUND_CHARS
         if not windows or match.end() > windows[-1].end:
-            windows.append(_Window(max(0, match.start() - _AROUND_CHARS), match.end() + _AROUND_CHARS))
-        windows[-1].words.add(match[0].lower())
+            windows.append(_Window(max(0, match.start() - _AROUND_CHARS), end))
+        windows[-1].end = max(windows[-1].end, min(end, windows[-1].start + _LONGEST_CHARS))
+        windows[-1].words.add(word)
+        matches += 1
+        if matches == _LOOKED_AT:
+            break
     return windows
 
 

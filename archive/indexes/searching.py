@@ -45,9 +45,9 @@ def search(index: Index, text: str, k: int) -> Found:
         scores = _scores(view, query)
         ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:k]
         entries = [(view.entry(number), score) for number, score in ranked]
-    sensitive = not index.tokenizer.lowercase
+    words, tokenizer = set(query.scored), index.tokenizer
     hits = [
-        Hit(entry, round(score, _SCORE_DIGITS), highlights(entry.content, query, sensitive)) for entry, score in entries
+        Hit(entry, round(score, _SCORE_DIGITS), highlights(entry.content, words, tokenizer)) for entry, score in entries
     ]
     return Found(query, hits, len(scores))
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 GAP = ""  # keeps its place, so that a phrase is found only where nothing stands between its words
 
 
@@ -17,7 +17,13 @@ class Tokenizer:
 
     def __call__(self, text: str) -> list[str]:
         """The words in their order, as the index knows them; `GAP` stands for one that is left out."""
-        text = text if text.isascii() else unicodedata.normalize("NFC", text)
-        text = text.lower() if self.lowercase else text
         shortest = self.min_length
-        return [word if len(word) >= shortest else GAP for word in _WORD.findall(text)]
+        return [word if len(word) >= shortest else GAP for word in WORD.findall(self.folded(composed(text)))]
+
+    def folded(self, text: str) -> str:
+        return text.lower() if self.lowercase else text
+
+
+def composed(text: str) -> str:
+    """With one character for a letter and its accent, however it was typed."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pointsman.archive.cli import BadRequest, Refusal, embedded, json_option, note, opened, place_options, print_json
+from pointsman.archive.cli import (
+    BadRequest,
+    Refusal,
+    embedded,
+    json_option,
+    note,
+    opened,
+    place_options,
+    print_json,
+    shown,
+)
 from pointsman.archive.settings import ArchiveSettings
 
 if TYPE_CHECKING:  # heavy, and not needed to say what is wrong with an option
@@ -112,7 +122,7 @@ def tell(folder: Folder, report: Report) -> None:
         f"{report.removed} removed, {len(report.broken)} left out."
     )
     for path, why in list(report.broken.items())[:MOST_SHOWN]:
-        note(f"  {path}: {why}.")
+        note(f"  {shown(path)}: {shown(why)}.")
     if len(report.broken) > MOST_SHOWN:
         note(f"  and {len(report.broken) - MOST_SHOWN} more; --json names them all.")
 

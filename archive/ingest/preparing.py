@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.ingest import describing
 from pointsman.archive.ingest.kinds import Kind
@@ -39,10 +42,7 @@ def prepare(
         content = decoded(raw, kind)
     content = _clean(content)
     lines = lines_of(content)
-    try:
-        told = read_front_matter(lines) if kind in ("markdown", "text") else {}
-    except BrokenFrontMatter as error:
-        raise BrokenFile(f"its front matter cannot be understood: {error}") from None
+    told = _front_matter(lines, kind)
     called = describing.title_of(told, title, structure(lines).headings, id)
     document = Document(
         collection=collection,
@@ -56,6 +56,15 @@ def prepare(
         metadata=describing.rest_of(told),
     )
     return PreparedDocument(document, chunks_of(content, called), citations_of(content), origin)
+
+
+def _front_matter(lines: Sequence[str], kind: Kind) -> dict[str, Any]:
+    try:
+        return read_front_matter(lines) if kind in ("markdown", "text") else {}
+    except BrokenFrontMatter as error:
+        if kind == "text":
+            return {}  # lines between rules, which mean nothing in plain text
+        raise BrokenFile(f"its front matter cannot be understood: {error}") from None
 
 
 def _clean(text: str) -> str:

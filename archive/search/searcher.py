@@ -64,6 +64,11 @@ class Searcher:
     def remote(self) -> bool:
         return self._embeddings is not None and self._embeddings.remote
 
+    def prepare(self) -> None:
+        """Take the vectors into memory before somebody waits for them. Raises StoreError."""
+        if self._embeddings is not None:
+            self._index.refresh()
+
     def search(self, query: Query, limit: int, *, by_words: bool = True, max_distance: float | None = None) -> Answer:
         """`by_words` False: by meaning alone, where that can be had.
 

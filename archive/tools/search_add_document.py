@@ -51,9 +51,9 @@ TOOL = ArchiveTool(
     name="search_add_document",
     title="Add a document to a search index",
     description=(
-        "Add a text with its metadata to one of your own search indexes, or update it: a document with the same "
-        "doc_id is re-indexed with the new content. Without index_name it goes into the `default` index, which is in "
-        "memory. Says how many words (tokens) were taken in. The index must be there: search_create_index makes one."
+        "Add a text with its metadata to a search index, or update it: a document with the same doc_id is re-indexed "
+        "with the new content. Without index_name it goes into the `default` index, which is in memory. Returns the "
+        "number of words (tokens) that were taken in."
     ),
     input_schema={
         "type": "object",

@@ -39,10 +39,9 @@ TOOL = ArchiveTool(
     name="search_index",
     title="Search an index",
     description=(
-        "Query one of your own search indexes (made with search_create_index, filled with search_add_document) for "
-        "words, and get the matching documents with TF-IDF scores, snippets and metadata. `+word` must be there, "
-        '`-word` must not, `"a phrase"` must be there word for word; of the other words at least one. Without '
-        "index_name the `default` index is searched."
+        "Query a search index that you created: which of the texts you indexed match these words, with TF-IDF scores, "
+        'snippets and metadata. `+word` must be there, `-word` must not, `"a phrase"` must be there word for word; of '
+        "the other words at least one. Without index_name the `default` index is searched."
     ),
     input_schema={
         "type": "object",

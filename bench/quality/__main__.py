@@ -1,4 +1,7 @@
-"""`make quality`: through the provider and over a running gateway. Fails under the floors."""
+"""`make quality`: tools, through the provider and over a running gateway; documents, through the archive's own tool.
+
+Fails under the floors.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dataclasses import astuple
 from pathlib import Path
 from statistics import median
 
-from bench.quality import in_process, over_gateway
+from bench.quality import archive, in_process, over_gateway
 from bench.quality.in_process import Measured
 from bench.quality.metrics import Figures, mean
 from bench.quality.over_gateway import Seen
@@ -25,21 +28,34 @@ HEADS = ("recall@1", "@3", "@5", "@10", "complete@5", "nDCG@10", "MRR")
 
 
 async def main() -> int:
+    failures = [*await _tools(), *_documents()]
+    for failure in failures:
+        print(f"under the floor: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _documents() -> list[str]:
+    folder = os.environ.get(archive.DATA)
+    if not folder:
+        print(f"The public sets of documents are not measured: {archive.DATA} does not name their folder.")
+        return []
+    return archive.measure(Path(folder))
+
+
+async def _tools() -> list[str]:
     folder = os.environ.get(DATA)
     if not folder:
         print(f"The public sets of tools and requests are not measured: {DATA} does not name their folder.")
-        return 0
+        return []
     sets = load_sets(Path(folder))
     if not sets:
-        print(f"{folder} has no <set>/tools.jsonl with a queries.jsonl beside it. Is {DATA} right?", file=sys.stderr)
-        return 1
+        return [f"{folder} has no <set>/tools.jsonl with a queries.jsonl beside it. Is {DATA} right?"]
     failures: list[str] = []
     for embeddings in (False, True):
         failures += await _through_the_provider(sets, embeddings)
     failures += await _over_a_gateway(Path(folder), sets)
-    for failure in failures:
-        print(f"under the floor: {failure}", file=sys.stderr)
-    return 1 if failures else 0
+    print()
+    return failures
 
 
 async def _through_the_provider(sets: Sequence[ToolSet], embeddings: bool) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -65,7 +64,9 @@ def measure(folder: Path) -> list[str]:
 
 def _measured(each: JudgedSet, mode: Mode) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
-        archive = open_archive(ArchiveSettings(Path(folder) / "archive.db", {}, embeddings=EmbeddingSettings(mode)))
+        archive = open_archive(
+            ArchiveSettings(Path(folder) / "archive.db", {}, embeddings=EmbeddingSettings(mode)), shipped=False
+        )
         try:
             _fill(archive, each, mode)
             return _asked(archive, each)
@@ -120,7 +121,3 @@ def _document(collection: str, line: dict[str, Any]) -> PreparedDocument:
     title, text = line["title"] or line["_id"], line["text"] or line["title"]
     document = Document(collection, line["_id"], title, text, "research", "2024-01-01")
     return PreparedDocument(document, (Chunk(text, None, 1, 1),) if text else ())
-
-
-if __name__ == "__main__":
-    sys.exit(1 if measure(Path(sys.argv[1])) else 0)

@@ -59,9 +59,9 @@ async def test_a_name_that_is_taken_and_a_backend_that_is_unknown_are_refused_in
         assert json.loads(answer.text)["error"] == f"Index already exists: {index}"
     taken = await archive.failure("search_create_index", index_name="default")
     assert json.loads(taken.text)["error"] == "Index already exists: default"
-    for backend in ("redis", 7):
-        answer = await archive.failure("search_create_index", index_name=next(names), backend=backend)
-        assert json.loads(answer.text)["error"] == f"Unknown backend: {backend}"
+    for unknown in ("redis", 7):
+        answer = await archive.failure("search_create_index", index_name=next(names), backend=unknown)
+        assert json.loads(answer.text)["error"] == f"Unknown backend: {unknown}"
 
 
 @pytest.mark.parametrize("name", ["", "two words", "../x", "a" * 65, "größe", "x\n", 5, None])

@@ -7,10 +7,11 @@ import hashlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
+from mcp.types import RequestParamsMeta
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.client import Assistant, assistant
@@ -54,10 +55,10 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory, trace: Path) -> Asyn
         yield process
 
 
-async def search(model: Assistant, **meta: Any) -> dict[str, Any]:
+async def search(model: Assistant, meta: dict[str, Any] | None = None) -> dict[str, Any]:
     """One call of the limited tool: what the archive said."""
     given = {"toolKey": "archive:search_index", "arguments": {"query": "anything"}}
-    answer = await model.client.call_tool("tool_execute", given, meta=meta or None)
+    answer = await model.client.call_tool("tool_execute", given, meta=cast(RequestParamsMeta | None, meta))
     content = answer.structured_content or {}
     said: dict[str, Any] = content["result"]
     return said
@@ -80,7 +81,7 @@ async def test_limits_are_counted_for_each_token_and_a_client_cannot_pass_for_an
         assistant(gateway, token=SECRETS["one"]) as one,
         assistant(gateway, "legacy", token=SECRETS["two"]) as two,
     ):
-        said = [await search(one, **{"pointsman/caller": f"forged{number}"}) for number in range(LIMIT + 2)]
+        said = [await search(one, {"pointsman/caller": f"forged{number}"}) for number in range(LIMIT + 2)]
         assert [entry.get("code") for entry in said] == [None] * LIMIT + ["rate_limited"] * 2
         assert said[-1]["error"] == "Rate limit exceeded for search_index"
         assert (await search(two)).get("code") is None

@@ -14,7 +14,6 @@ from pointsman.archive.store.sqlite.schema import Script, migrate
 
 BUSY_S = 5.0
 _CACHE_KIB = 16_384
-_MMAP_BYTES = 268_435_456
 _LOG_PAGES = 8_192  # 32 MB; usually the housekeeper empties the log before it is that long
 _IDLE_READERS = 8  # connections kept for the next readers
 
@@ -128,7 +127,6 @@ class Database:
         connection = sqlite3.connect(self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False)
         for pragma in (
             f"PRAGMA cache_size = -{_CACHE_KIB}",
-            f"PRAGMA mmap_size = {_MMAP_BYTES}",
             "PRAGMA temp_store = MEMORY",
             *pragmas,
         ):

@@ -15,9 +15,9 @@ from pointsman.archive.store.sqlite import vocabulary
 from pointsman.archive.store.sqlite.database import Database
 
 QUIET_S = 0.2  # all is done when nobody has written for so long
-BUSY_STEPS = 8  # and so much of it each time somebody has
-BURIED_AT_ONCE = 64
-MERGED_PAGES = 32
+BUSY_STEPS = 16  # and so much of it each time somebody has
+BURIED_AT_ONCE = 32
+MERGED_PAGES = 16
 TOMBSTONES_KEPT = 50_000  # for those who follow what went; older ones are forgotten
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ def with_all(query: Query) -> str:
 def with_any(query: Query, words: Sequence[str]) -> str:
     """Passages that have what they must, and rank by `words`; a word that is repeated counts again."""
     musts = list(map(term, query.must))
-    pieces = [piece for word in words for piece in _pieces(word)]
-    any_word = " OR ".join([*map(term, [*words, *pieces]), *musts[:1]])  # a must: none of the words has to be there
+    parts = [piece for word in words for piece in pieces(word)]
+    any_word = " OR ".join([*map(term, [*words, *parts]), *musts[:1]])  # a must: none of the words has to be there
     return _without(" AND ".join([*musts, f"({any_word})"]), query.must_not)
 
 
@@ -35,14 +35,14 @@ def must_nots(query: Query) -> str:
 
 def term(text: str) -> str:
     """A word or a phrase; a name that programs write as one word may also be found by its parts."""
-    pieces = split(text)
-    return f"({_quoted(text)} OR parts : {_quoted(pieces)})" if pieces else _quoted(text)
+    parts = split(text)
+    return f"({_quoted(text)} OR parts : {_quoted(parts)})" if parts else _quoted(text)
 
 
-def _pieces(word: str) -> list[str]:
+def pieces(word: str) -> list[str]:
     """`high-speed` as one is best; either half is better than nothing."""
-    pieces = _PIECE.findall(word)
-    return pieces if len(pieces) > 1 else []
+    found = _PIECE.findall(word)
+    return found if len(found) > 1 else []
 
 
 def _without(expression: str, unwanted: Iterable[str]) -> str:

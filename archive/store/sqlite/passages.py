@@ -39,7 +39,7 @@ class SqlitePassages:
             return []
         with self._database.reading() as connection:
             every = _matching(connection, matching.with_all(query), query.filters, limit)
-            if len(every) >= enough or not query.words or len({*query.words, *query.must}) == 1:
+            if len(every) >= enough or not query.words or _is_one_word(query):
                 return every
             words = self._telling(connection, query.words)
             some = _matching(connection, matching.with_any(query, words), query.filters, limit)
@@ -103,6 +103,11 @@ class SqlitePassages:
             self._known.clear()
         self._known[word] = times, total
         return int(times)
+
+
+def _is_one_word(query: Query) -> bool:
+    """Then some of the words are all of them."""
+    return len({*query.words, *query.must}) == 1 and not matching.pieces(query.words[0])
 
 
 def _passage(row: tuple[Any, ...]) -> Passage:

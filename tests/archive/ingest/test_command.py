@@ -240,6 +240,15 @@ def test_reading_an_archive_that_is_no_archive_is_refused_in_words(run: Run, tmp
         assert "archive.db is damaged or no database" in refused.stderr
 
 
+def test_names_and_titles_play_no_tricks_on_a_terminal(run: Run, notes: Path) -> None:
+    (notes / "evil\x1b[2J.md").write_text("# Title \x1b]0;owned\x07\n\nA zebra \x1b[31m.\n")
+    (notes / "bad\x1b.md").write_bytes(b"\xff")
+    said = run("ingest", notes).output + run("list", "notes").output + run("search", "zebra").output
+    assert "evil\ufffd[2J.md" in said
+    assert "\x1b" not in said
+    assert "\x07" not in said
+
+
 def test_search_says_when_there_is_nothing(run: Run, notes: Path) -> None:
     run("ingest", notes)
     nothing = run("search", "--collection", "notes", "xylophone")

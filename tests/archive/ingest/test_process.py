@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import resource
 import shutil
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,21 @@ def test_a_watched_folder_is_followed_also_after_it_vanished(tmp_path: Path) -> 
         process.send_signal(signal.SIGINT)
         process.wait(timeout=LIMIT_S)
     assert process.returncode == 130
+
+
+def test_on_a_terminal_it_shows_how_far_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "one.md").write_text("one")
+    ours, theirs = os.openpty()
+    command = (*COMMAND, str(folder), "--db", str(tmp_path / "archive.db"))
+    with subprocess.Popen(command, stderr=theirs, env=os.environ | {"TERM": "xterm"}) as process:
+        os.close(theirs)
+        said = b""
+        with suppress(OSError):  # how a terminal says that nobody writes any more
+            while part := os.read(ours, 4096):
+                said += part
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"notes" in said
+    assert b"]  1/1" in said

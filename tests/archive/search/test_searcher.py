@@ -1,0 +1,133 @@
+"""Search by words and meaning as one ranking, and what is left of it when one of them is not to be had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pointsman.archive.embedding.filling import fill as embed
+from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
+from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.query.parsing import parse
+from pointsman.archive.search.fusion import alone, fuse
+from pointsman.archive.search.searcher import Answer, Searcher, Source
+from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.embedding.server import embedding_server
+from tests.archive.making import fill, prepared
+
+DOCUMENTS = (
+    prepared("cars.md", "How to repair the engine of an automobile", "Changing tires on a vehicle", tags=("travel",)),
+    prepared("cooking.md", "Bake the bread in a hot oven", "Slice the tomatoes and add salt", tags=("food",)),
+    prepared("soup.md", "Simmer vegetables for a tasty broth", tags=("food",)),
+    prepared("space.md", "Rockets carry satellites into orbit"),
+)
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStorage]:
+    storage = SqliteStorage(tmp_path_factory.mktemp("store") / "archive.db")
+    fill(storage, *DOCUMENTS)
+    fill(storage, prepared("other.md", "Baking cakes and bread"), collection="other")
+    embed(storage, StaticEmbedding())
+    yield storage
+    storage.close()
+
+
+@pytest.fixture(scope="module")
+def searcher(filled: SqliteStorage) -> Searcher:
+    return Searcher(filled, StaticEmbedding())
+
+
+def documents(answer: Answer) -> list[str]:
+    return [found.passage.document for found in answer.found]
+
+
+def test_meaning_finds_what_words_do_not(searcher: Searcher) -> None:
+    assert documents(searcher.search(parse("car maintenance"), 2)) == ["cars.md", "cars.md"]
+
+
+def test_words_outweigh_a_weak_model(searcher: Searcher) -> None:
+    answer = searcher.search(parse("tomatoes"), 3)
+    assert documents(answer)[0] == "cooking.md"
+    assert answer.found[0].relevance > answer.found[1].relevance
+    assert all(0 <= found.relevance <= 1 and 0 <= found.distance <= 2 for found in answer.found)
+
+
+def test_exclusions_and_filters_hold_for_meaning_too(searcher: Searcher) -> None:
+    assert "cars.md" not in documents(searcher.search(parse("car maintenance -engine -vehicle"), 10))
+    assert set(documents(searcher.search(parse("car maintenance tag:food"), 10))) == {"cooking.md", "soup.md"}
+    assert documents(searcher.search(parse('"hot oven" car maintenance'), 10)) == ["cooking.md"]
+    assert documents(searcher.search(parse("dinner collection:other"), 10)) == ["other.md"]
+
+
+def test_a_greatest_distance_leaves_what_is_nearer(searcher: Searcher) -> None:
+    every = searcher.search(parse("car maintenance"), 10).found
+    limit = sorted(found.distance for found in every)[2]
+    near = searcher.search(parse("car maintenance"), 10, max_distance=limit).found
+    assert len(near) == 3
+    assert max(found.distance for found in near) <= limit
+    assert searcher.search(parse("car maintenance"), 10, max_distance=0.0).found == ()
+
+
+def test_by_meaning_alone_the_score_is_the_likeness(searcher: Searcher) -> None:
+    answer = searcher.search(parse("bread"), 3, by_words=False)
+    for found in answer.found:
+        assert found.relevance == pytest.approx(max(0.0, 1 - found.distance), abs=1e-6)
+
+
+def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStorage, tmp_path: Path) -> None:
+    by_words = Searcher(filled, None)
+    answer = by_words.search(parse("bread"), 5, by_words=False, max_distance=0.1)
+    assert set(documents(answer)) == {"cooking.md", "other.md"}
+    assert {found.distance for found in answer.found} == {1.0}
+    assert "`maxDistance` was left out" in answer.notices[0]
+    empty = SqliteStorage(tmp_path / "archive.db")
+    fill(empty, prepared("a.md", "bread"))
+    answer = Searcher(empty, StaticEmbedding()).search(parse("bread"), 5)
+    empty.close()
+    assert documents(answer) == ["a.md"]
+    assert "no vectors yet" in answer.notices[0]
+
+
+def test_a_provider_that_fails_or_is_another_leaves_words_and_a_notice(filled: SqliteStorage) -> None:
+    with embedding_server() as server:
+        other = RemoteEmbedding(Endpoint(server.url, "small", dimensions=8))
+        answer = Searcher(filled, other).search(parse("bread"), 5)
+        assert "embed --again" in answer.notices[0]
+        assert set(documents(answer)) == {"cooking.md", "other.md"}
+        server.refusals = [401]
+        answer = Searcher(filled, RemoteEmbedding(Endpoint(server.url, "small"))).search(parse("bread"), 5)
+        assert "refuses the key" in answer.notices[0]
+        assert set(documents(answer)) == {"cooking.md", "other.md"}
+
+
+def test_related_passages_are_of_the_same_collection_and_not_the_document_itself(searcher: Searcher) -> None:
+    answer = searcher.related(Source("notes", "cooking.md"), 10, same_document=False)
+    assert documents(answer)[0] == "soup.md"
+    assert set(documents(answer)) == {"soup.md", "cars.md", "space.md"}
+    with_itself = searcher.related(Source("notes", "cooking.md"), 10, same_document=True)
+    assert documents(with_itself)[0] == "cooking.md"
+    by_text = searcher.related(Source("notes", "cooking.md", "launching a rocket"), 1, same_document=False)
+    assert documents(by_text) == ["space.md"]
+
+
+def test_related_passages_without_vectors_have_words_in_common(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "archive.db")
+    fill(
+        storage,
+        prepared("a.md", "x", title="Bread and butter"),
+        prepared("b.md", "we eat bread"),
+        prepared("c.md", "nothing"),
+    )
+    answer = Searcher(storage, None).related(Source("notes", "a.md"), 5, same_document=False)
+    storage.close()
+    assert documents(answer) == ["b.md"]
+    assert "words in common" in answer.notices[-1]
+
+
+def test_fusing_stretches_both_sides_and_weighs_them() -> None:
+    assert fuse({1: 30.0, 2: 10.0, 3: 20.0}, {2: 0.9, 4: 0.5}, 0.3) == {1: 0.7, 3: 0.35, 2: 0.3, 4: 0.0}
+    assert fuse({}, {7: 0.2}, 0.3) == {7: 0.3}
+    assert alone({1: 2.0, 2: 4.0}) == {2: 1.0, 1: 0.5}
