@@ -19,7 +19,6 @@ INLINE, REFERENCE, AUTOLINK, WIKI, DOI, ARXIV, FOOTNOTE, BARE = (
 )
 
 LONGEST_TARGET = 2_000
-LONGEST_LABEL = 300
 
 WIKI_LINK = re.compile(r"\[\[([^\[\]|\n\\]{1,300})(?:\\?\|[^\[\]\n]{0,300})?\]\]")
 FOOTNOTE_MARK = re.compile(r"\[\^([^\s\[\]^]{1,100})\]")

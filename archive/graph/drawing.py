@@ -28,6 +28,7 @@ def drawn(graph: Graph, query: str, most: int = MOST_NODES) -> str:
     nodes = graph.nodes[:most]
     place = {node.id: number for number, node in enumerate(nodes)}
     edges = [edge for edge in graph.edges if edge.source in place and edge.target in place]
+    cited = {(edge.source, edge.target) for edge in edges}
     labels = [_label(node) for node in nodes]
     sizes = [(_width(node, label), _HEIGHT[node.kind]) for node, label in zip(nodes, labels, strict=True)]
     points = placed(sizes, [(place[edge.source], place[edge.target]) for edge in edges])
@@ -40,7 +41,7 @@ def drawn(graph: Graph, query: str, most: int = MOST_NODES) -> str:
         'orient="auto" markerUnits="userSpaceOnUse"><path d="M0,0.8 L8,4 L0,7.2 z" fill="#6b7280"/></marker></defs>',
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fbfbfa"/>',
         *_header(query, len(nodes), len(graph.nodes), graph.truncated),
-        *(_arrow(edge, place, points, sizes, (edge.target, edge.source) in _pairs(edges)) for edge in edges),
+        *(_arrow(edge, place, points, sizes, (edge.target, edge.source) in cited) for edge in edges),
         *(_box(*each) for each in zip(nodes, labels, points.tolist(), sizes, strict=True)),
         "</svg>",
     ]
@@ -108,10 +109,6 @@ def _box(node: Node, label: str, point: Sequence[float], size: tuple[float, floa
         f'<text x="{x:.1f}" y="{y + 4.2:.1f}" text-anchor="middle" fill="{_INK[node.kind]}"{weight}>'
         f"{escape(label)}</text></g>"
     )
-
-
-def _pairs(edges: Sequence[Edge]) -> set[tuple[str, str]]:
-    return {(edge.source, edge.target) for edge in edges}
 
 
 def _arrow(

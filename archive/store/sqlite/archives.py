@@ -20,9 +20,8 @@ from pointsman.archive.store.sqlite.matching import term
 from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
 
 _MOST_PASSAGES = 100_000  # looked at for one word
+_FEW = 50  # passages: so few are counted without those that are about to be cleaned away
 _BODY = "{heading text parts}"
-SHOWN_ID = "collections.name || '/' || documents.name"
-AMONG_COLLECTIONS = "documents JOIN collections ON collections.id = documents.collection"
 
 
 class SqliteArchives:
@@ -62,7 +61,7 @@ class SqliteArchiveView:
         (times,) = self._connection.execute(
             "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (term(text), most + 1)
         ).fetchone()
-        return int(times)
+        return int(times) if times > _FEW else len(self._places(term(text))[0])
 
     def holders(self, text: str) -> Holders:
         passages, documents = self._places(f"{_BODY} : ({term(text)})")
@@ -92,8 +91,9 @@ class SqliteArchiveView:
 
     def described(self, documents: Sequence[int]) -> dict[int, Described]:
         rows = self._connection.execute(
-            f"SELECT documents.id, {SHOWN_ID}, title, documents.name, source, date "
-            f"FROM {AMONG_COLLECTIONS} WHERE documents.id IN ({', '.join('?' * len(documents))})",
+            "SELECT documents.id, collections.name || '/' || documents.name, title, documents.name, source, date "
+            "FROM documents JOIN collections ON collections.id = documents.collection "
+            f"WHERE documents.id IN ({', '.join('?' * len(documents))})",
             tuple(documents),
         )
         return {row[0]: Described(*row[1:]) for row in rows}
