@@ -75,7 +75,7 @@ def _graph_size(storage: SqliteStorage) -> None:
 
 
 def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
-    archive = Archive({}, opening=Opening(path, EmbeddingSettings(provider="none"), shipped=False))
+    archive = Archive({}, opening=Opening(path, EmbeddingSettings(provider="none")))
     queries = [corpus.query() for _ in range(SEARCHES)]
     rare = [chance.choice(corpus.words[2_000:]) for _ in range(SEARCHES)]
     wrong = [_slip(word, chance) for word in chance.choices([w for w in corpus.words if len(w) >= 6], k=SEARCHES)]
@@ -94,7 +94,7 @@ def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
 
 def _search(archive: Archive, asked: list[str], more: Json) -> Iterator[Callable[[], object]]:
     for query in asked:
-        yield lambda query=query: run(archive, {"query": query, **more}, Call())  # type: ignore[misc]
+        yield partial(run, archive, {"query": query, **more}, Call())
 
 
 def _updates(storage: SqliteStorage, corpus: Corpus, chance: random.Random) -> None:
@@ -107,7 +107,7 @@ def _updates(storage: SqliteStorage, corpus: Corpus, chance: random.Random) -> N
         if name == "nothing new":
             for prepared in made:
                 storage.documents.put_documents(COLLECTION, [prepared])
-        _timed(name, (partial(storage.documents.put_documents, COLLECTION, [p]) for p in made))
+        _timed(name, (partial(storage.documents.put_documents, COLLECTION, [prepared]) for prepared in made))
 
 
 def _timed(name: str, calls: Iterator[Callable[[], object]]) -> None:

@@ -31,7 +31,7 @@ _ARXIV_NUMBER = r"(\d{4}\.\d{4,5}|[a-z][a-z-]{1,20}(?:\.[A-Z]{2})?/\d{7})(?:v\d{
 _ARXIV_ADDRESS = re.compile(rf"^https?://(?:www\.|export\.)?arxiv\.org/(?:abs|pdf|html)/{_ARXIV_NUMBER}(?!\d)", re.I)
 _ARXIV = re.compile(rf"\barxiv(?::\s{{0,3}}|\s{{1,3}}){_ARXIV_NUMBER}(?!\d)", re.I)
 _INLINE_LINK = re.compile(
-    r"(!?)\[[^\[\]]{0,300}\]\(\s{0,9}<?([^\s()<>]{1,2000}(?:\([^\s()<>]{0,200}\))?)[^()\[\]]{0,300}\)"
+    r"\[[^\[\]]{0,300}\]\(\s{0,9}<?([^\s()<>]{1,2000}(?:\([^\s()<>]{0,200}\))?)[^()\[\]]{0,300}\)"
 )
 _ANGLE = re.compile(r"<((?:https?|ftp)://[^\s<>]{1,2000})>", re.I)
 _ANCHOR = re.compile(
@@ -73,22 +73,16 @@ def bare(text: str) -> Iterator[Found]:
 def by_shape(text: str) -> Iterator[Found]:
     """All references of a text that is too large or too wild to be read as Markdown."""
     taken = blanked(text, escaped(text))
-    for pattern, kind in ((_INLINE_LINK, INLINE), (_ANGLE, AUTOLINK), (WIKI_LINK, WIKI)):
-        spans = []
-        for match in pattern.finditer(taken):
-            spans.append(match.span())
-            target = match.group(match.lastindex or 0)
-            if kind is INLINE:
-                image, target = match.group(1), match.group(2)
-                if image:
-                    continue
-            elif kind is WIKI:
-                if text[max(0, match.start() - 1) : match.start()] == "!":
-                    continue
-                target = wiki_title(match)
-            if followed(target):
-                yield Found(kind, target, *match.span())
-        taken = blanked(taken, spans)
+    for pattern, kind, target in (
+        (_INLINE_LINK, INLINE, _destination),
+        (_ANGLE, AUTOLINK, _destination),
+        (WIKI_LINK, WIKI, wiki_title),
+    ):
+        matches = list(pattern.finditer(taken))
+        for match in matches:
+            if text[match.start() - 1 : match.start()] != "!" and followed(target(match)):
+                yield Found(kind, target(match), *match.span())
+        taken = blanked(taken, (match.span() for match in matches))
     yield from bare(taken)
 
 
@@ -115,6 +109,10 @@ def followed(target: str) -> bool:
 def wiki_title(match: re.Match[str]) -> str:
     """`Page` of `[[Page#Section|label]]`; empty for a section of the same page."""
     return match.group(1).partition("#")[0].strip()
+
+
+def _destination(match: re.Match[str]) -> str:
+    return match.group(1)
 
 
 def blanked(text: str, spans: Iterable[tuple[int, int]]) -> str:

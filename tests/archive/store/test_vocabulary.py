@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from pointsman.archive.fuzzy.words import words_of
 from pointsman.archive.store.sqlite import vocabulary
 from pointsman.archive.store.sqlite.storage import SqliteStorage
@@ -88,3 +90,20 @@ def test_another_file_in_the_place_of_the_store_begins_anew(storage: SqliteStora
     (tmp_path / "other.db").replace(tmp_path / "archive.db")
     assert guesses(storage, "photosinthesis") == []
     assert guesses(storage, "mitochndria") == ["mitochondria"]
+
+
+def test_a_step_that_is_cut_short_counts_nothing_and_is_made_up_for(storage: SqliteStorage) -> None:
+    fill(storage, prepared("a.md", "photosynthesis happens"))
+    storage.housekeeper.tidy()
+    fill(storage, prepared("b.md", "photosynthesis again"))
+    storage.documents.remove_documents("notes", ["a.md"])
+
+    def cut_short() -> None:
+        with storage.database.writing() as connection:
+            assert vocabulary.count(connection)
+            raise RuntimeError("the end")
+
+    with pytest.raises(RuntimeError, match="the end"):
+        cut_short()
+    storage.housekeeper.tidy()
+    assert counted(storage) == true(storage)
