@@ -95,6 +95,7 @@ def _open(path: Path, settings: EmbeddingSettings, shipped: bool) -> _Opened:
     storage = SqliteStorage(path)
     if shipped:
         ensure_pages(storage)
+    storage.housekeeper.wake()  # whoever wrote before us may have left something to do
     embeddings = make_embeddings(settings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
     return _Opened(storage, Searcher(storage, embeddings), background)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ BATCH = 64
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 20.0
 _ATTEMPT_S = 30.0
+_MOST_BYTES = 67_108_864
 _PROBE = "pointsman"
 _WORTH_REPEATING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 
@@ -32,6 +34,13 @@ class Endpoint:
     model: str
     key: str | None = None
     dimensions: int | None = None  # asked for; None: what the model has
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    wait_s: float  # before the next request, as the server wishes
+    body: bytes
 
 
 class RemoteEmbedding:
@@ -93,14 +102,17 @@ class RemoteEmbedding:
     def _answered(self, texts: list[str], deadline: float) -> list[list[float]]:
         """Ask until there is an answer, it is clear that there will be none, or time is up."""
         pause_s = self._first_pause_s
-        while True:
+        refusal: list[list[float]] | str = "The embedding server was not asked: no time was left."
+        while monotonic() < deadline and not self._closing.is_set():
             refusal, wait_s = self._attempt(texts, deadline)
             if isinstance(refusal, list):
                 return refusal
             wait_s = min(max(wait_s, pause_s), LONGEST_PAUSE_S)
-            if monotonic() + wait_s >= deadline or self._closing.wait(wait_s):
-                raise EmbeddingFailed(refusal)
+            if monotonic() + wait_s >= deadline:
+                break
+            self._closing.wait(wait_s)
             pause_s *= 2
+        raise EmbeddingFailed(refusal)
 
     def _attempt(self, texts: list[str], deadline: float) -> tuple[list[list[float]] | str, float]:
         """The vectors, or a reason to try again and how long the server wants us to wait.
@@ -111,27 +123,38 @@ class RemoteEmbedding:
         wanted: dict[str, Any] = {"model": self._endpoint.model, "input": texts, "encoding_format": "float"}
         if self._endpoint.dimensions is not None:
             wanted["dimensions"] = self._endpoint.dimensions
-        left_s = deadline - monotonic()
-        if left_s <= 0 or self._closing.is_set():
-            raise EmbeddingFailed("The embedding server was not asked: no time was left.")
         try:
-            response = self._client.post(
-                f"{self._endpoint.url.rstrip('/')}/embeddings", json=wanted, timeout=min(left_s, _ATTEMPT_S)
-            )
+            reply = self._post(wanted, deadline)
         except httpx2.HTTPError as error:
             return f"The embedding server cannot be reached ({type(error).__name__}).", 0.0
         except (httpx2.InvalidURL, RuntimeError) as error:
             raise EmbeddingFailed(f"The embedding server cannot be asked ({type(error).__name__}).") from error
-        if response.status_code in _WORTH_REPEATING:
-            return f"The embedding server answers {response.status_code}.", _asked_to_wait(response)
-        if response.status_code in (401, 403):
+        if reply.status in _WORTH_REPEATING:
+            return f"The embedding server answers {reply.status}.", reply.wait_s
+        if reply.status in (401, 403):
             raise EmbeddingFailed(
-                f"The embedding server refuses the key ({response.status_code}). "
-                "Is POINTSMAN_ARCHIVE_EMBEDDINGS_KEY right?"
+                f"The embedding server refuses the key ({reply.status}). Is POINTSMAN_ARCHIVE_EMBEDDINGS_KEY right?"
             )
-        if response.status_code != 200:
-            raise EmbeddingFailed(f"The embedding server answers {response.status_code}: {response.text[:200]!r}.")
-        return _vectors(response, len(texts)), 0.0
+        if reply.status != 200:
+            raise EmbeddingFailed(f"The embedding server answers {reply.status}: {self._said(reply.body)!r}.")
+        return _vectors(reply.body, len(texts)), 0.0
+
+    def _post(self, wanted: dict[str, Any], deadline: float) -> _Reply:
+        """Read piece by piece: the client's own clock is wound up again by each, and a trickle would outlast it."""
+        url = f"{self._endpoint.url.rstrip('/')}/embeddings"
+        left_s = max(0.001, min(deadline - monotonic(), _ATTEMPT_S))
+        body = bytearray()
+        with self._client.stream("POST", url, json=wanted, timeout=left_s) as response:
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > _MOST_BYTES or monotonic() > deadline or self._closing.is_set():
+                    raise EmbeddingFailed("The embedding server's answer is too slow or too large.")
+            return _Reply(response.status_code, _asked_to_wait(response), bytes(body))
+
+    def _said(self, body: bytes) -> str:
+        """Some servers repeat what they were sent."""
+        said = body.decode(errors="replace")
+        return (said.replace(self._endpoint.key, "***") if self._endpoint.key else said)[:200]
 
 
 def _asked_to_wait(response: httpx2.Response) -> float:
@@ -141,9 +164,9 @@ def _asked_to_wait(response: httpx2.Response) -> float:
         return 0.0
 
 
-def _vectors(response: httpx2.Response, count: int) -> list[list[float]]:
+def _vectors(body: bytes, count: int) -> list[list[float]]:
     try:
-        data = sorted(response.json()["data"], key=lambda item: item["index"])
+        data = sorted(json.loads(body)["data"], key=lambda item: item["index"])
         vectors = [item["embedding"] for item in data]
     except (ValueError, KeyError, TypeError):
         raise EmbeddingFailed("The embedding server's answer is not what OpenAI's API gives.") from None

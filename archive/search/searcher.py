@@ -82,8 +82,9 @@ class Searcher:
             vector: NDArray[np.float32] | None = self._vector(query.prose)
             wanted = Wanted(self._storage.passages.scope(query.filters), *self._storage.passages.barred(query))
         except _NoMeaning as error:
+            why = str(error) or ("" if by_words else "There are no vectors to compare: search went by words.")
             vector, wanted, by_words = None, Wanted(), True
-            notices += filter(None, [str(error)])
+            notices += filter(None, [why])
         words: dict[int, float] = {}
         if by_words:
             hits = self._storage.passages.search(query, DEPTH, enough=limit)

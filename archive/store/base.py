@@ -226,10 +226,6 @@ class VectorStore(Protocol):
 
     def changes(self, mark: Mark | None) -> VectorChanges: ...
 
-    def of_passages(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """In the space in use, where there is one."""
-        ...
-
 
 class Memos(Protocol):
     """Small things that the archive remembers about itself, by name."""

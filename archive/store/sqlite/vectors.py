@@ -79,17 +79,6 @@ class SqliteVectors:
         with self._database.reading() as connection:
             return _changes(connection, mark)
 
-    def of_passages(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        marks = ", ".join("?" * len(numbers))
-        with self._database.reading() as connection:
-            return dict(
-                connection.execute(
-                    f"SELECT passage, vector FROM vectors WHERE passage IN ({marks}) "
-                    "AND space = (SELECT id FROM spaces WHERE in_use)",
-                    tuple(numbers),
-                ).fetchall()
-            )
-
 
 def counts(connection: sqlite3.Connection) -> tuple[dict[str, int], int]:
     """Vectors by space, and the passages that wait for theirs in the one in use."""

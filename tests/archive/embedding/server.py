@@ -19,10 +19,13 @@ class EmbeddingServer:
     def __init__(self) -> None:
         self.refusals: list[int | bytes] = []
         self.retry_after: str | None = None
+        self.says = b'{"error": {"message": "no"}}'  # with a refusal
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.dimension = DIMENSION
         self.url = ""
+        self.trickles = False  # every answer comes byte by byte, without end
+        self.over = threading.Event()
 
     @property
     def texts(self) -> list[str]:
@@ -54,17 +57,26 @@ def embedding_server() -> Iterator[EmbeddingServer]:
             state.keys.append(self.headers.get("Authorization"))
             refusal = state.refusals.pop(0) if state.refusals else None
             if isinstance(refusal, int):
-                return self._send(refusal, b'{"error": {"message": "no"}}')
+                return self._send(refusal, state.says)
             state.asked.append(request)
             return self._send(200, refusal if refusal is not None else state.answer(request))
 
         def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
+            if not state.trickles:
+                self.send_header("Content-Length", str(len(body)))
             if state.retry_after is not None:
                 self.send_header("Retry-After", state.retry_after)
             self.end_headers()
-            self.wfile.write(body)
+            self._write(body)
+
+        def _write(self, body: bytes) -> None:
+            try:
+                while state.trickles and not state.over.wait(0.01):
+                    self.wfile.write(b" ")
+                self.wfile.write(body)
+            except OSError:  # who asked has gone
+                self.close_connection = True
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
@@ -76,6 +88,7 @@ def embedding_server() -> Iterator[EmbeddingServer]:
     try:
         yield state
     finally:
+        state.over.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -37,7 +37,13 @@ def texts(count: int) -> list[str]:
 
 
 def vectors(storage: SqliteStorage) -> int:
-    return len(storage.vectors.of_passages(storage.passages.of_document("notes", "a.md")))
+    """How many passages of a.md have one in the space in use."""
+    with storage.database.reading() as connection:
+        (count,) = connection.execute(
+            "SELECT count(*) FROM passages JOIN vectors ON passage = passages.id JOIN spaces ON spaces.id = space "
+            "WHERE document IS NOT NULL AND in_use"
+        ).fetchone()
+    return int(count)
 
 
 def test_every_passage_is_embedded_once_with_its_title_and_heading(

@@ -15,6 +15,7 @@ from pointsman.archive.store.base import Space
 from tests.archive.embedding.server import DIMENSION, EmbeddingServer, embedding_server
 
 LONG_S = 60.0
+SHORT_S = 15.0  # less than any pause that is asked for, so that nobody waits for its end
 WAIT_S = 60.0  # a bound against hanging
 
 
@@ -84,6 +85,14 @@ def test_what_cannot_be_mended_is_not_tried_again(server: EmbeddingServer, refus
     assert len(server.keys) == 1
 
 
+def test_a_server_that_repeats_the_key_does_not_give_it_away(server: EmbeddingServer) -> None:
+    server.refusals = [400]
+    server.says = b"Bearer s3cret is not welcome"
+    with pytest.raises(EmbeddingFailed, match="not welcome") as refused:
+        client(server, key="s3cret").embed(["one"], deadline_s=LONG_S)
+    assert "s3cret" not in str(refused.value)
+
+
 def test_another_dimension_than_before_is_refused(server: EmbeddingServer) -> None:
     embedding = client(server)
     embedding.embed(["one"], deadline_s=LONG_S)
@@ -96,9 +105,15 @@ def test_the_deadline_ends_the_asking(server: EmbeddingServer) -> None:
     server.refusals = [503] * 100
     server.retry_after = "3600"
     with pytest.raises(EmbeddingFailed, match="answers 503"):
-        client(server).embed(["one"], deadline_s=0.5)
+        client(server).embed(["one"], deadline_s=SHORT_S)
     with pytest.raises(EmbeddingFailed, match="no time was left"):
         client(server).embed(["one"], deadline_s=0)
+
+
+def test_an_answer_that_trickles_in_does_not_outlast_the_deadline(server: EmbeddingServer) -> None:
+    server.trickles = True
+    with pytest.raises(EmbeddingFailed):
+        client(server).embed(["one"], deadline_s=0.3)
 
 
 def test_closing_ends_a_wait(server: EmbeddingServer) -> None:
@@ -125,4 +140,4 @@ def test_a_server_that_is_not_there_is_named_as_such() -> None:
     with embedding_server() as gone:
         url = gone.url
     with pytest.raises(EmbeddingFailed, match="cannot be reached"):
-        RemoteEmbedding(Endpoint(url, "small"), first_pause_s=0.001).embed(["one"], deadline_s=0.05)
+        RemoteEmbedding(Endpoint(url, "small"), first_pause_s=2 * SHORT_S).embed(["one"], deadline_s=SHORT_S)

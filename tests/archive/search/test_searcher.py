@@ -82,7 +82,9 @@ def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStora
     answer = by_words.search(parse("bread"), 5, by_words=False, max_distance=0.1)
     assert set(documents(answer)) == {"cooking.md", "other.md"}
     assert {found.distance for found in answer.found} == {1.0}
-    assert "`maxDistance` was left out" in answer.notices[0]
+    assert "search went by words" in answer.notices[0]
+    assert "`maxDistance` was left out" in answer.notices[1]
+    assert by_words.search(parse("bread"), 5).notices == ()
     empty = SqliteStorage(tmp_path / "archive.db")
     fill(empty, prepared("a.md", "bread"))
     answer = Searcher(empty, StaticEmbedding()).search(parse("bread"), 5)

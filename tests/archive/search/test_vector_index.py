@@ -31,7 +31,8 @@ def embed(storage: SqliteStorage, space: Space = SPACE) -> None:
 
 def vector(number: int) -> NDArray[np.float32]:
     found = np.random.default_rng(number).standard_normal(8).astype("<f4")
-    return (found / np.linalg.norm(found)).astype("<f4")
+    unit: NDArray[np.float32] = (found / np.linalg.norm(found)).astype("<f4")
+    return unit
 
 
 def expected(query: NDArray[np.float32], numbers: list[int]) -> list[int]:
