@@ -75,7 +75,7 @@ def _graph_size(storage: SqliteStorage) -> None:
 
 
 def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
-    archive = Archive({}, opening=Opening(path, EmbeddingSettings(provider="none")))
+    archive = Archive({}, opening=Opening(path, EmbeddingSettings(provider="none"), shipped=False))
     queries = [corpus.query() for _ in range(SEARCHES)]
     rare = [chance.choice(corpus.words[2_000:]) for _ in range(SEARCHES)]
     wrong = [_slip(word, chance) for word in chance.choices([w for w in corpus.words if len(w) >= 6], k=SEARCHES)]

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise, product
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pointsman.archive.local_archives.ranking import Evidence, scores
 from pointsman.archive.local_archives.terms import Term, said_instead, terms_of
 from pointsman.archive.query.model import Query
-from pointsman.archive.store.archives import ArchiveView, Described, Holders, Numbers
+from pointsman.archive.store.archives import ArchiveView, Described, Holders
+
+if TYPE_CHECKING:
+    from pointsman.archive.store.archives import Numbers
 
 SNIPPETS = 3
 _MARKED_TEXTS = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ MOST_GUESSES = 5
 _RARE = 2  # passages: a word that so few have may itself be a slip
 _MUCH_COMMONER = 20
 _WEIGHTS = (0.6, 0.45)  # of a word with one slip, with two
+_PIECE = re.compile(r"[^\W_]{2,}")
 _LEAST_WEIGHT = 0.3  # of a word that is everywhere
 _LESS_EACH = 0.05  # each further guess
 
@@ -45,10 +47,16 @@ class Term:
 def terms_of(view: ArchiveView, query: Query, fuzzy: bool) -> tuple[Term, ...]:
     total = view.total()
     most = max(FEW_PASSAGES, int(total * COMMON_SHARE))
-    wanted = {**dict.fromkeys(query.words, False), **dict.fromkeys(query.must, True)}
+    seen_of = {text: view.seen(text, most) for text in (*query.words, *query.must)}
+    wanted: dict[str, bool] = {}
+    for word in query.words:
+        halves = _PIECE.findall(word)
+        apart = not seen_of[word] and len(halves) > 1  # `high-speed` as one is best, either half better than nothing
+        wanted.update(dict.fromkeys(halves if apart else [word], False))
+    wanted.update(dict.fromkeys(query.must, True))
     terms = []
     for text, required in wanted.items():
-        seen = view.seen(text, most)
+        seen = seen_of[text] if text in seen_of else view.seen(text, most)
         guesses = _guesses(view, text, seen) if fuzzy and seen <= _RARE else ()
         times = max((seen, *(guess.passages for guess in guesses)))
         weight = _LEAST_WEIGHT + math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5))
@@ -66,7 +74,7 @@ def said_instead(terms: Sequence[Term], query: str) -> str | None:
 
 
 def _guesses(view: ArchiveView, text: str, seen: int) -> tuple[Guess, ...]:
-    guesses = view.vocabulary().nearest(text, MOST_GUESSES)
+    guesses = [guess for guess in view.vocabulary().nearest(text, MOST_GUESSES) if view.seen(guess.word, _RARE)]
     if seen:  # it exists: only what is a slip away and far more usual may have been meant as well
         guesses = [guess for guess in guesses if guess.edits == 1 and guess.passages >= _MUCH_COMMONER * seen]
     return tuple(guesses)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pointsman.archive.fuzzy.vocabulary import Vocabulary
 from pointsman.archive.query.model import Filters
 
-Numbers = npt.NDArray[np.int64]
+if TYPE_CHECKING:  # numpy takes its time, and who only names these shapes need not wait for it
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
 NodeKind = Literal["source", "target", "external"]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pointsman.archive.archive import Archive
-from pointsman.archive.local_archives.search import Found, Hit, search
 from pointsman.archive.query.parsing import parse
-from pointsman.archive.store.archives import ArchiveView, Graph, Reference
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+
+if TYPE_CHECKING:
+    from pointsman.archive.local_archives.search import Found, Hit
+    from pointsman.archive.store.archives import ArchiveView, Graph, Reference
 
 FAILED = "Failed to search local archives"
 MOST_RESULTS = 50
@@ -33,6 +37,8 @@ def _answer(archive: Archive, given: Arguments) -> Json:
     include_citations = given.flag("includeCitations", False)
     depth = given.integer("citationDepth", low=1, high=DEEPEST, default=1)
     limit = given.integer("limit", low=1, high=MOST_RESULTS, default=10)
+    from pointsman.archive.local_archives.search import search  # brings numpy, which a refusal need not wait for
+
     query = parse(text)
     with archive.storage.archives.reading() as view:
         found = search(view, text, query, fuzzy, limit)

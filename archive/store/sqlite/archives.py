@@ -20,6 +20,7 @@ from pointsman.archive.store.sqlite.matching import term
 from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
 
 _MOST_PASSAGES = 100_000  # looked at for one word
+_FEW = 50  # passages: so few are counted without those that are about to be cleaned away
 _BODY = "{heading text parts}"
 SHOWN_ID = "collections.name || '/' || documents.name"
 AMONG_COLLECTIONS = "documents JOIN collections ON collections.id = documents.collection"
@@ -62,7 +63,7 @@ class SqliteArchiveView:
         (times,) = self._connection.execute(
             "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (term(text), most + 1)
         ).fetchone()
-        return int(times)
+        return int(times) if times > _FEW else len(self._places(term(text))[0])
 
     def holders(self, text: str) -> Holders:
         passages, documents = self._places(f"{_BODY} : ({term(text)})")

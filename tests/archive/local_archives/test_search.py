@@ -81,6 +81,18 @@ def test_signs_of_other_languages_do_no_harm(storage: SqliteStorage, query: str)
     assert ids(find(storage, query)) == ["a.md"]
 
 
+def test_names_and_compounds_are_found_by_their_parts(storage: SqliteStorage) -> None:
+    fill(
+        storage,
+        prepared("code.md", "Call getUserName first."),
+        prepared("train.md", "A train of high speed."),
+        prepared("quoted.md", "A high-speed train."),
+    )
+    assert ids(find(storage, "user")) == ["code.md"]
+    assert ids(find(storage, "getUserName")) == ["code.md"]
+    assert ids(find(storage, "train-speed")) == ["train.md", "quoted.md"]
+
+
 def test_musts_nots_phrases_and_filters_hold_for_whole_documents(storage: SqliteStorage) -> None:
     fill(
         storage,
@@ -139,6 +151,15 @@ def test_what_was_removed_or_replaced_is_not_found(storage: SqliteStorage) -> No
     storage.housekeeper.tidy()
     assert ids(find(storage, "penguins", fuzzy=False)) == []
     assert ids(find(storage, "walruses")) == ["b.md"]
+
+
+def test_what_was_removed_is_no_reason_to_leave_a_slip(storage: SqliteStorage) -> None:
+    fill(storage, prepared("a.md", "Penguins."), prepared("b.md", "Pengiuns."), prepared("c.md", "Pengiuns."))
+    storage.documents.remove_documents("notes", ["b.md", "c.md"])
+    found = find(storage, "pengiuns")
+    assert (ids(found), found.corrections) == (["a.md"], {"pengiuns": ("penguins",)})
+    storage.documents.remove_documents("notes", ["a.md"])
+    assert find(storage, "pengiuns") == Found((), 0, {}, None)
 
 
 def test_documents_of_the_same_name_in_two_collections_are_told_apart(storage: SqliteStorage) -> None:
