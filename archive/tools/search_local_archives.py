@@ -13,9 +13,6 @@ from pointsman.providers.numeric import load_numpy
 
 if TYPE_CHECKING:
     from pointsman.archive.local_archives.search import Found, Hit
-
-if TYPE_CHECKING:
-    from pointsman.archive.local_archives.search import Found, Hit
     from pointsman.archive.store.archives import ArchiveView, Graph, Reference
 
 FAILED = "Failed to search local archives"
@@ -36,14 +33,12 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 
 def _answer(archive: Archive, given: Arguments) -> Json:
-    load_numpy()
-    from pointsman.archive.local_archives.search import search  # numpy is heavy, and other tools do without
-
     text = given.text("query", at_least=0)
     fuzzy = given.flag("fuzzy", True)
     include_citations = given.flag("includeCitations", False)
     depth = given.integer("citationDepth", low=1, high=DEEPEST, default=1)
     limit = given.integer("limit", low=1, high=MOST_RESULTS, default=10)
+    load_numpy()
     from pointsman.archive.local_archives.search import search  # brings numpy, which a refusal need not wait for
 
     query = parse(text)
