@@ -11,12 +11,14 @@ from pointsman.archive.context.popularity import Popularity
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.base import EmbeddingFailed
 from pointsman.archive.query.parsing import parse
+from pointsman.archive.search.fusion import REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
 from pointsman.archive.store.context import ContextFigures, ContextStore
 from pointsman.providers.text import tokens
 
 CANDIDATES = 100  # of each side
 LOOKED_AT = 60  # of both together: what is further down cannot come to the top
 SURE = 0.35  # of its place in the ranking an item keeps, however little of the request it covers
+LEAST = 0.1  # the last of those that were found keeps so much
 READ_LIFT = 0.05  # at most, for an item whose file or module is read a lot
 MOST_ACCESSES = 2_000  # of the files read last
 TEXT_ONLY = "Answered by text search: embeddings are still being made in the background."
@@ -96,9 +98,9 @@ class ContextSearch:
         self, query: str, by_words: Mapping[int, float], near: Mapping[int, float], limit: int, notice: str | None
     ) -> Found:
         remote = self._vectors.embeddings is not None and self._vectors.embeddings.remote
-        fused = fuse(by_words, near, 0.5 if remote else 0.3)
-        best = sorted(fused, key=lambda row: -fused[row])[:LOOKED_AT]
-        items = self._store.items(best)
+        weight = REMOTE_WEIGHT if remote else STATIC_WEIGHT
+        fused = fuse(by_words, near, weight) if by_words and near else alone(by_words or near)
+        items = self._store.items(list(fused)[:LOOKED_AT])
         popularity = Popularity(self._store.accesses(MOST_ACCESSES), self._wall_clock(), self._module_of)
         asked = frozenset(tokens(query))
         ranked = sorted(
@@ -115,27 +117,6 @@ def _notice(figures: ContextFigures) -> str | None:
     return PARTLY if figures.embedded < figures.items else None
 
 
-def fuse(by_words: Mapping[int, float], near: Mapping[int, float], meaning: float) -> dict[int, float]:
-    """A convex sum of both sides, each brought to 0..1 over what it found; `meaning` is the weight of `near`."""
-    words, cosines = _leveled(by_words), _leveled(near)
-    if not words or not cosines:
-        return words or cosines
-    return {
-        row: (1 - meaning) * words.get(row, 0.0) + meaning * cosines.get(row, 0.0)
-        for row in words.keys() | cosines.keys()
-    }
-
-
-def _leveled(scores: Mapping[int, float]) -> dict[int, float]:
-    """The best is 1. The least keeps something, for it was found."""
-    if not scores:
-        return {}
-    low, high = min(scores.values()), max(scores.values())
-    if high <= low:
-        return dict.fromkeys(scores, 1.0)
-    return {row: 0.1 + 0.9 * (score - low) / (high - low) for row, score in scores.items()}
-
-
 def _covered(asked: frozenset[str], item: ContextItem) -> float:
     """How much of what was asked the item speaks of."""
     if not asked:
@@ -145,4 +126,4 @@ def _covered(asked: frozenset[str], item: ContextItem) -> float:
 
 def _fit(place: float, covered: float, cosine: float, popularity: float) -> float:
     """Where it stands among the others, weakened where it says little about the request itself."""
-    return place * (SURE + (1 - SURE) * max(covered, cosine)) * (1 + READ_LIFT * popularity)
+    return max(LEAST, place) * (SURE + (1 - SURE) * max(covered, cosine)) * (1 + READ_LIFT * popularity)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.context.model import Access, ContextItem, Wanted
-from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, NoContext, NoVectorsYet, fuse
+from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, NoContext, NoVectorsYet
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.store.sqlite.context import SqliteContext
@@ -99,12 +99,3 @@ def test_what_is_read_a_lot_comes_first_among_equals_and_only_there(context: Con
     other = {"d0": "billing", "d1": "mail"}[second]
     context.store.note_accesses([Access("app", f"{other}/a.ts", 5, 0.0), Access("app", "other/x.ts", 500, 0.0)])
     assert context.ids("retry three times with growing pauses") == [second, first, "d2"]
-
-
-def test_the_two_sides_are_weighed() -> None:
-    assert fuse({1: 5.0, 2: 1.0}, {}, 0.3) == {1: 1.0, 2: pytest.approx(0.1)}
-    assert fuse({}, {3: 0.5}, 0.3) == {3: 1.0}
-    both = fuse({1: 5.0, 2: 1.0}, {2: 0.9, 3: 0.4}, 0.3)
-    assert both[1] == pytest.approx(0.7)
-    assert both[2] == pytest.approx(0.07 + 0.3)
-    assert both[3] == pytest.approx(0.03)
