@@ -27,10 +27,11 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 TOOL = ArchiveTool(
     name="documents_get_document",
-    title="Read a document",
+    title="Read a whole document",
     description=(
-        "Get the full content of a document from the archive, as its author wrote it. For one part of a long document "
-        "use documents_get_outline and documents_get_section."
+        "Get the full content of a document: open a guide, page, article or note and read the whole text, complete "
+        "from beginning to end, as its author wrote it. Use this when an excerpt is not enough. Where one part "
+        "will do, use documents_get_section; for source code, read_file."
     ),
     input_schema={
         "type": "object",

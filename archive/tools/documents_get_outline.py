@@ -55,8 +55,10 @@ TOOL = ArchiveTool(
     name="documents_get_outline",
     title="Outline a document",
     description=(
-        "Get the heading structure of a document: its sections with their levels and line numbers. Use this to "
-        "understand how a document is organized before reading specific sections with documents_get_section."
+        "Get the outline of a document, its table of contents: which headings, chapters and sections a guide, "
+        "manual or page has, with their levels and line numbers. Use this to see the structure of a long document "
+        "and understand how it is organized before reading. Lists the headings of a guide, not the text below "
+        "them."
     ),
     input_schema={
         "type": "object",

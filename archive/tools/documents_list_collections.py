@@ -31,9 +31,9 @@ TOOL = ArchiveTool(
     name="documents_list_collections",
     title="List collections of documents",
     description=(
-        "List the collections of documentation, notes and articles in the archive, with what each is about, its "
-        "version and how many documents it has. Use this to see what knowledge is available before searching with "
-        "documents_search or browsing with documents_list_documents."
+        "Show which collections of documents are there: the libraries and sets of documentation, manuals, notes "
+        "and articles that are available, each with what it is about, its version and how many documents it has. "
+        "Use this to see what knowledge is loaded and can be searched. Not for what is inside a single collection."
     ),
     input_schema={"type": "object", "properties": {}},
     output_schema={

@@ -33,10 +33,10 @@ TOOL = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search the archive of documentation, guides, notes and research: find what our docs say about a topic, how "
-        "something works, or where it is described. Hybrid search by words and by meaning; returns the passages that "
-        f"fit best, with their document, section and score. {LANGUAGE} Read on with documents_get_section or "
-        "documents_get_document."
+        "Search the documentation for a topic or question: look up what our docs, manuals, guides and notes say "
+        "about it, how something works or is configured, and find the passages that explain or describe it. Hybrid "
+        "search by words and by meaning; returns the best passages with their document, section and score. "
+        f"{LANGUAGE} Not for source code."
     ),
     input_schema={
         "type": "object",

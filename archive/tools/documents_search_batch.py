@@ -38,10 +38,11 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 TOOL = ArchiveTool(
     name="documents_search_batch",
-    title="Search documents for several things",
+    title="Search documents for several things at once",
     description=(
-        "Execute multiple search queries over the archive's documents in a single call: research several topics or "
-        "phrasings at once instead of calling documents_search again and again. Limited to 10 queries."
+        "Run several document searches in a single call: look up multiple different topics, questions or queries "
+        "in the docs at once, in one go, instead of one after another. Execute it to research many subjects with "
+        "fewer round trips. Limited to 10 queries; for a single one use documents_search."
     ),
     input_schema={
         "type": "object",
