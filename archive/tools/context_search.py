@@ -119,9 +119,9 @@ TOOL = ArchiveTool(
     title="Search project context",
     description=(
         "Search project context by meaning: what we decided and the reasons to choose one thing over another, "
-        "which patterns, rules and conventions this project follows, known issues and how such problems were "
-        "solved before, earlier sessions and discoveries. Use it to ask why something is as it is. Filter by type "
-        "of discovery or by module. Not for the code itself: see grep_codebase."
+        "which patterns, rules and conventions this project follows, how we usually do things, known issues and "
+        "bugs and how such problems were solved before, earlier sessions and discoveries. Use it to ask why "
+        "something is as it is. Filter by type of discovery or by module. Not for what is in the files."
     ),
     input_schema={
         "type": "object",

@@ -33,10 +33,10 @@ TOOL = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search the documentation for a topic or question: look up what our docs, manuals, guides and notes say "
-        "about it, how something works or is configured, and find the passages that explain or describe it. Hybrid "
-        "search by words and by meaning; returns the best passages with their document, section and score. "
-        f"{LANGUAGE} Not for source code."
+        "Search the documentation: look up what the docs, manuals, guides or our notes say about a topic, how "
+        "something is done, works or is configured, according to them. Finds the passages that explain, describe "
+        "or answer it, by words and by meaning (hybrid search), with their document, section and score. Not for "
+        "source code."
     ),
     input_schema={
         "type": "object",

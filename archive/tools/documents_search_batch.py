@@ -6,7 +6,6 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.asking import (
     COLLECTIONS,
-    LANGUAGE,
     LONGEST_QUERY,
     OPTIONS,
     limit_schema,
@@ -41,8 +40,8 @@ TOOL = ArchiveTool(
     title="Search documents for several things at once",
     description=(
         "Run several document searches in a single call: look up multiple different topics, questions or queries "
-        "in the docs at once, in one go, instead of one after another. Execute it to research many subjects with "
-        "fewer round trips. Limited to 10 queries; for a single one use documents_search."
+        "in the docs simultaneously, all at once in one go, instead of one after another. Execute it to research "
+        "many subjects with fewer round trips. Limited to 10 queries; for a single one use documents_search."
     ),
     input_schema={
         "type": "object",
@@ -58,7 +57,7 @@ TOOL = ArchiveTool(
                         "query": {
                             "type": "string",
                             "maxLength": LONGEST_QUERY,
-                            "description": f"Search query. {LANGUAGE}",
+                            "description": "Search query, as documents_search takes it",
                         },
                         "collections": COLLECTIONS,
                     },

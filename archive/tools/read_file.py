@@ -68,8 +68,8 @@ TOOL = ArchiveTool(
     name="read_file",
     title="Read a source file with its imports",
     description=(
-        "Open and read a source file of the project by its path: see the code in it, the implementation of a class "
-        "or module, or what a config file has. With includeDeps it brings along the project files that it imports "
+        "Open and read a source file of the project by its path: see its code, show the contents of a config file, "
+        "or the implementation of a module. With includeDeps it brings along the project files that it imports "
         "(level 1 dependencies). Tracks file access for context scoring. Never reads secrets such as .env, nor "
         "more than 1 MB. Not for documentation."
     ),

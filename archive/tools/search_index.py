@@ -39,10 +39,10 @@ TOOL = ArchiveTool(
     name="search_index",
     title="Search an index",
     description=(
-        "Search an index that you created: query it for the texts you indexed or added earlier that contain or "
-        "mention these words, ranked, with TF-IDF scores, highlights and metadata. `+word` must be there, `-word` "
-        'must not, `"a phrase"` is an exact match; of the other words at least one must be there. Without '
-        "index_name the `default` index is searched. Not for documentation: that is documents_search."
+        "Search an index that you created: query it for your entries, the texts that you indexed or added earlier "
+        "and that contain or mention these words, ranked, with TF-IDF scores, highlights and metadata. `+word` "
+        'must be there, `-word` must not, `"a phrase"` is an exact match. Without index_name the `default` index '
+        "is searched. Not for documentation: that is documents_search."
     ),
     input_schema={
         "type": "object",

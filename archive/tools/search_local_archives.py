@@ -130,10 +130,10 @@ TOOL = ArchiveTool(
     title="Search the local archives",
     description=(
         "Searches the local research and URL content archives: find web pages, links, papers and articles that "
-        "were saved or archived. Finds whole documents by their words and titles, and forgives typos and wrong "
-        "spelling (fuzzy). With includeCitations each result says what it cites and who cites it, and a citation "
-        'graph shows citationDepth levels. Understands +must, -not, "a phrase", collection:, source:, tag:, after: '
-        "and before:."
+        "were saved, bookmarked or archived. Finds whole documents by their words and titles, and forgives typos "
+        "and wrong spelling (fuzzy). With includeCitations each result says what it cites and who cites it, and a "
+        'citation graph shows citationDepth levels. Understands +must, -not, "a phrase", collection:, source:, '
+        "tag:, after: and before:."
     ),
     input_schema={
         "type": "object",
