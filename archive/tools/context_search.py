@@ -118,10 +118,10 @@ TOOL = ArchiveTool(
     name="context_search",
     title="Search project context",
     description=(
-        "Search project context by meaning: what we decided and the reasons to choose one thing over another, "
-        "which patterns, rules and conventions this project follows, how we usually do things, known issues and "
-        "bugs and how such problems were solved before, earlier sessions and discoveries. Use it to ask why "
-        "something is as it is. Filter by type of discovery or by module. Not for what is in the files."
+        "Search project context by meaning: what we decided, learned and noted in the past, the reasons to choose "
+        "or use one thing over another, which patterns, rules and conventions this project follows, how we usually "
+        "do things, known issues and bugs and how such problems were solved before, earlier sessions and "
+        "discoveries. Use it to ask why something is as it is. Filter by type of discovery or by module."
     ),
     input_schema={
         "type": "object",

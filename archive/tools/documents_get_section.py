@@ -64,10 +64,10 @@ TOOL = ArchiveTool(
     name="documents_get_section",
     title="Read a section of a document",
     description=(
-        "Read only one section, chapter, part or paragraph of a document, guide or manual, by its heading, without "
-        "fetching the entire document: what is written below that heading, and no more. Use this when you know "
-        "which section you need. Upper and lower case do not matter, a part of the heading will do; `Install > "
-        "Linux` means the Linux below Install, and `Usage (2)` the second Usage."
+        "Read only one section, chapter, part or paragraph of a document, guide, manual or page, by its heading: "
+        "what is written or said below that heading, without the rest. Use this when you know which section you "
+        "need. Upper and lower case do not matter, a part of the heading will do; `Install > Linux` means the "
+        "Linux below Install, and `Usage (2)` the second Usage."
     ),
     input_schema={
         "type": "object",

@@ -33,10 +33,10 @@ TOOL = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search the documentation: look up what the docs, manuals, guides or our notes say about a topic, how "
-        "something is done, works or is configured, according to them. Finds the passages that explain, describe "
-        "or answer it, by words and by meaning (hybrid search), with their document, section and score. Not for "
-        "source code."
+        "Search the documentation: look up or check what the docs, a guide, manual, page or our notes say, explain "
+        "or recommend about a topic, and how something is done, works or is configured according to them. Finds "
+        "the passages that describe or answer it, by words and by meaning (hybrid search), with their document, "
+        "section and score. Not for source code."
     ),
     input_schema={
         "type": "object",

@@ -40,8 +40,9 @@ TOOL = ArchiveTool(
     title="Search documents for several things at once",
     description=(
         "Run several document searches in a single call: look up multiple different topics, questions or queries "
-        "in the docs simultaneously, all at once in one go, instead of one after another. Execute it to research "
-        "many subjects with fewer round trips. Limited to 10 queries; for a single one use documents_search."
+        "in the docs and manuals simultaneously, all at once in one go, as one batch or request instead of one "
+        "after another. Execute it to research many things with fewer round trips. Limited to 10 queries; for a "
+        "single one use documents_search."
     ),
     input_schema={
         "type": "object",

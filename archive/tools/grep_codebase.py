@@ -81,9 +81,9 @@ TOOL = ArchiveTool(
     description=(
         "Grep the codebase with a regular expression: find in the source code where a function or class is called "
         "or defined, all uses of a name in our code, interface definitions, TODO comments, lines that match a "
-        "pattern such as jwt.sign, or which source files contain an exact string. Fast text search; returns file, "
-        "line, column and context. Good for exact matches and when semantic search is unavailable. Respects "
-        ".gitignore."
+        "pattern such as jwt.sign, or which files import a name or contain an exact string. Fast text search; "
+        "returns file, line, column and context. Good for exact matches and when semantic search is unavailable. "
+        "Respects .gitignore."
     ),
     input_schema={
         "type": "object",

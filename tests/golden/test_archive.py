@@ -2,7 +2,8 @@
 
 `archive_requests.yaml` is known to whoever words the tools' descriptions. Of the sixty in `archive_fresh.yaml`, which
 were written before the wording, every other one was held out: its half tells how well the descriptions do on requests
-that they were not worded for. They reached .80 by words and .87 with embeddings; the floors are one request below.
+that they were not worded for. There the right tool is first for .83, by words and with embeddings, and among the first
+three for all; the floors are one request below.
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from ruamel.yaml import YAML
 
 from pointsman.archive.tools.base import ArchiveTool
 from pointsman.archive.tools.registry import TOOLS
-from pointsman.catalog.service import ToolCatalogService
 from pointsman.providers.bm25 import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
 from tests.golden.golden import ME, golden_catalog, keys, place, servers
 from tests.golden.golden import requests as golden_requests
 
 FIRST = 0.85  # the share of requests whose right tool must come first
-HELD_OUT_FIRST = {False: 0.76, True: 0.83}  # by words, with embeddings
+HELD_OUT_FIRST, HELD_OUT_FIRST_THREE = 0.79, 0.96
 
 Asked = list[tuple[str, str]]  # a request and its right tool
 
@@ -62,10 +62,11 @@ def listed(tool: ArchiveTool) -> dict[str, Any]:
     }
 
 
-async def missed(tools: ToolCatalogService, asked: Asked) -> dict[str, list[str]]:
-    """The requests whose right tool is not the first, and what came instead."""
+async def missed(asked: Asked, embeddings: bool, within: int = 1) -> dict[str, list[str]]:
+    """The requests whose right tool is not among the first so many, and what is."""
+    tools = catalog_of(archive(), local=BM25SearchProvider(embeddings))
     found = {ask: keys(await tools.search(ME, [ask], None, 5)) for ask, _ in asked}
-    return {ask: found[ask][:3] for ask, right in asked if found[ask][:1] != [f"archive:{right}"]}
+    return {ask: found[ask][:3] for ask, right in asked if f"archive:{right}" not in found[ask][:within]}
 
 
 @pytest.mark.parametrize("asked", [requests, develop, held_out])
@@ -76,17 +77,17 @@ def test_there_are_two_different_requests_for_each_tool(asked: Callable[[], Aske
 @both_ways
 @pytest.mark.parametrize("asked", [requests, develop])
 async def test_the_right_tool_comes_first(asked: Callable[[], Asked], embeddings: bool) -> None:
-    wrong = await missed(catalog_of(archive(), local=BM25SearchProvider(embeddings)), asked())
+    wrong = await missed(asked(), embeddings)
     assert 1 - len(wrong) / len(asked()) >= FIRST, wrong
 
 
 @both_ways
-async def test_the_right_tool_comes_first_for_requests_that_nobody_worded_the_descriptions_for(
-    embeddings: bool,
+@pytest.mark.parametrize(("within", "floor"), [(1, HELD_OUT_FIRST), (3, HELD_OUT_FIRST_THREE)])
+async def test_the_descriptions_also_do_for_requests_that_were_held_out(
+    within: int, floor: float, embeddings: bool
 ) -> None:
-    wrong = len(await missed(catalog_of(archive(), local=BM25SearchProvider(embeddings)), held_out()))
-    first = 1 - wrong / len(held_out())  # the figure alone: who sees which ones failed words the next text for them
-    assert first >= HELD_OUT_FIRST[embeddings]
+    wrong = len(await missed(held_out(), embeddings, within))  # whoever saw which ones would word the texts for them
+    assert 1 - wrong / len(held_out()) >= floor
 
 
 @both_ways
