@@ -118,10 +118,10 @@ TOOL = ArchiveTool(
     name="context_search",
     title="Search project context",
     description=(
-        "Search what this project has decided, learned and noted: past decisions and their reasons, patterns, rules "
-        "and conventions, known issues and how they were fixed, earlier sessions and code snippets, by meaning. "
-        "Use it for questions such as why or where we decided something, which convention holds, how a problem was "
-        "solved before. Filter by type of discovery or by module."
+        "Search project context by meaning: what we decided, learned and noted in the past, the reasons to choose "
+        "or use one thing over another, which patterns, rules and conventions this project follows, how we usually "
+        "do things, known issues and bugs and how such problems were solved before, earlier sessions and "
+        "discoveries. Use it to ask why something is as it is. Filter by type of discovery or by module."
     ),
     input_schema={
         "type": "object",

@@ -42,9 +42,10 @@ TOOL = ArchiveTool(
     name="documents_find_related",
     title="Find related documents",
     description=(
-        "Find content semantically related to a document or to a chunk of it: similar documents, what else there is on "
-        "the topic. Use this to expand context. Looks in the same collection and leaves the document itself out "
-        "unless sameDocument is set."
+        "Find content semantically related to a document that you have or are reading, or to a chunk of it: "
+        "similar articles and pages, others on the same theme or subject, what else there is like it in the docs, "
+        "further reading, what to read next. Use this to expand context. Looks in the same collection and leaves "
+        "the document itself out unless sameDocument is set. To start from a question, use documents_search."
     ),
     input_schema={
         "type": "object",

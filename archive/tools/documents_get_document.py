@@ -29,8 +29,9 @@ TOOL = ArchiveTool(
     name="documents_get_document",
     title="Read a whole document",
     description=(
-        "Open and read a whole document of a collection: its full text, as its author wrote it. Takes the collection "
-        "and the document ID that a search or a listing shows."
+        "Get the full content of a document: open or show a guide, article, note or page and read the whole, "
+        "entire text, every word of it, complete from beginning to end, as its author wrote it. Use this when an "
+        "excerpt is not enough. Where one part will do, use documents_get_section; for source code, read_file."
     ),
     input_schema={
         "type": "object",

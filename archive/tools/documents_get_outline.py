@@ -55,8 +55,10 @@ TOOL = ArchiveTool(
     name="documents_get_outline",
     title="Outline of a document",
     description=(
-        "Get the heading structure of a document, its table of contents: which headings it has, with their levels and "
-        "line numbers. Use this to understand how it is organized before reading a part of it."
+        "Get the outline of a document, its table of contents: which sections, chapters and headings there are in "
+        "a guide, manual or page, with their levels and line numbers. Use this to see the structure or skeleton of "
+        "a long document and understand how its sections are organized before reading. Shows the headings only, "
+        "not the text below them."
     ),
     input_schema={
         "type": "object",

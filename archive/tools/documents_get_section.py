@@ -64,9 +64,10 @@ TOOL = ArchiveTool(
     name="documents_get_section",
     title="Read a section",
     description=(
-        "Read only one section (chapter) of a document, found by its heading, without fetching the rest. Upper and "
-        "lower case do not matter and a part of the heading will do; `Install > Linux` means the Linux below Install, "
-        "`Usage (2)` the second Usage."
+        "Read only one section, chapter, part or paragraph of a document, guide, manual or page, by its heading: "
+        "what is written or said below that heading, without the rest. Use this when you know which section you "
+        "need. Upper and lower case do not matter, a part of the heading will do; `Install > Linux` means the "
+        "Linux below Install, and `Usage (2)` the second Usage."
     ),
     input_schema={
         "type": "object",

@@ -37,8 +37,10 @@ TOOL = ArchiveTool(
     name="documents_list_documents",
     title="List documents",
     description=(
-        "List all documents in a collection: document IDs, titles and sizes, page by page. Use this to browse what "
-        "documentation is available before searching."
+        "List all documents in a collection, page by page: an inventory of its docs, with the IDs, titles and "
+        "sizes of the files, pages and articles inside that collection. Use this to browse everything that a "
+        "library contains before searching, or instead of it. Supports pagination for large collections. Lists "
+        "documents of one collection only, and not their text."
     ),
     input_schema={
         "type": "object",

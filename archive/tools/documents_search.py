@@ -33,9 +33,10 @@ TOOL = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search the archive of documentation, notes and research: find what our docs say about a topic, how something "
-        "works, or where it is described. Hybrid search by words and by meaning; returns the passages that fit best, "
-        f"with their document, heading and score. {LANGUAGE}"
+        "Search the documentation: look up or check what the docs, a guide, manual, page or our notes say, explain "
+        "or recommend about a topic, and how something is done, works or is configured according to them. Finds "
+        "the passages that describe or answer it, by words and by meaning (hybrid search), with their document, "
+        "section and score. Not for source code."
     ),
     input_schema={
         "type": "object",

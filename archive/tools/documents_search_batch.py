@@ -6,7 +6,6 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.asking import (
     COLLECTIONS,
-    LANGUAGE,
     LONGEST_QUERY,
     OPTIONS,
     limit_schema,
@@ -38,10 +37,12 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 
 TOOL = ArchiveTool(
     name="documents_search_batch",
-    title="Several searches at once",
+    title="Search documents for several things at once",
     description=(
-        "Search the docs for several different questions or topics at once: multiple document searches in one call, up "
-        "to 10 queries, each answered like a documents_search of its own."
+        "Run several document searches in a single call: look up multiple different topics, questions or queries "
+        "in the docs and manuals simultaneously, all at once in one go, as one batch or request instead of one "
+        "after another. Execute it to research many things with fewer round trips. Limited to 10 queries; for a "
+        "single one use documents_search."
     ),
     input_schema={
         "type": "object",
@@ -57,7 +58,7 @@ TOOL = ArchiveTool(
                         "query": {
                             "type": "string",
                             "maxLength": LONGEST_QUERY,
-                            "description": f"Search query. {LANGUAGE}",
+                            "description": "Search query, as documents_search takes it",
                         },
                         "collections": COLLECTIONS,
                     },

@@ -79,10 +79,11 @@ TOOL = ArchiveTool(
     name="grep_codebase",
     title="Search the code by regex",
     description=(
-        "Grep the codebase with a regular expression: find where a function is called, locate calls, uses and "
-        "interface definitions of a name such as jwt.sign, TODO comments, or which files of the project mention an "
-        "exact string. Fast text search in source code; returns file, line, column and two lines of context. Good for "
-        "exact matches and when semantic search is unavailable. Respects .gitignore."
+        "Grep the codebase with a regular expression: find in the source code where a function or class is called "
+        "or defined, all uses of a name in our code, interface definitions, TODO comments, lines that match a "
+        "pattern such as jwt.sign, or which files import a name or contain an exact string. Fast text search; "
+        "returns file, line, column and context. Good for exact matches and when semantic search is unavailable. "
+        "Respects .gitignore."
     ),
     input_schema={
         "type": "object",

@@ -68,10 +68,10 @@ TOOL = ArchiveTool(
     name="read_file",
     title="Read a source file with its imports",
     description=(
-        "Open and read a source file of the project: show its code, the implementation of a class or function, or "
-        "what is in a config file. With includeDeps it brings along the project files that it imports (level 1 "
-        "dependencies) with their content. Tracks file access for context scoring. Never reads secrets such as .env or "
-        "keys, nor more than 1 MB."
+        "Open and read a source file of the project by its path: see its code, show the contents of a config file, "
+        "or the implementation of a module. With includeDeps it brings along the project files that it imports "
+        "(level 1 dependencies). Tracks file access for context scoring. Never reads secrets such as .env, nor "
+        "more than 1 MB. Not for documentation."
     ),
     input_schema={
         "type": "object",

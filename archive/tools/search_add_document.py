@@ -51,9 +51,10 @@ TOOL = ArchiveTool(
     name="search_add_document",
     title="Add a document to a search index",
     description=(
-        "Add a text with its metadata to a search index, or update it: a document with the same doc_id is re-indexed "
-        "with the new content. Without index_name it goes into the `default` index, which is in memory. Returns the "
-        "number of words (tokens) that were taken in."
+        "Add or update a document in a search index: put in, store or save a text or note with its metadata, so "
+        "that it is remembered and can be found later. An entry with the same doc_id is replaced: re-indexed with "
+        "the new content. Without index_name it goes into the `default` index, which is in memory. Returns how "
+        "many tokens were taken in."
     ),
     input_schema={
         "type": "object",

@@ -63,10 +63,10 @@ TOOL = ArchiveTool(
     name="search_create_index",
     title="Create a search index",
     description=(
-        "Create a new, empty full-text search index under a name, to start collecting texts of your own that should be "
-        "found again. With the backend `memory` (the default) it is gone when the archive restarts; with `sqlite` it "
-        "is kept in the archive's store. The tokenizer can keep upper case apart and leave out short words. Fails when "
-        "the name is taken; an index called `default` is always there. Callers of this archive share their indexes."
+        "Create a new, empty full-text search index and name it: set up, make or start another, fresh index as a "
+        "place for texts of your own. With the backend `memory` (the default) it is gone when the archive "
+        "restarts; with `sqlite` it is kept. The tokenizer can keep upper case apart and leave out short words. "
+        "Fails when the name is taken; `default` is always there. Callers of this archive share their indexes."
     ),
     input_schema={
         "type": "object",

@@ -39,9 +39,10 @@ TOOL = ArchiveTool(
     name="search_index",
     title="Search an index",
     description=(
-        "Query a search index that you created: which of the texts you indexed match these words, with TF-IDF scores, "
-        'snippets and metadata. `+word` must be there, `-word` must not, `"a phrase"` must be there word for word; of '
-        "the other words at least one. Without index_name the `default` index is searched."
+        "Search an index that you made: query it for entries, find the texts that you indexed or added earlier and "
+        "that contain or mention these words or a phrase, ranked, with TF-IDF scores, highlights and metadata. "
+        '`+word` must be there, `-word` must not, `"a phrase"` is an exact match. Without index_name the `default` '
+        "index is searched. Not for documentation: that is documents_search."
     ),
     input_schema={
         "type": "object",

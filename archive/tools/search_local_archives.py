@@ -137,11 +137,11 @@ TOOL = ArchiveTool(
     name="searchLocalArchives",
     title="Search the local archives",
     description=(
-        "Searches the local research and URL content archives: whole documents by their words, titles counted, best "
-        "first, with the matching places marked. Slips in words are corrected (fuzzy). With includeCitations each "
-        "result says what it cites and who cites it, and a citation graph shows how the documents hang together, up "
-        'to citationDepth levels. The query understands +must, -not, "a phrase", collection:, source:, tag:, after: '
-        "and before:."
+        "Searches the local research and URL content archives: find web pages, links, papers and articles that "
+        "were saved, bookmarked or archived. Finds whole documents by their words and titles, and forgives typos "
+        "and wrong spelling (fuzzy). With includeCitations each result says what it cites and who cites it, and a "
+        'citation graph shows citationDepth levels. Understands +must, -not, "a phrase", collection:, source:, '
+        "tag:, after: and before:."
     ),
     input_schema={
         "type": "object",

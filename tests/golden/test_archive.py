@@ -1,8 +1,15 @@
-"""The archive's own tools, found by what people ask of them: the right one comes first."""
+"""The archive's own tools, found by what people ask of them: the right one comes first.
+
+`archive_requests.yaml` is known to whoever words the tools' descriptions. Of the sixty in `archive_fresh.yaml`, which
+were written before the wording, every other one was held out: its half tells how well the descriptions do on requests
+that they were not worded for. There the right tool is first for .83, by words and with embeddings, and among the first
+three for all; the floors are one request below. One author wrote both, so strangers' requests will do worse.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +18,38 @@ from ruamel.yaml import YAML
 
 from pointsman.archive.tools.base import ArchiveTool
 from pointsman.archive.tools.registry import TOOLS
-from pointsman.catalog.service import ToolCatalogService
 from pointsman.providers.bm25 import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
-from tests.golden.golden import ME, keys
+from tests.golden.golden import ME, golden_catalog, keys, place, servers
+from tests.golden.golden import requests as golden_requests
 
 FIRST = 0.85  # the share of requests whose right tool must come first
+HELD_OUT_FIRST, HELD_OUT_FIRST_THREE = 0.79, 0.96
+
+Asked = list[tuple[str, str]]  # a request and its right tool
 
 both_ways = pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
 
 
-def requests() -> dict[str, str]:
-    """The right tool for each request, as far as the tools are there."""
-    there = {tool.name for tool in TOOLS}
-    entries: list[dict[str, str]] = YAML(typ="safe").load(Path(__file__).with_name("archive_requests.yaml"))
-    return {entry["ask"]: entry["right"] for entry in entries if entry["right"] in there}
+def requests() -> Asked:
+    return _load("archive_requests.yaml")
 
 
-def catalog(embeddings: bool) -> ToolCatalogService:
-    return catalog_of(SmallServer("archive", *map(listed, TOOLS)), local=BM25SearchProvider(embeddings))
+def develop() -> Asked:
+    return _load("archive_fresh.yaml")[0::2]
+
+
+def held_out() -> Asked:
+    return _load("archive_fresh.yaml")[1::2]
+
+
+def _load(name: str) -> Asked:
+    entries: list[dict[str, str]] = YAML(typ="safe").load(Path(__file__).with_name(name))
+    return [(entry["ask"], entry["right"]) for entry in entries]
+
+
+def archive() -> SmallServer:
+    return SmallServer("archive", *map(listed, TOOLS))
 
 
 def listed(tool: ArchiveTool) -> dict[str, Any]:
@@ -42,15 +62,42 @@ def listed(tool: ArchiveTool) -> dict[str, Any]:
     }
 
 
-def test_there_are_two_requests_for_each_tool() -> None:
-    assert Counter(requests().values()) == {tool.name: 2 for tool in TOOLS}
+async def missed(asked: Asked, embeddings: bool, within: int = 1) -> dict[str, list[str]]:
+    """The requests whose right tool is not among the first so many, and what is."""
+    tools = catalog_of(archive(), local=BM25SearchProvider(embeddings))
+    found = {ask: keys(await tools.search(ME, [ask], None, 5)) for ask, _ in asked}
+    return {ask: found[ask][:3] for ask, right in asked if f"archive:{right}" not in found[ask][:within]}
+
+
+@pytest.mark.parametrize("asked", [requests, develop, held_out])
+def test_there_are_two_different_requests_for_each_tool(asked: Callable[[], Asked]) -> None:
+    assert Counter(right for _, right in set(asked())) == {tool.name: 2 for tool in TOOLS}
 
 
 @both_ways
-async def test_the_right_tool_comes_first(embeddings: bool) -> None:
-    tools, missed = catalog(embeddings), {}
-    for ask, right in requests().items():
-        found = keys(await tools.search(ME, [ask], None, 5))
-        if found[:1] != [f"archive:{right}"]:
-            missed[ask] = found[:3]
-    assert 1 - len(missed) / len(requests()) >= FIRST, missed
+@pytest.mark.parametrize("asked", [requests, develop])
+async def test_the_right_tool_comes_first(asked: Callable[[], Asked], embeddings: bool) -> None:
+    wrong = await missed(asked(), embeddings)
+    assert 1 - len(wrong) / len(asked()) >= FIRST, wrong
+
+
+@both_ways
+@pytest.mark.parametrize(("within", "floor"), [(1, HELD_OUT_FIRST), (3, HELD_OUT_FIRST_THREE)])
+async def test_the_descriptions_also_do_for_requests_that_were_held_out(
+    within: int, floor: float, embeddings: bool
+) -> None:
+    wrong = len(await missed(held_out(), embeddings, within))  # whoever saw which ones would word the texts for them
+    assert 1 - wrong / len(held_out()) >= floor
+
+
+@both_ways
+async def test_the_archive_pushes_no_other_tool_from_the_top_of_its_own_requests(embeddings: bool) -> None:
+    without = golden_catalog(embeddings)
+    beside = catalog_of(*servers(), archive(), local=BM25SearchProvider(embeddings))
+    pushed = {}
+    for request in golden_requests():
+        before = keys(await without.search(ME, [request.ask], None, 1))
+        after = keys(await beside.search(ME, [request.ask], None, 1))
+        if place(before, request.right) == 0 and place(after, request.right) != 0:
+            pushed[request.ask] = after
+    assert pushed == {}
