@@ -48,19 +48,19 @@ def read(answer: Any, shown: int) -> Selection:
         place = places.get(named) if isinstance(named, str) else None
         if place is None:
             invented += 1
-        elif place not in choices and _is_figure(score):
+        elif place not in choices and (figure := _figure(score)) is not None:
             reason = entry.get("reason")
-            choices[place] = Choice(
-                float(min(max(score, 0.0), 1.0)), clean(reason, MAX_REASON_CHARS) if isinstance(reason, str) else ""
-            )
+            choices[place] = Choice(figure, clean(reason, MAX_REASON_CHARS) if isinstance(reason, str) else "")
     if entries and not choices:
         raise NotASelection(invented)  # to choose nothing is a judgement; to say nothing that makes sense is none
     return Selection(choices, invented)
 
 
-def _is_figure(score: object) -> bool:
-    """A whole number of JSON may be too large for a float, and is a figure all the same."""
-    return isinstance(score, int) or (isinstance(score, float) and math.isfinite(score))
+def _figure(score: object) -> float | None:
+    """Within 0..1. A whole number of JSON may be too large for a float, and is a figure all the same."""
+    if isinstance(score, int) or (isinstance(score, float) and math.isfinite(score)):
+        return float(min(max(score, 0), 1))
+    return None
 
 
 def applied(hits: Sequence[SearchHit], shown: int, selection: Selection) -> list[SearchHit]:
