@@ -456,6 +456,18 @@ async def test_a_changed_service_closes_the_breaker_and_the_same_one_does_not() 
         assert state(cloud) == "closed"
 
 
+async def test_what_was_counted_stays_counted_when_the_service_is_changed() -> None:
+    only_invented = sends(answer(("shop:explode", 1.0)))
+    async with search_service(only_invented) as service, provider(service.settings()) as cloud:
+        for timeout_s in (28, 29, 30):
+            cloud.configure(service.settings(timeout_s=timeout_s))
+            for _ in range(3):
+                await why_not(cloud)
+        status = cloud.status()
+    assert status is not None
+    assert (status.opened, status.invented) == (3, 9)
+
+
 async def test_what_is_under_way_ends_with_the_provider() -> None:
     async with search_service(says_nothing) as service:
         async with provider(service.settings()) as cloud:
