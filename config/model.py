@@ -184,9 +184,9 @@ class CloudSearch(Part):
 
 
 class SearchApiLlm(Part):
-    base_url: WebAddress
+    base_url: ServiceAddress
     model: Annotated[str, StringConstraints(min_length=1)]
-    key: HeaderValue | None = None
+    key: BearerToken | None = None
     timeout_s: Seconds = 4  # below the 5 s that a gateway waits for the whole search
 
 

@@ -17,5 +17,6 @@ SECRET = re.compile(
     r"|AKIA[0-9A-Z]{16}"
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
     r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,40}-----)?"
+    r"|(?i:password|passwd|secret|api[_-]?key|access[_-]?token)=[^\s&;,\"']+"
     r"|://[^\s/:@]{1,256}:[^\s/@]{1,256}@"
 )

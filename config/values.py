@@ -79,22 +79,25 @@ def header_value(value: SecretStr) -> SecretStr:
 
 
 def web_address(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, a bracket that never closes
-        usable = False
-    if not usable or any(character.isspace() for character in url):
+    if not _is_address(url):
         raise ValueError("must be an address like https://host.example/mcp")
     return url
 
 
 def service_address(url: str) -> str:
     """Paths are added to it, and the credential has a key of its own."""
-    parts = urlsplit(web_address(url))
-    if "@" in parts.netloc or parts.query or parts.fragment:
+    if not _is_address(url) or "@" in url or "?" in url or "#" in url:
         raise ValueError("must be an address like https://host.example, without user, `?` and `#`")
     return url
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, a bracket that never closes
+        return False
+    return usable and not any(character.isspace() for character in url)
 
 
 def bearer_token(token: SecretStr) -> SecretStr:

@@ -14,6 +14,11 @@ from pointsman.providers.base import Json
 
 MAX_ANSWER_BYTES = 262_144
 _UNKNOWN_FORMAT = (400, 422)  # what endpoints say that do not know a way of asking for JSON
+_NEXT_STEPS = {
+    401: "; look at `search_api.llm.key`",
+    403: "; look at `search_api.llm.key` and `model`",
+    404: "; look at `search_api.llm.base_url` and `model`",
+}
 
 Reason = Literal["timeout", "unreachable", "status", "oversized", "malformed", "refusal", "resting"]
 REASONS: tuple[Reason, ...] = ("timeout", "unreachable", "status", "oversized", "malformed", "refusal", "resting")
@@ -56,6 +61,8 @@ class Chat:
             raise ChatFailed("timeout", f"no answer within {self._endpoint.timeout_s:g} s") from None
         except httpx2.InvalidURL:
             raise ChatFailed("unreachable", "the address is not one") from None
+        except httpx2.DecodingError:
+            raise ChatFailed("malformed", "the endpoint's answer cannot be unpacked") from None
         except httpx2.HTTPError as error:
             raise ChatFailed("unreachable", type(error).__name__) from None
 
@@ -66,7 +73,7 @@ class Chat:
             if status in _UNKNOWN_FORMAT and way + 1 < len(ways):
                 continue
             if not 200 <= status < 300:
-                raise ChatFailed("status", f"the endpoint answered {status}")
+                raise ChatFailed("status", f"the endpoint answered {status}{_NEXT_STEPS.get(status, '')}")
             self._known_way = way
             return body
         raise AssertionError("the last way ends the loop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from pointsman.config.model import CloudSearch
@@ -30,6 +31,7 @@ class CloudSearchProvider:
         self._probe_patience_s = probe_patience_s
         self._service = self._made(settings)
         self._ending: dict[asyncio.Task[None], CloudService] = {}
+        self._opened_before = self._invented_before = 0  # with services that were changed: counters do not go back
 
     def configure(self, settings: CloudSearch | None) -> None:
         """From now on this service is asked. One that has changed starts afresh; the old one ends with its calls."""
@@ -38,13 +40,18 @@ class CloudSearchProvider:
             return
         self._service = self._made(settings)
         if old is not None:
+            self._opened_before += old.status().opened
+            self._invented_before += old.status().invented
             ending = asyncio.create_task(old.finish())
             self._ending[ending] = old
             ending.add_done_callback(self._ending.pop)
 
     def status(self) -> CloudStatus | None:
         """None: no service is configured."""
-        return self._service.status() if self._service else None
+        if self._service is None:
+            return None
+        now = self._service.status()
+        return replace(now, opened=self._opened_before + now.opened, invented=self._invented_before + now.invented)
 
     def state_for(self, project_id: str | None) -> tuple[BreakerState | Literal["unconfigured"], str | None]:
         """As a project sees it, and why it is so."""

@@ -73,6 +73,19 @@ def status(code: int) -> CloudFailure:
                 "is not found at its address (HTTP 404)",
                 mend="`cloud_search.url` is wrong: it is the address before `/catalog/search`",
             )
+        case 421:
+            return CloudFailure(
+                "cloud_misdirected",
+                "does not know itself by the name in its address (HTTP 421)",
+                mend="have the service's operator add the host and port of `cloud_search.url` to "
+                "`search_api.listen.allowed_hosts`, or set the address by which it knows itself",
+            )
+        case 301 | 302 | 303 | 307 | 308:
+            return CloudFailure(
+                "cloud_redirected",
+                f"sends us to another address (HTTP {code}), where we do not follow",
+                mend="`cloud_search.url` is not the service's own address (`http` for `https`?): set that",
+            )
         case 413:
             return CloudFailure("cloud_too_large", "does not take as many tools as there are here (HTTP 413)", own=True)
         case 429:

@@ -147,9 +147,10 @@ class CloudService:
             self._reasons[self._own_breakers[project_id]] = str(failure)
             return
         own.left()
+        opened = self._breaker.opened
         shared.failed(timed_out=failure.code == cloud_failure.TIMEOUT)
         self._reasons[self._breaker] = str(failure)
-        if self._breaker.state == "open":
+        if self._breaker.opened > opened:  # and not before, by another of the calls that were under way
             logger.warning("cloud search: the local search answers for the next %g s", self._breaker.rest_s)
 
     def _report(self, failure: CloudFailure, project_id: str | None) -> None:

@@ -28,6 +28,14 @@ class Selected(SearchHits):
         self.invented = 0  # tools that the model named and that were not there
 
 
+class _NoSelection(ChatFailed):
+    """The model answered in JSON, and it is of no use."""
+
+    def __init__(self, error: llm_answer.NotASelection) -> None:
+        super().__init__("malformed", str(error))
+        self.invented = error.invented
+
+
 class LlmSearchProvider:
     """Always answers if `local` does: where the model does not, with the order of `local`."""
 
@@ -53,6 +61,7 @@ class LlmSearchProvider:
             local = await self._local.search(request)
             plain = Selected(local, local, self._local.name)
             plain.failure = error.reason
+            plain.invented = error.invented if isinstance(error, _NoSelection) else 0
             return plain
         moved = llm_answer.applied(hits, min(len(hits), SHORTLIST), selection)
         selected = Selected(moved[: request.max_results], found, NAME)
@@ -81,5 +90,5 @@ class LlmSearchProvider:
 def _read(answer: object, shown: int) -> llm_answer.Selection:
     try:
         return llm_answer.read(answer, shown)
-    except llm_answer.NotASelection:
-        raise ChatFailed("malformed", "the answer is no selection") from None
+    except llm_answer.NotASelection as error:
+        raise _NoSelection(error) from None

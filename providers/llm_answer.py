@@ -16,7 +16,11 @@ MAX_REASON_CHARS = 200
 
 
 class NotASelection(ValueError):
-    """The answer has not the shape that was asked for."""
+    """The answer has not the shape that was asked for, or holds nothing that makes sense."""
+
+    def __init__(self, invented: int = 0) -> None:
+        super().__init__("the answer is no selection")
+        self.invented = invented  # entries for tools that were not there
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Selection:
 
 
 def read(answer: Any, shown: int) -> Selection:
-    """Raises NotASelection. A single entry that makes no sense is left out."""
+    """Raises NotASelection. An entry that makes no sense is left out, as long as another one does."""
     entries = answer.get("selection") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
         raise NotASelection
@@ -44,12 +48,19 @@ def read(answer: Any, shown: int) -> Selection:
         place = places.get(named) if isinstance(named, str) else None
         if place is None:
             invented += 1
-        elif place not in choices and isinstance(score, int | float) and math.isfinite(score):
+        elif place not in choices and (figure := _figure(score)) is not None:
             reason = entry.get("reason")
-            choices[place] = Choice(
-                min(max(float(score), 0.0), 1.0), clean(reason, MAX_REASON_CHARS) if isinstance(reason, str) else ""
-            )
+            choices[place] = Choice(figure, clean(reason, MAX_REASON_CHARS) if isinstance(reason, str) else "")
+    if entries and not choices:
+        raise NotASelection(invented)  # to choose nothing is a judgement; to say nothing that makes sense is none
     return Selection(choices, invented)
+
+
+def _figure(score: object) -> float | None:
+    """Within 0..1. A whole number of JSON may be too large for a float, and is a figure all the same."""
+    if isinstance(score, int) or (isinstance(score, float) and math.isfinite(score)):
+        return float(min(max(score, 0), 1))
+    return None
 
 
 def applied(hits: Sequence[SearchHit], shown: int, selection: Selection) -> list[SearchHit]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from pointsman.catalog.errors import Denied, Unauthorized
+from pointsman.catalog.rights import identify
 from pointsman.config.advice import advice, cloud_projects
 from pointsman.config.model import GatewayConfig
 from pointsman.providers import cloud_failure
@@ -63,17 +65,18 @@ async def check_gateway(patient: Patient) -> list[Finding]:
         return [Finding("gateway", "note", "No gateway runs with this state folder. `pointsman serve` starts one.")]
     import httpx2
 
-    headers = {"Authorization": f"Bearer {patient.token}"} if patient.token else {}
     place = f"The gateway on {running.url} (process {running.pid})"
+    problems: dict[Finding, None] = {}  # a server of several projects is told of once
     try:
         async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
-            answer = await http.get(running.url.removesuffix("/mcp") + "/health", headers=headers)
-        report = answer.json()
+            for headers in _askers(patient):
+                answer = await http.get(running.url.removesuffix("/mcp") + "/health", headers=headers)
+                if answer.status_code in (401, 403):
+                    return [Finding("gateway", "problem", f"{place} does not accept the token in POINTSMAN_TOKEN.")]
+                problems |= dict.fromkeys(_of_health(place, answer.json()))
     except (httpx2.HTTPError, ValueError) as error:
         return [Finding("gateway", "problem", f"{place} does not answer: {error!r}. Its log may say why.")]
-    if answer.status_code in (401, 403):
-        return [Finding("gateway", "problem", f"{place} does not accept the token in POINTSMAN_TOKEN.")]
-    return _of_health(place, report)
+    return list(problems) or [Finding("gateway", "ok", f"{place} is ready.")]
 
 
 async def check_cloud_search(patient: Patient) -> list[Finding]:
@@ -102,6 +105,28 @@ async def check_cloud_search(patient: Patient) -> list[Finding]:
 CHECKS: tuple[Check, ...] = (check_configuration, check_gateway, check_cloud_search)
 
 
+def _askers(patient: Patient) -> list[dict[str, str]]:
+    """As whom to ask for the gateway's health, in headers: the token for each project that it may act for."""
+    if not patient.token:
+        return [{}]
+    token = {"Authorization": f"Bearer {patient.token}"}
+    if patient.config is None:
+        return [token]
+    named = [
+        project_id for project_id in patient.config.projects if _may_act_for(patient.config, patient.token, project_id)
+    ]
+    askers = [token | {"X-Pointsman-Project": project_id} for project_id in named[:SHOWN_PROJECTS]]
+    return askers if askers and not _may_act_for(patient.config, patient.token, None) else [token, *askers]
+
+
+def _may_act_for(config: GatewayConfig, token: str, project_id: str | None) -> bool:
+    try:
+        identify(config, token, project_id, time.time())
+    except (Unauthorized, Denied):
+        return False
+    return True
+
+
 def _of_health(place: str, report: dict[str, Any]) -> list[Finding]:
     findings = [
         Finding("gateway", "problem", f"{place}: {report[key]}") for key in ("audit", "configuration") if key in report
@@ -112,7 +137,7 @@ def _of_health(place: str, report: dict[str, Any]) -> list[Finding]:
             findings.append(Finding("gateway", "problem", f"Server `{server_id}` does not run: {reason}"))
     if not report.get("ready") and not findings:
         findings.append(Finding("gateway", "problem", f"{place} is not ready yet, or about to end."))
-    return findings or [Finding("gateway", "ok", f"{place} is ready.")]
+    return findings
 
 
 async def _try(cloud: CloudSearchProvider, project_id: str | None) -> tuple[Finding, bool]:

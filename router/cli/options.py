@@ -71,5 +71,6 @@ def log_to_stderr(settings: Settings) -> None:
         format="%(asctime)s %(levelname)-7s %(message)s",
         datefmt="%H:%M:%S",
     )
-    for chatty in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio"):
+    # httpx2 has a line with the whole URL for each request.
+    for chatty in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio", "httpx2", "httpcore2"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -118,8 +118,8 @@ def _warn_of_nothing(name: str, projects: Sequence[str], servers: Sequence[str])
         note(f"It may act for no project yet, so every call is refused. Grant some under `tokens.{name}.projects`,")
         note('or create it with --project P (--project "" for callers that name none, --project "*" for all).')
     if not servers:
-        note(f"It may use no server yet, so it finds no tool. Grant some under `tokens.{name}.servers`,")
-        note('or create it with --server S (--server "*" for all).')
+        note(f"It may use no server yet, so it finds no tool in a gateway. Grant some under `tokens.{name}.servers`,")
+        note('or create it with --server S (--server "*" for all). The search service asks for projects only.')
 
 
 def _expiry(given: str, now: datetime) -> str:

@@ -308,6 +308,19 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:3:10: cloud_search.token: must be one word of letters, digits and signs, and is not empty",
         ],
     ),
+    "addresses of services": (
+        """\
+        cloud_search: {url: search.example, token: t}
+        search_api:
+          llm: {base_url: "https://llm.example/v1?version=2", model: m, key: "schlüssel"}
+        """,
+        [
+            "f.yaml:1:21: cloud_search.url: must be an address like https://host.example, without user, `?` and `#`",
+            "f.yaml:3:19: search_api.llm.base_url: must be an address like https://host.example, "
+            "without user, `?` and `#`",
+            "f.yaml:3:70: search_api.llm.key: must be one word of letters, digits and signs, and is not empty",
+        ],
+    ),
     "incomplete parts": (
         "cloud_search: {url: https://search.example}\nsearch_api: {llm: {model: m}}",
         [

@@ -159,6 +159,7 @@ FAULTS: dict[str, tuple[Behave, str]] = {
     "unauthorized": (sends(http(b"{}", "401 Unauthorized")), "cloud_unauthorized"),
     "forbidden": (sends(http(b"{}", "403 Forbidden")), "cloud_forbidden"),
     "not found": (sends(http(b"{}", "404 Not Found")), "cloud_not_found"),
+    "misdirected": (sends(http(b"{}", "421 Misdirected Request")), "cloud_misdirected"),
     "too large": (sends(http(b"{}", "413 Content Too Large")), "cloud_too_large"),
     "too many": (sends(http(b"{}", "429 Too Many Requests", "Retry-After: 9")), "cloud_rate_limited"),
     "broken": (sends(http(b"{}", "500 Oops")), "cloud_http"),
@@ -192,7 +193,7 @@ async def test_a_redirect_is_not_followed() -> None:
         target = f"Location: {elsewhere.url}/catalog/search"
         behave = sends(http(b"", "307 Temporary Redirect", target))
         async with search_service(behave) as service, provider(service.settings()) as cloud:
-            assert await why_not(cloud) == "cloud_http"
+            assert await why_not(cloud) == "cloud_redirected"
         assert elsewhere.asked == []
 
 
@@ -245,7 +246,14 @@ async def test_tools_that_were_not_sent_are_dropped_and_counted(caplog: pytest.L
 
 
 @pytest.mark.parametrize(
-    ("status", "where"), [("401 No", "issued"), ("403 No", "in project `red`"), ("404 No", "search.url`")]
+    ("status", "where"),
+    [
+        ("401 No", "issued"),
+        ("403 No", "in project `red`"),
+        ("404 No", "search.url`"),
+        ("421 No", "`search_api.listen.allowed_hosts`"),
+        ("308 No", "own address"),
+    ],
 )
 async def test_what_the_operator_must_mend_is_logged_once(
     status: str, where: str, caplog: pytest.LogCaptureFixture
@@ -325,6 +333,21 @@ async def test_a_time_out_releases_all_who_wait_for_the_same_service() -> None:
         others = await asyncio.gather(*(why_not(cloud) for _ in range(9)))
         assert await first == "cloud_timeout"
         assert "cloud_open" in others
+
+
+async def test_that_it_opened_is_logged_once_however_many_calls_failed(caplog: pytest.LogCaptureFixture) -> None:
+    all_are_there = asyncio.Event()
+
+    async def fails_them_together(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await all_are_there.wait()
+        writer.write(http(b"{}", "500 Oops"))
+
+    async with search_service(fails_them_together) as service, provider(service.settings()) as cloud:
+        calls = [asyncio.create_task(why_not(cloud)) for _ in range(5)]
+        await service.until_asked(5)
+        all_are_there.set()
+        assert await asyncio.gather(*calls) == ["cloud_http"] * 5
+    assert len([line for line in caplog.messages if "the local search answers for the next" in line]) == 1
 
 
 async def test_one_who_leaves_neither_holds_the_probes_place_nor_hides_what_it_found() -> None:
@@ -431,6 +454,18 @@ async def test_a_changed_service_closes_the_breaker_and_the_same_one_does_not() 
         assert state(cloud) == "open"
         cloud.configure(service.settings(timeout_s=29))
         assert state(cloud) == "closed"
+
+
+async def test_what_was_counted_stays_counted_when_the_service_is_changed() -> None:
+    only_invented = sends(answer(("shop:explode", 1.0)))
+    async with search_service(only_invented) as service, provider(service.settings()) as cloud:
+        for timeout_s in (28, 29, 30):
+            cloud.configure(service.settings(timeout_s=timeout_s))
+            for _ in range(3):
+                await why_not(cloud)
+        status = cloud.status()
+    assert status is not None
+    assert (status.opened, status.invented) == (3, 9)
 
 
 async def test_what_is_under_way_ends_with_the_provider() -> None:

@@ -18,6 +18,8 @@ from tests.router.audit.samples import SECRET
         SECRET,
         "Bearer abcdefgh12345678",
         "sk-proj-abcdefghijklmnop1234",
+        "password=hunter2",
+        "API_KEY=0123-4567",
         "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
         "github_pat_11ABCDEFG0abcdefghijkl",
         "xoxb-123456789012-abcdef",
@@ -34,7 +36,10 @@ def test_a_password_in_a_url_is_masked() -> None:
     assert free_text("clone https://me:hunter2@git.example/x", 500) == f"clone https{MASK}git.example/x"
 
 
-@pytest.mark.parametrize("text", ["task-management-system-overview", "the token ring", "https://a.example:80/x@y"])
+@pytest.mark.parametrize(
+    "text",
+    ["task-management-system-overview", "the token ring", "reset a password = new one", "https://a.example:80/x@y"],
+)
 def test_ordinary_words_stay(text: str) -> None:
     assert free_text(text, 500) == text
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import GatewayConfig
+from pointsman.config.secrets import digest
 from pointsman.router.doctor import Finding, Patient, examine
 from tests.gateway_process import gateway_process, own_environment
 from tests.servers.search_service import (
@@ -165,3 +166,24 @@ async def test_the_gateway_that_runs_is_asked_how_it_is(tmp_path: Path) -> None:
             while (told := await doctor(tmp_path, None, "--json", POINTSMAN_TOKEN=gateway.token)).code == 0:
                 pass
         assert "Server `gone` does not run" in told.findings("gateway")[0][1]
+
+
+async def test_a_token_that_is_for_projects_only_is_asked_for_all_of_them(tmp_path: Path) -> None:
+    gone = {"command": "no-such-program-anywhere"}
+    config = {
+        "servers": {"paint": {**gone, "projects": ["red", "blue"]}, "ink": {**gone, "projects": ["blue"]}},
+        "projects": {"red": {}, "blue": {}, "green": {}},
+        "tokens": {"anna": {"sha256": digest("ptm_annas"), "projects": ["red", "blue"], "servers": ["*"]}},
+    }
+    async with gateway_process(tmp_path, config):
+        async with asyncio.timeout(60):
+            while (
+                len((told := await doctor(tmp_path, None, "--json", POINTSMAN_TOKEN="ptm_annas")).findings("gateway"))
+                < 2
+            ):
+                pass
+    assert told.code == 1
+    assert [message.partition(" does")[0] for _, message in told.findings("gateway")] == [
+        "Server `paint`",
+        "Server `ink`",
+    ]

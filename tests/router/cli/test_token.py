@@ -62,6 +62,7 @@ def test_a_token_without_rights_says_so_and_how_to_grant_some(file: Path) -> Non
     assert "It may act for no project yet" in result.stderr
     assert "It may use no server yet" in result.stderr
     assert "`tokens.laptop.servers`" in result.stderr
+    assert "The search service asks for projects only." in result.stderr
     assert len(result.stdout.splitlines()) == 1
 
 
