@@ -23,7 +23,7 @@ from tests.e2e.processes import descendants, gone
 from tests.e2e.test_eras import noted, stdio_asker
 from tests.gateway_process import GatewayProcess, gateway_process
 
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 VERSION = "2026-07-28"
 STEPS = (1, 2)
 

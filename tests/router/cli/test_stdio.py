@@ -25,7 +25,7 @@ from tests.gateway_process import gateway_process, own_environment, write_config
 from tests.router.test_changes import until
 from tests.router.test_resources import library
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 VERSION = "2026-07-28"
 SECRET = "ptm_" + "s" * 43
 Mode = Literal["legacy", "auto"]
