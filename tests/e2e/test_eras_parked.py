@@ -157,7 +157,7 @@ async def test_a_killed_gateway_leaves_nothing_and_its_successor_says_that_the_c
         token = it.gateway.token
     config = {"servers": {"s": stdio_asker("legacy", tmp_path / "trace")}}
     async with (
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(PATIENCE_S * 2),
         gateway_process(tmp_path, config, token=token) as gateway,
         httpx2.AsyncClient(timeout=PATIENCE_S) as http,
     ):
