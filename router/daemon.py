@@ -73,7 +73,7 @@ class Parts:
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
-    """Serve until a signal says stop, or whoever holds `stop`.
+    """Serve until a signal says stop; with `stop`, until its holder says so, who hears the signals then.
 
     Raises:
         StateFolderError: another daemon has the state folder, or it cannot be written.
@@ -81,7 +81,12 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     """
     with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         async with _put_together(launch, listener.getsockname()[1]) as parts:
-            await _serve(launch, parts, listener, stop or asyncio.Event())
+            if stop is not None:
+                await _serve(launch, parts, listener, stop)
+                return
+            stop = asyncio.Event()
+            with signals.stopping(stop):
+                await _serve(launch, parts, listener, stop)
 
 
 async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: asyncio.Event) -> None:
@@ -93,7 +98,7 @@ async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: as
         launch.ready(url)
 
     server = HttpServer(_http_settings(parts), opened)
-    with signals.handled(stop, parts.reloader.request), state_folder.announced(launch.state_dir, url):
+    with signals.reloading(parts.reloader.request), state_folder.announced(launch.state_dir, url):
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(sockets=[listener]))
             await stop.wait()

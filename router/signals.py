@@ -13,8 +13,8 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def handled(stop: asyncio.Event, reload: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT set `stop`, and a second one ends the process at once; SIGHUP calls `reload`."""
+def stopping(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT set `stop`, and a second one ends the process at once."""
     loop = asyncio.get_running_loop()
 
     def end(number: int) -> None:
@@ -23,11 +23,22 @@ def handled(stop: asyncio.Event, reload: Callable[[], None]) -> Iterator[None]:
             os._exit(128 + number)
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
         loop.add_signal_handler(number, end, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def reloading(reload: Callable[[], None]) -> Iterator[None]:
+    """SIGHUP calls `reload`."""
+    loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, reload)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGHUP)

@@ -13,6 +13,7 @@ import msgspec
 
 NOTE = "gateway.json"
 LOCK = "gateway.lock"
+_LOOKS = 10_000  # some milliseconds
 
 
 class StateFolderError(Exception):
@@ -38,10 +39,8 @@ def held(folder: Path) -> Iterator[None]:
             f"The state folder {folder} cannot be used: {error.strerror}. Choose another one with --state-dir."
         ) from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StateFolderError(_taken(folder)) from None
+        if not _locked(handle):
+            raise StateFolderError(_taken(folder))
         yield
     finally:
         os.close(handle)
@@ -74,6 +73,22 @@ def running(folder: Path) -> Running | None:
     finally:
         os.close(handle)
     return None
+
+
+def _locked(handle: int) -> bool:
+    """Take the lock from nobody but those who only look: `running` has it for a moment, and shares it."""
+    for _ in range(_LOOKS):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        else:
+            return True
+    return False
 
 
 def _read_note(folder: Path) -> Running | None:

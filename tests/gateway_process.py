@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 READY = re.compile(r"^pointsman ready on (http://(\S+?):(\d+)/mcp)$")
-START_S = 30.0  # bounds against hanging, never reached when all is well
-STOP_S = 15.0
-SERVERS_S = 20.0
+START_S = 60.0  # bounds against hanging, never reached when all is well
+STOP_S = 30.0
+SERVERS_S = 60.0
 
 
 @dataclass(eq=False)

@@ -56,21 +56,27 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection | None:
-    """Open it read-only; None where there is no database yet. Raises sqlite3.Error and NewerSchema."""
+    """Open it for reading; None where there is no database yet. Raises sqlite3.Error and NewerSchema."""
     if not path.exists():
         return None
+    uri = path.absolute().as_uri()
     try:
-        return _open_to_read(f"{path.absolute().as_uri()}?mode=ro", path)
-    except sqlite3.OperationalError:
+        return _open_to_read(f"{uri}?mode=ro", path)
+    except sqlite3.OperationalError as error:
+        if _primary_code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+            raise
+        if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+            # A daemon was killed while it made the database. The first one to come takes back what is half done.
+            return _open_to_read(f"{uri}?mode=rw", path)
+        if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+            raise _unfinished(path) from error
         # A folder that we may not write has no place for the shared memory of WAL. Without a WAL file
         # nobody is writing, and the database can be read as it lies there.
-        if path.with_name(path.name + "-wal").exists() or os.access(path.parent, os.W_OK):
-            raise
-        return _open_to_read(f"{path.absolute().as_uri()}?mode=ro&immutable=1", path)
+        return _open_to_read(f"{uri}?mode=ro&immutable=1", path)
 
 
 def is_broken(error: sqlite3.Error) -> bool:
-    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def set_aside(path: Path, reason: Exception) -> None:
@@ -128,6 +134,7 @@ def _open_to_read(uri: str, path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA query_only = ON")
         _known_version(connection, path)
     except BaseException:
         connection.close()
@@ -146,3 +153,14 @@ def _broken(verdict: str) -> sqlite3.DatabaseError:
     error = sqlite3.DatabaseError(verdict)
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
+
+
+def _unfinished(path: Path) -> sqlite3.OperationalError:
+    return sqlite3.OperationalError(
+        f"what a killed gateway left unfinished in {path} must be completed first, and this user may not write there. "
+        "Run this as the user that runs the gateway, or on a copy of the state folder."
+    )
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

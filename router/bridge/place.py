@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.config.model import GatewayConfig, Token
 from pointsman.router.bridge.link import Address, NoGateway
-from pointsman.router.state_folder import StateFolderError, running
+from pointsman.router.state_folder import Running, StateFolderError, running
 
 if TYPE_CHECKING:
     from pointsman.router.daemon import Launch
@@ -20,41 +21,39 @@ if TYPE_CHECKING:
 COME_BACK_S = 10.0  # for a gateway that is being restarted
 _LOOK_EVERY_S = 0.1
 
+logger = logging.getLogger(__name__)
+
 
 class Place:
-    """`await place.find()` is `link.Locate`."""
+    """`await place.find()` is `link.Locate`. `launch` may raise NoGateway."""
 
     def __init__(self, state_dir: Path, token: str | None, launch: Callable[[], Launch]) -> None:
         self._state_dir = state_dir
         self._token = token
         self._launch = launch
-        self._own: asyncio.Task[None] | None = None
+        self._own: _Own | None = None
         self._stop = asyncio.Event()  # tells our own one to end, however far it has come
         self._found_before = False
-        self.ended = asyncio.Event()  # our own gateway was told to stop
+        self.ended = asyncio.Event()  # our own gateway was told to stop, and has
 
     async def find(self) -> Address:
         """Raises NoGateway."""
         if self._found_before and self._own is None:
             await self._wait_until_back()
-        found = running(self._state_dir)
-        if found is None:
-            if self._own is not None and not _failed(self._own):  # a second one would not hear what ended the first
-                raise NoGateway("The gateway of this process was told to stop.")
-            return await self._start()
-        self._found_before = True
-        if self._token is None:
-            raise NoGateway(
-                f"A gateway runs on {found.url}, and POINTSMAN_TOKEN is not set: put a token there "
-                "(`pointsman token create NAME` makes one)."
-            )
-        return Address(found.url, self._token)
+        if self._stop.is_set():
+            raise NoGateway("The gateway of this process was told to stop.")
+        if self._own is None or self._own.failed:
+            found = running(self._state_dir)
+            if found is not None:
+                return self._known(found)
+            self._own = self._start()
+        return await self._own.address()  # the same one for all who ask while it starts
 
     async def close(self) -> None:
         """End our own gateway, if there is one, as a signal would."""
         self._stop.set()
         if self._own is not None:
-            await asyncio.gather(self._own, return_exceptions=True)
+            await asyncio.gather(self._own.task, return_exceptions=True)
 
     async def _wait_until_back(self) -> None:
         """Somebody ran a gateway before, so it is theirs to run: ours is only for when it stays away."""
@@ -63,33 +62,55 @@ class Place:
             await asyncio.sleep(_LOOK_EVERY_S)
             waited_s += _LOOK_EVERY_S
 
-    async def _start(self) -> Address:
-        from pointsman.router.listening import CannotListen  # a bridge to a daemon starts without all this
+    def _known(self, found: Running) -> Address:
+        self._found_before = True
+        if self._token is None:
+            raise NoGateway(
+                f"A gateway runs on {found.url}, and POINTSMAN_TOKEN is not set: put a token there "
+                "(`pointsman token create NAME` makes one)."
+            )
+        return Address(found.url, self._token)
 
+    def _start(self) -> _Own:
         secret = self._token or "ptm_" + secrets.token_urlsafe(32)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         launch = private(self._launch(), None if self._token else secret, ready.set_result)
-        self._own = asyncio.get_running_loop().create_task(self._serve(launch))
-        await asyncio.wait((ready, self._own), return_when=asyncio.FIRST_COMPLETED)
-        if ready.done():
-            return Address(ready.result(), secret)
-        try:
-            self._own.result()
-        except (StateFolderError, CannotListen) as error:
-            raise NoGateway(str(error)) from error
-        raise NoGateway("The gateway ended before it was ready.")
+        return _Own(asyncio.get_running_loop().create_task(self._serve(launch)), ready, secret)
 
     async def _serve(self, launch: Launch) -> None:
-        from pointsman.router.daemon import serve
+        from pointsman.router.daemon import serve  # a bridge to a daemon starts without all this
 
+        await serve(launch, self._stop)
+        self.ended.set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A gateway inside this process, from the moment that it begins to start."""
+
+    task: asyncio.Task[None]
+    ready: asyncio.Future[str]  # its URL
+    secret: str
+
+    @property
+    def failed(self) -> bool:
+        return self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
+
+    async def address(self) -> Address:
+        """Raises NoGateway."""
+        from pointsman.router.listening import CannotListen
+
+        await asyncio.wait((self.ready, self.task), return_when=asyncio.FIRST_COMPLETED)
+        if self.ready.done():
+            return Address(self.ready.result(), self.secret)
         try:
-            await serve(launch, self._stop)
-        finally:
-            self.ended.set()
-
-
-def _failed(task: asyncio.Task[None]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
+            self.task.result()
+        except (StateFolderError, CannotListen) as error:
+            raise NoGateway(str(error)) from error
+        except Exception as error:
+            logger.exception("the gateway of this process could not start")
+            raise NoGateway("The gateway of this process could not start; its log on stderr says why.") from error
+        raise NoGateway("The gateway ended before it was ready.")
 
 
 def private(launch: Launch, secret: str | None, ready: Callable[[str], None]) -> Launch:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from pointsman.config.errors import ConfigError
 from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
-from pointsman.config.places import state_folder
+from pointsman.config.places import NoHome, state_folder
 from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.router import signals
 from pointsman.router.bridge.bridge import Bridge
-from pointsman.router.bridge.link import Link
+from pointsman.router.bridge.link import Link, NoGateway
 from pointsman.router.bridge.pipes import Lines, Output
 from pointsman.router.bridge.place import Place
 from pointsman.router.cli.first_config import find_or_make_config
-from pointsman.router.cli.options import clear_errors, config_option, log_to_stderr
+from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr
 
 if TYPE_CHECKING:
     from pointsman.router.daemon import Launch
@@ -49,31 +50,37 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
 
 
 def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launch:
+    """Raises NoGateway."""
     from pointsman.router.daemon import Launch  # only here: a bridge to a daemon starts without one
 
-    path, _ = find_or_make_config(config_file, settings)
+    try:
+        path, _ = find_or_make_config(config_file, settings)
 
-    def read() -> GatewayConfig:
-        return overlaid(load(path, os.environ), settings)
+        def read() -> GatewayConfig:
+            return overlaid(load(path, os.environ), settings)
 
-    return Launch(read(), path, read, folder, lambda url: None)
+        return Launch(read(), path, read, folder, lambda url: None)
+    except (ConfigError, NoHome) as error:
+        raise NoGateway(str(error)) from error
+    except Refusal as error:
+        raise NoGateway(error.message) from error
 
 
 async def _run(place: Place, project: str | None) -> None:
     """Until stdin ends, stdout is closed, or a signal comes; whichever is first."""
-    output = Output(sys.stdout.buffer)
-    await output.open()
     told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)  # until a gateway of our own takes them over
-    async with Link(place.find, project) as link:
-        work = asyncio.ensure_future(Bridge(link, output).run(Lines(sys.stdin.buffer).read()))
-        ends = [work, *(asyncio.ensure_future(event.wait()) for event in (output.gone, told, place.ended))]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for end in ends:
-                end.cancel()
-            await asyncio.gather(*ends, return_exceptions=True)
-            await place.close()
+    with signals.stopping(told):  # from here to the end, whether there is a gateway of our own or not
+        output = Output(sys.stdout.buffer)
+        await output.open()
+        async with Link(place.find, project) as link:
+            work = asyncio.ensure_future(Bridge(link, output).run(Lines(sys.stdin.buffer).read()))
+            ends = [work, *(asyncio.ensure_future(event.wait()) for event in (output.gone, told, place.ended))]
+            try:
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if told.is_set():
+                    await place.close()  # before the bridge, so that answers of its last calls arrive
+            finally:
+                for end in ends:
+                    end.cancel()
+                await asyncio.gather(*ends, return_exceptions=True)
+                await place.close()

@@ -79,7 +79,7 @@ async def _serve(launch: Launch, listener: socket.socket, desk: Desk) -> None:
     app = SearchApp(desk, HostRules.of(_own(launch.config).listen, port), lambda: reloader.refusal, lifespan)
     server = HttpServer(_http_settings(app, desk), opened)
     stop = asyncio.Event()
-    with signals.handled(stop, reloader.request):
+    with signals.stopping(stop), signals.reloading(reloader.request):
         async with asyncio.TaskGroup() as group:
             group.create_task(server.serve(sockets=[listener]))
             await stop.wait()

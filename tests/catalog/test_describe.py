@@ -107,7 +107,7 @@ async def test_a_slow_server_is_only_named_until_it_has_answered() -> None:
     slow.may_answer.clear()
     config = config_of({"slow": None, "quick": None}, unassigned=ON)
     catalog = catalog_of(slow, quick, config=config, patience=AT_ONCE)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await catalog.overview(ME) == "Servers here: slow; quick (say)."
         slow.may_answer.set()
         await catalog.available(ME)

@@ -11,7 +11,7 @@ import pytest
 
 from pointsman.config.replacing import CannotReplace, rewrite
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 @pytest.fixture

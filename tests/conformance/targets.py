@@ -16,8 +16,8 @@ from tests.conformance.token_proxy import token_proxy
 from tests.gateway_process import gateway_process, own_environment, write_config
 
 ROOT = Path(__file__).parents[2]
-START_S = 30.0
-STOP_S = 15.0
+START_S = 60.0
+STOP_S = 30.0
 
 Surface = Literal["router", "flat"]
 DownstreamEra = Literal["modern", "legacy"]

@@ -19,7 +19,7 @@ PYPI = ROOT / ".foreign" / "python" / "bin"
 NPM = ROOT / ".foreign" / "node" / "node_modules" / ".bin"
 PRELOAD = Path(__file__).parent / "foreign" / "loopback.cjs"
 LISTENING = re.compile(rb"loopback port (\d+)")
-START_S = 20.0
+START_S = 60.0
 
 
 def _missing(*programs: Path) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 PROC = Path("/proc")  # not on every system; a slim container, on the other hand, has no `ps`
-GONE_S = 10.0  # a bound against hanging; the promise of 5 s is for people, not for a busy test machine
+GONE_S = 30.0  # a bound against hanging; the promise of 5 s is for people, not for a busy test machine
 
 Row = tuple[int, int, str, str]  # pid, parent, state, command line
 

@@ -23,7 +23,7 @@ from tests.e2e.processes import descendants, gone
 from tests.e2e.test_eras import noted, stdio_asker
 from tests.gateway_process import GatewayProcess, gateway_process
 
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 VERSION = "2026-07-28"
 STEPS = (1, 2)
 
@@ -157,7 +157,7 @@ async def test_a_killed_gateway_leaves_nothing_and_its_successor_says_that_the_c
         token = it.gateway.token
     config = {"servers": {"s": stdio_asker("legacy", tmp_path / "trace")}}
     async with (
-        asyncio.timeout(PATIENCE_S),
+        asyncio.timeout(PATIENCE_S * 2),
         gateway_process(tmp_path, config, token=token) as gateway,
         httpx2.AsyncClient(timeout=PATIENCE_S) as http,
     ):

@@ -171,7 +171,7 @@ async def test_one_who_leaves_does_not_cost_the_others_their_answer() -> None:
     leaving, staying = (asyncio.create_task(provider.search(request)) for _ in range(2))
     await asyncio.sleep(0)  # both are inside now
     leaving.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert (await staying)[0].tool_key == "mail:send_email"
     assert leaving.cancelled()
 

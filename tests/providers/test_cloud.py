@@ -327,9 +327,9 @@ async def test_not_even_the_one_whose_request_is_the_probe_waits_for_a_dead_serv
 
 
 async def test_a_time_out_releases_all_who_wait_for_the_same_service() -> None:
-    async with search_service(says_nothing) as service, provider(service.settings(timeout_s=0.6)) as cloud:
+    async with search_service(says_nothing) as service, provider(service.settings(timeout_s=1.5)) as cloud:
         first = asyncio.create_task(why_not(cloud))
-        await asyncio.sleep(0.2)  # so that the others have time left when the first has none
+        await asyncio.sleep(0.75)  # so that the others have time left when the first has none
         others = await asyncio.gather(*(why_not(cloud) for _ in range(9)))
         assert await first == "cloud_timeout"
         assert "cloud_open" in others
@@ -379,7 +379,7 @@ async def test_one_who_leaves_neither_holds_the_probes_place_nor_hides_what_it_f
 async def test_a_hanging_service_is_found_out_though_its_clients_leave_early() -> None:
     async with search_service(says_nothing) as service, provider(service.settings(timeout_s=0.5)) as cloud:
         impatient = asyncio.create_task(cloud.search(asking()))
-        await asyncio.sleep(0.01)  # it has begun
+        await service.until_asked(1)
         impatient.cancel()
         while state(cloud) != "open":
             await asyncio.sleep(0.01)

@@ -142,7 +142,7 @@ async def test_a_reload_changes_the_exposure_of_open_sessions(tmp_path: Path) ->
     async with gateway_process(tmp_path, config(tmp_path)) as gateway, speaker(gateway, "legacy") as client:
         assert len(await client.every("tools/list", "tools")) > 2
         gateway.write_config({**config(tmp_path), "unassigned": {"exposure": "meta"}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(await client.every("tools/list", "tools")) != 2:
                 await asyncio.sleep(0.02)
         assert (await client.error("tools/call", {"name": "shop__paint", "arguments": {}}))["code"] == -32602

@@ -39,7 +39,7 @@ async def health_of(shop: Shop) -> dict[str, Any]:
 
 
 async def until_running(shop: Shop, *server_ids: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             servers = (await health_of(shop))["servers"]
             if servers.keys() == set(server_ids) and all(each["state"] == "running" for each in servers.values()):
@@ -60,7 +60,7 @@ async def test_only_servers_that_changed_are_started_stopped_or_restarted(tmp_pa
         }
         shop.gateway.write_config({"servers": after})
         await until_running(shop, "kept", "changed", "new")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (second := children(shop)).keys() != {"kept", "changed", "new"} or second["changed"] == first[
                 "changed"
             ]:
@@ -73,15 +73,15 @@ async def test_only_servers_that_changed_are_started_stopped_or_restarted(tmp_pa
 
 async def test_a_call_under_way_survives_the_restart_of_its_server(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    entry = workshop(tmp_path / "trace", timeouts={"call_s": 10})
+    entry = workshop(tmp_path / "trace", timeouts={"call_s": 60})
     async with open_shop(tmp_path, {"shop": entry}) as shop:
         await until_running(shop, "shop")
         waiting = asyncio.create_task(shop.execute("shop:wait", {"object": str(lock)}))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not shop.ran():
                 await asyncio.sleep(0.02)
         shop.gateway.write_config({"servers": {"shop": entry | {"env": {"COLOUR": "red"}}}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await shop.execute("shop:colour"))["content"][0]["text"] != "red":
                 await asyncio.sleep(0.02)
         assert not waiting.done()
@@ -106,7 +106,7 @@ async def test_reloads_under_load_lose_no_call(tmp_path: Path) -> None:
         for edit in range(5):
             restarted = entry | {"env": {"COLOUR": f"shade-{edit}"}}
             shop.gateway.write_config({"servers": {"shop": restarted}})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await shop.execute("shop:colour"))["content"][0]["text"] != f"shade-{edit}":
                     await asyncio.sleep(0.02)
         over.set()
@@ -119,7 +119,7 @@ async def test_a_broken_edit_is_refused_in_words_and_the_running_configuration_s
         await until_running(shop, "shop")
         good = shop.gateway.config_file.read_text()
         shop.gateway.config_file.write_text(good.replace('"servers"', '"serverz"'))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while "serverz" not in shop.gateway.stderr:
                 await asyncio.sleep(0.02)
         assert "did you mean `servers`?" in shop.gateway.stderr
@@ -129,7 +129,7 @@ async def test_a_broken_edit_is_refused_in_words_and_the_running_configuration_s
         assert str(tmp_path) not in json.dumps(health)
         assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
         shop.gateway.config_file.write_text(good)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (
                 "configuration"
                 in (await shop.http.get(shop.gateway.base_url + "/health", headers=shop.gateway.headers)).json()
@@ -143,12 +143,12 @@ async def test_a_file_that_is_emptied_or_written_piece_by_piece_takes_nothing_aw
         await until_running(shop, "shop")
         good = shop.gateway.config_file.read_text()
         shop.gateway.config_file.write_text("")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while "is empty" not in shop.gateway.stderr:
                 await asyncio.sleep(0.02)
         assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
         shop.gateway.config_file.write_text(good)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while "configuration" in await health_of(shop):
                 await asyncio.sleep(0.02)
         assert not (await shop.execute("shop:paint", {"object": "door"})).get("isError")
@@ -163,6 +163,6 @@ async def test_sighup_reads_what_the_file_names_again(tmp_path: Path) -> None:
         assert (await shop.execute("shop:colour"))["content"][0]["text"] == "red"
         secret.write_text("blue")
         shop.gateway.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (await shop.execute("shop:colour"))["content"][0]["text"] != "blue":
                 await asyncio.sleep(0.02)

@@ -1,5 +1,6 @@
 """One daemon for each state folder, and a note that is only believed while it holds."""
 
+import fcntl
 import os
 import stat
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.state_folder import NOTE, Running, StateFolderError, announced, held, running
+from pointsman.router.state_folder import LOCK, NOTE, Running, StateFolderError, announced, held, running
 
 
 def test_a_second_daemon_is_told_who_holds_the_folder(tmp_path: Path) -> None:
@@ -22,6 +23,28 @@ def test_a_second_daemon_is_told_who_holds_the_folder(tmp_path: Path) -> None:
     assert running(tmp_path) is None
     with held(tmp_path):
         assert running(tmp_path) is None
+
+
+def test_one_who_looks_in_that_moment_keeps_no_daemon_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with held(tmp_path):
+        pass
+    looking = os.open(tmp_path / LOCK, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    lock = fcntl.flock
+    met = []
+
+    def met_once(handle: int, how: int) -> None:
+        """The one who looks leaves as soon as the daemon has met him."""
+        try:
+            lock(handle, how)
+        except BlockingIOError:
+            met.append(how)
+            os.close(looking)
+            raise
+
+    monkeypatch.setattr(fcntl, "flock", met_once)
+    with held(tmp_path):
+        assert met == [fcntl.LOCK_EX | fcntl.LOCK_NB]
 
 
 def test_the_note_of_a_killed_daemon_is_not_believed(tmp_path: Path) -> None:

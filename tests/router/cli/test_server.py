@@ -25,7 +25,7 @@ async def server_log(state_dir: Path, server_id: str) -> tuple[int | None, str, 
 async def test_the_last_words_of_a_server_that_fails_can_be_read(tmp_path: Path) -> None:
     config = {"servers": {"broken": {"command": sys.executable, "args": ["-S", "-c", LOUD]}}}
     async with gateway_process(tmp_path, config) as gateway:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while (found := await server_log(gateway.state_dir, "broken"))[0] != 0:
                 pass
         assert "no such database: �[31mcustomers\n" in found[1]

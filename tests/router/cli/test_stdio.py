@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from pointsman.router.state_folder import held
 from tests.e2e.client import Assistant
 from tests.e2e.people import Person
 from tests.e2e.processes import descendants, gone
@@ -24,7 +25,7 @@ from tests.gateway_process import gateway_process, own_environment, write_config
 from tests.router.test_changes import until
 from tests.router.test_resources import library
 
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 VERSION = "2026-07-28"
 SECRET = "ptm_" + "s" * 43
 Mode = Literal["legacy", "auto"]
@@ -296,12 +297,49 @@ async def test_when_the_client_leaves_in_the_middle_of_a_call_the_server_is_told
             await asyncio.sleep(0.02)
 
 
-async def test_a_signal_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gateway", ["none yet", "its own", "another's"])
+async def test_a_signal_ends_it(gateway: str, tmp_path: Path) -> None:
     write_config(tmp_path / "pointsman.yaml", {}, SECRET)
-    async with bridge(tmp_path, None) as wire:
-        await wire.initialize()
+    async with AsyncExitStack() as stack:
+        if gateway == "another's":
+            await stack.enter_async_context(gateway_process(tmp_path, {}, token=SECRET))
+        wire = await stack.enter_async_context(bridge(tmp_path, SECRET))
+        if gateway == "none yet":
+            wire.send(b"{nonsense")  # answered when it listens, to signals too
+            await wire.next()
+        else:
+            await wire.initialize()
         wire.process.send_signal(signal.SIGTERM)
         assert await wire.process.wait() == 0
+
+
+async def test_requests_that_come_while_its_gateway_starts_wait_for_it(tmp_path: Path) -> None:
+    write_config(tmp_path / "pointsman.yaml", {}, SECRET)
+    async with bridge(tmp_path, None) as wire:
+        for number in [wire.request("tools/list", modern=True) for _ in range(3)]:
+            assert "result" in await wire.answer(number)
+        assert await closed(wire) == 0
+
+
+async def test_a_gateway_of_its_own_that_could_not_start_is_tried_again_with_the_next_request(tmp_path: Path) -> None:
+    write_config(tmp_path / "pointsman.yaml", {}, SECRET)
+    async with bridge(tmp_path, None) as wire:
+        with held(tmp_path / "state"):
+            answer = await wire.answer(wire.request("tools/list", modern=True))
+            assert "already uses the state folder" in answer["error"]["message"]
+        assert "result" in await wire.answer(wire.request("tools/list", modern=True))
+        wire.process.send_signal(signal.SIGTERM)
+        assert await wire.process.wait() == 0
+
+
+async def test_a_configuration_that_does_not_hold_is_told_to_the_client_and_may_be_mended(tmp_path: Path) -> None:
+    write_config(tmp_path / "pointsman.yaml", {"servres": {}}, SECRET)
+    async with bridge(tmp_path, None) as wire:
+        answer = await wire.answer(wire.request("tools/list", modern=True))
+        assert "servres" in answer["error"]["message"]
+        write_config(tmp_path / "pointsman.yaml", {}, SECRET)
+        assert "result" in await wire.answer(wire.request("tools/list", modern=True))
+        assert await closed(wire) == 0
 
 
 @pytest.mark.parametrize("by_signal", [True, False])

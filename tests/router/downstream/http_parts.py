@@ -14,7 +14,7 @@ from pointsman.router.downstream.handshake import WantedEra
 from pointsman.router.downstream.http_connect import connect_http
 from pointsman.router.seams import Client, Era, FrontRequest
 
-PATIENCE_S = 10.0  # against hanging for ever; never a measure
+PATIENCE_S = 30.0  # against hanging for ever; never a measure
 
 
 class Back:

@@ -19,7 +19,7 @@ from tests.router.downstream.http_parts import until
 from tests.router.downstream.talking import Person, stdio
 
 PATIENT = Patience(silent_s=60, held_s=60, turn_s=60)
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 def session(token: str, *, able: bool = True) -> FrontRequest:

@@ -45,7 +45,7 @@ class Stream:
     async def answer_to(self, question: str, method: str = "elicitation/create") -> Json:
         """Put a question to the gateway and wait for the answer that goes back."""
         self.server_says(id=question, method=method, params={"message": "well?"})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while True:
                 for message in self.sent:
                     if message.get("id") == question:
@@ -228,7 +228,7 @@ async def never(method: str, params: Json) -> Json:
 async def test_a_question_ends_when_the_server_withdraws_it_or_its_call_is_over(tool: str) -> None:
     person = Person(never)
     async with stdio() as connection:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await connection.request(tool_call(tool, person=person))
             while not any("error" in message for message in await seen_by(connection.request)):
                 await asyncio.sleep(0.01)

