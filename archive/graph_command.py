@@ -46,5 +46,6 @@ def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit
     if found.did_you_mean:
         note(f"Read as: {found.did_you_mean}")
     if len(reached.nodes) > nodes:
-        note(f"{nodes} of {len(reached.nodes)} nodes are drawn, the surest; --nodes shows more.")
+        more = "more than " if reached.truncated else ""
+        note(f"{nodes} of {more}{len(reached.nodes)} nodes are drawn, the surest; --nodes shows more.")
     click.echo(f"{output}: {min(nodes, len(reached.nodes))} nodes")

@@ -26,9 +26,11 @@ from pointsman.config.values import (
     header_name,
     header_value,
     moment,
+    named_path,
     no_boolean,
     program,
     request_key,
+    root_name,
     service_address,
     web_address,
     without_nul,
@@ -50,13 +52,14 @@ Strategy = Literal["bm25", "cloud"]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(no_boolean)]
 Count = Annotated[int, Field(ge=1)]
 Moment = Annotated[datetime, BeforeValidator(moment)]
-LocalPath = Annotated[Path, AfterValidator(anchored)]
+LocalPath = Annotated[Path, BeforeValidator(named_path), AfterValidator(anchored)]
 WebAddress = Annotated[str, AfterValidator(web_address)]
 ServiceAddress = Annotated[str, AfterValidator(service_address)]
 BearerToken = Annotated[SecretStr, AfterValidator(bearer_token)]
 DatabaseAddress = Annotated[str, AfterValidator(database_address)]
 RequestKey = Annotated[SecretStr, AfterValidator(request_key)]
 Program = Annotated[str, AfterValidator(program)]
+RootName = Annotated[str, AfterValidator(root_name)]
 VariableName = Annotated[str, AfterValidator(environment_name)]
 Variable = Annotated[SecretStr, AfterValidator(without_nul)]
 HeaderName = Annotated[str, AfterValidator(header_name)]
@@ -125,7 +128,7 @@ class Server(Part):
     tool_permissions: Mapping[str, bool] = {}
     timeouts: ServerTimeouts = ServerTimeouts()
     db: LocalPath | None = None
-    roots: Mapping[str, LocalPath] = {}
+    roots: Mapping[RootName, LocalPath] = {}
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Server:

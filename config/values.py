@@ -37,6 +37,20 @@ def anchored(path: Path, info: ValidationInfo) -> Path:
     return folder / path if isinstance(folder, Path) else path
 
 
+def named_path(path: object) -> object:
+    """An empty one would be the folder of the file, which nobody means who wrote nothing."""
+    if path == "":
+        raise ValueError("must not be empty")
+    return path
+
+
+def root_name(name: str) -> str:
+    """It is the first part of paths, so it must look like the name of one folder."""
+    if not re.fullmatch(r"\w(?:[\w. -]{0,62}[\w-])?", name):
+        raise ValueError("the name of a root takes letters, digits, `_`, `-` and `.`, such as `app`")
+    return name
+
+
 def database_address(address: str) -> str:
     """The key is there for a later version; until then nobody shall believe that the rows are elsewhere."""
     raise ValueError("is not supported in this version: the database is a file in the state folder. Leave it out")

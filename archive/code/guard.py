@@ -130,7 +130,7 @@ def _walked(root: Path, path: str, *, folder: bool = False) -> Iterator[tuple[in
     walk = _Walk(root)
     try:
         name = walk.to(parts, folder=folder)
-        if name is not None and path.endswith("/"):
+        if name is not None and path.endswith(("/", "/.")):
             raise Missing
         yield walk.handles[-1], tuple(walk.parts), name
     except OSError as error:

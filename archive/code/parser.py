@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 _COMMAND = (sys.executable, "-P", "-m", "pointsman.archive.code.parse_worker")
 _REMEMBERED = 1_000
 _START_S = 30.0  # loading takes a moment once, which no file is to blame for
+_TOO_LONG = "parsing took too long"
 _ATTEMPTS = 2  # the first may have found a process that was ended for another file, or from outside
 
 
@@ -41,7 +42,9 @@ class ImportParser:
         self._turn = threading.Lock()
         self._worker: _Worker | None = None
         self._closed = False
-        self._known: OrderedDict[bytes, Parsed | None] = OrderedDict()  # None: it kills the parser
+        self._memory = threading.Lock()  # of its own: what is known does not wait for a parse that takes long
+        self._known: OrderedDict[bytes, Parsed | str] = OrderedDict()  # a text: why it is not tried again
+        self._late: set[bytes] = set()  # took too long once, which may have been the machine
 
     def parse(self, grammar: str, source: bytes) -> Parsed:
         """What the source imports.
@@ -50,18 +53,12 @@ class ImportParser:
             NotParsed: the parser crashed on it, took too long, or is closed.
         """
         key = hashlib.sha256(grammar.encode() + b"\0" + source).digest()
-        if not self._turn.acquire(timeout=self._timeout_s):
-            raise NotParsed("the parser is busy")
-        try:
-            if key not in self._known:
-                self._remember(key, self._ask(Question(grammar, source)))
-            self._known.move_to_end(key)
-            parsed = self._known[key]
-        finally:
-            self._turn.release()
-        if parsed is None:
-            raise NotParsed("the parser crashed on this file")
-        return parsed
+        known = self._recalled(key)
+        if known is None:
+            known = self._parsed(key, Question(grammar, source))
+        if isinstance(known, str):
+            raise NotParsed(known)
+        return known
 
     def close(self) -> None:
         """End the process. Waits for a parse that is under way, which has its own limit."""
@@ -69,8 +66,20 @@ class ImportParser:
             self._closed = True
             self._end()
 
-    def _ask(self, question: Question) -> Parsed | None:
-        """None if it died twice over this question."""
+    def _parsed(self, key: bytes, question: Question) -> Parsed | str:
+        if not self._turn.acquire(timeout=self._timeout_s):
+            raise NotParsed("the parser is busy")
+        try:
+            known = self._recalled(key)  # by whoever had the turn before
+            if known is None:
+                known = self._ask(key, question)
+                self._remember(key, known)
+            return known
+        finally:
+            self._turn.release()
+
+    def _ask(self, key: bytes, question: Question) -> Parsed | str:
+        """A text, which says why, where the same file has failed twice."""
         if self._closed:
             raise NotParsed("the archive is being closed")
         for _ in range(_ATTEMPTS):
@@ -83,8 +92,13 @@ class ImportParser:
             except TimeoutError:
                 self._end()
                 logger.warning("the parser was ended over %d bytes of %s", len(question.source), question.grammar)
-                raise NotParsed("parsing took too long") from None
-        return None
+                if key in self._late:
+                    return _TOO_LONG
+                if len(self._late) >= _REMEMBERED:
+                    self._late.clear()
+                self._late.add(key)
+                raise NotParsed(_TOO_LONG) from None
+        return "the parser crashed on this file"
 
     def _started(self) -> _Worker:
         try:
@@ -92,10 +106,17 @@ class ImportParser:
         except (OSError, _Died):
             raise NotParsed("the parser could not be started") from None
 
-    def _remember(self, key: bytes, parsed: Parsed | None) -> None:
-        self._known[key] = parsed
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+    def _recalled(self, key: bytes) -> Parsed | str | None:
+        with self._memory:
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
+
+    def _remember(self, key: bytes, parsed: Parsed | str) -> None:
+        with self._memory:
+            self._known[key] = parsed
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
 
     def _end(self) -> None:
         if self._worker is not None:

@@ -70,7 +70,7 @@ class Search:
 
     def what_is_wrong(self) -> str:
         """Ripgrep's reason against the pattern, in one line; empty where it has none."""
-        command = [_program(), "--no-config", *_BOUNDS, "-e", self.pattern, "--", "-"]
+        command = [_program(), "--no-config", "--crlf", *_BOUNDS, "-e", self.pattern, "--", "-"]
         try:
             answer = subprocess.run(  # noqa: S603 - an argument list, with the pattern behind -e
                 command, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=_CHECK_S, check=False

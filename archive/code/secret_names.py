@@ -22,13 +22,14 @@ _FILES = frozenset(
         *(".npmrc", ".netrc", "_netrc", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd", ".dockercfg"),
         *(".git-credentials", ".dockerconfigjson", ".s3cfg", ".boto", ".vault-token", ".vault_pass", ".terraformrc"),
         *("npmrc", "netrc", "pypirc", "htpasswd", "credentials", "kubeconfig", "wp-config.php", "pointsman.yaml"),
+        *(".secrets", ".bash_history", ".zsh_history", "wallet.dat"),
     }
 )
 # Files that are secrets only in a certain folder.
 _BESIDE = {"config.json": ".docker", "settings.xml": ".m2", "access_tokens.db": "gcloud", "hosts.yml": "gh"}
 _ENDINGS = (
     *(".pem", ".key", ".p8", ".p12", ".pfx", ".pkcs8", ".pkcs12", ".ppk", ".jks", ".keystore", ".bks", ".keytab"),
-    *(".kdb", ".kdbx", ".agekey", ".ovpn", ".tfstate", ".env", ".kubeconfig"),
+    *(".kdb", ".kdbx", ".agekey", ".ovpn", ".tfstate", ".tfvars", ".env", ".kubeconfig"),
 )
 _DATA = r"(?:\.(?:json|ya?ml|toml|ini|cfg|conf|csv|txt|xml|properties|plist|enc))+"
 _SECRET = re.compile(
@@ -37,6 +38,10 @@ _SECRET = re.compile(
   | (?:.*[^a-z])?(?:credentials?|secrets?)DATA                         # credentials.json, app-secrets.yml
   | (?:.*[^a-z])?(?:client|app)[_-]?(?:secrets?|credentials?)(?:[^a-z].*)?DATA
   | (?:.*[^a-z])?service[_-]?accounts?(?:[_-]?keys?)?(?:[^a-z].*)?DATA # service-account-prod.json
+  | (?:.*[^a-z])?(?:private|priv)[_-]?keys?(?:[_-]?\d+)?(?:DATA)?       # private_key, app-private-key.txt
+  | ssh_host_(?:[a-z0-9]+_)?key                                        # of a machine
+  | (?:.*[^a-z])?adminsdk(?:[^a-z].*)?DATA | gha-creds-.*DATA          # service accounts by other names
+  | .*\.(?:pem|key|p12|pfx|env)\.txt
   | (?:.*[^a-z])?kubeconfig(?:[^a-z].*)?DATA | kubeconfig[_-][^.]+
     """.replace("DATA", _DATA),
     re.VERBOSE | re.DOTALL,

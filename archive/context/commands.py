@@ -52,7 +52,8 @@ def add(
     try:
         item = make_item({}, written, defaults, "added")
     except BadItem as error:
-        raise BadRequest(f"Nothing was added: {error} (--type).") from None
+        hint = " (--type)" if kind is None and written.strip() else ""
+        raise BadRequest(f"Nothing was added: {error}{hint}.") from None
     with opened(settings) as storage:
         storage.context.add(item)
     if as_json:

@@ -16,7 +16,7 @@ from pointsman.archive.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 2.0  # how often to look for a `.context/` that was not there
+LOOK_S = 2.0  # how often to look for a `.context/` that was not there, and for what another process entered
 _MOST_TOLD = 10  # problems of one look
 
 
@@ -34,7 +34,8 @@ class ContextKeeper:
             threading.Thread(target=self._watch, args=(name, root), name=f"context-{name}", daemon=True)
             for name, root in roots.items()
         ]
-        self._threads.append(threading.Thread(target=self._embed, name="context-vectors", daemon=True))
+        if vectors.embeddings is not None:
+            self._threads.append(threading.Thread(target=self._embed, name="context-vectors", daemon=True))
 
     def start(self) -> None:
         """What is there is taken in before this returns, so that the first search finds it."""
@@ -89,14 +90,25 @@ class ContextKeeper:
             self._work.set()
 
     def _embed(self) -> None:
+        seen: int | None = None
         while not self._ended.is_set():
-            self._work.wait()
+            asked = self._work.wait(LOOK_S)
             self._work.clear()
+            known, seen = seen, self._generation(seen)
+            if not asked and seen == known:
+                continue
             try:
                 self._vectors.make_missing(self._ended)
             except (EmbeddingFailed, StoreError) as error:
                 logger.warning("the context was not embedded: %s", error)
                 self._ended.wait(REST_S)
+
+    def _generation(self, known: int | None) -> int | None:
+        """The state of the store, which the command line changes too. If it cannot be read, the next search says so."""
+        try:
+            return self._store.generation()
+        except StoreError:
+            return known
 
     def _tell(self, name: str, outcome: Imported) -> None:
         if outcome.files or outcome.removed:

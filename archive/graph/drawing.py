@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -20,6 +21,7 @@ _STROKE = {"source": "#16477e", "target": "#4d8a57", "external": "#8a8f98"}
 _INK = {"source": "#ffffff", "target": "#17361d", "external": "#4a4f57"}
 _LEGEND = (("source", "found by the query"), ("target", "another document"), ("external", "not in the archive"))
 _HEADER, _EDGE = 84.0, 28.0
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # which no escape can bring in
 _FONT = "font-family=\"'DejaVu Sans', Verdana, sans-serif\""
 
 
@@ -36,7 +38,7 @@ def drawn(graph: Graph, query: str, most: int = MOST_NODES) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" {_FONT} font-size="12">',
-        f"<title>Citations round {escape(query)}</title>",
+        f"<title>Citations round {_xml(query)}</title>",
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto" markerUnits="userSpaceOnUse"><path d="M0,0.8 L8,4 L0,7.2 z" fill="#6b7280"/></marker></defs>',
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fbfbfa"/>',
@@ -81,7 +83,7 @@ def _header(query: str, shown: int, total: int, truncated: bool) -> list[str]:
         word = f"{total} nodes" + (": the surest connections, there are more" if truncated else "")
     parts = [
         f'<text x="{_EDGE}" y="30" font-size="17" font-weight="bold" fill="#1c2330">Citations round '
-        f"“{escape(asked)}”</text>",
+        f"“{_xml(asked)}”</text>",
     ]
     x = _EDGE
     for kind, meaning in _LEGEND:
@@ -94,6 +96,11 @@ def _header(query: str, shown: int, total: int, truncated: bool) -> list[str]:
     return parts
 
 
+def _xml(text: str) -> str:
+    """Titles come from anywhere, and one control character would make the whole picture unreadable."""
+    return escape(_NO_XML.sub("\ufffd", text))
+
+
 def _look(kind: str) -> str:
     dashes = ' stroke-dasharray="4 3"' if kind == "external" else ""
     return f'fill="{_FILL[kind]}" stroke="{_STROKE[kind]}"{dashes}'
@@ -103,11 +110,11 @@ def _box(node: Node, label: str, point: Sequence[float], size: tuple[float, floa
     (x, y), (width, height) = point, size
     weight = ' font-weight="bold"' if node.kind == "source" else ""
     return (
-        f"<g><title>{escape(node.label)}\n{escape(node.url or node.id)}</title>"
+        f"<g><title>{_xml(node.label)}\n{_xml(node.url or node.id)}</title>"
         f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}" '
         f'rx="{height / 2:.1f}" {_look(node.kind)}/>'
         f'<text x="{x:.1f}" y="{y + 4.2:.1f}" text-anchor="middle" fill="{_INK[node.kind]}"{weight}>'
-        f"{escape(label)}</text></g>"
+        f"{_xml(label)}</text></g>"
     )
 
 

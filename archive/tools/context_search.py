@@ -7,6 +7,7 @@ import time
 from pointsman.archive.archive import Archive
 from pointsman.archive.context.model import TYPES, Wanted
 from pointsman.archive.context.search import ContextHit, Found, NoContext, NoVectorsYet, QueryNotEmbedded
+from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
 
@@ -45,12 +46,19 @@ def _query(arguments: Arguments, given: Json) -> str:
         raise ToolFailure(f"Query must be at least {MIN_QUERY} characters", as_object=True)
     if isinstance(query, str) and len(query) > MAX_QUERY:
         raise ToolFailure(f"Query must be at most {MAX_QUERY} characters", as_object=True)
-    return arguments.text("query")
+    return arguments.text("query", at_least=MIN_QUERY, at_most=MAX_QUERY)
 
 
 def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     try:
         return archive.context.search(query, wanted, limit)
+    except StoreError as error:
+        raise ToolFailure(
+            "Search failed",
+            as_object=True,
+            message=str(error),
+            fallback="Try using grep_codebase for text search",
+        ) from error
     except NoContext:
         raise ToolFailure(
             "No embeddings found. Run initial session to generate context.",

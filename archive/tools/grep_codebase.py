@@ -71,7 +71,9 @@ def _remarks(pattern: str, file_pattern: str | None, found: Found) -> Json:
     elif not found.matches:
         remarks["message"] = "The time was up before a match could be shown. Narrow the search with filePattern."
     if file_pattern is not None and not found.files and not found.total_capped:
-        remarks["help"] = f"No file that is searched fits filePattern '{file_pattern}'. Try '**/' before a name."
+        anywhere = "/" not in file_pattern or file_pattern.startswith("**/")
+        hint = "" if anywhere else " Try '**/' before it."
+        remarks["help"] = f"No file that is searched fits filePattern '{file_pattern}'.{hint}"
     return remarks
 
 

@@ -10,6 +10,7 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.loading import parse
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+ROOT_NAME = "the name of a root takes letters, digits, `_`, `-` and `.`, such as `app`"
 ADDRESS = "must be an address like https://host.example/mcp"
 MOMENT = "must be a date like 2027-01-31 or a time like 2027-01-31T18:00:00Z"
 
@@ -180,6 +181,15 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:10:3: servers.other: `transport: stdio` needs `command`",
             "f.yaml:11:3: servers.headless: `headers` belongs to a server with `url`, and this one has `command`",
             "f.yaml:12:3: servers.rootless: `roots` belongs to a server with `bundled`, and this one has `url`",
+        ],
+    ),
+    "roots that no path could lead to": (
+        'servers: {a: {bundled: archive, roots: {"a/b": /x, ..: /x, "": /x, app: "", "my app-1.2": .}}}',
+        [
+            f'f.yaml:1:41: servers.a.roots."a/b": {ROOT_NAME}',
+            f'f.yaml:1:52: servers.a.roots."..": {ROOT_NAME}',
+            f'f.yaml:1:60: servers.a.roots."": {ROOT_NAME}',
+            "f.yaml:1:73: servers.a.roots.app: must not be empty",
         ],
     ),
     "ids": (

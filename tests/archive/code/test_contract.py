@@ -286,7 +286,9 @@ def test_an_invalid_file_pattern_is_an_error_with_a_reason(call: CallTool, file_
 def test_a_file_pattern_that_fits_no_file_is_pointed_out(call: CallTool) -> None:
     answer = call("grep_codebase", {"pattern": "x", "filePattern": "*.rb"})
     assert answer.content["filesSearched"] == 0
-    assert "*.rb" in answer.content["help"]
+    assert answer.content["help"] == "No file that is searched fits filePattern '*.rb'."
+    below = call("grep_codebase", {"pattern": "x", "filePattern": "auth/*.ts"})
+    assert below.content["help"].endswith("Try '**/' before it.")
 
 
 # both

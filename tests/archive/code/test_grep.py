@@ -188,6 +188,7 @@ def test_a_search_ends_when_its_time_is_over(tree: Path, monkeypatch: pytest.Mon
         ("*", "repetition operator missing expression"),
         ("a\\nb", "not allowed in a regex"),
         ("a\nb", "not allowed in a regex"),
+        (r"a\r", "not allowed in a regex"),
         ("a\0b", "zero byte"),
         (r"(\w{100}){200}", "size limit"),
         (r"(?P<a>x)\1", "backreferences are not supported"),

@@ -95,6 +95,27 @@ def test_a_file_that_kills_the_parser_is_remembered_and_not_tried_again(tmp_path
     parser.close()
 
 
+def test_a_file_that_takes_too_long_twice_is_not_tried_a_third_time(tmp_path: Path) -> None:
+    births = tmp_path / "births"
+    born = f"open({str(births)!r}, 'a').write('x')"
+    parser = ImportParser(timeout_s=LIMIT_S, command=(*program()[:2], f"{born}; {program('signal.pause()')[2]}"))
+    parser._timeout_s = 0.1
+    for _ in range(4):
+        with pytest.raises(NotParsed, match="took too long"):
+            parser.parse("python", SOURCE)
+    assert births.read_text() == "xx"
+    parser.close()
+
+
+def test_what_is_known_does_not_wait_for_a_parse_that_takes_long(own: ImportParser) -> None:
+    known = own.parse("python", SOURCE)
+    own._timeout_s = 0.0
+    with own._turn:  # as held by a parse that is under way
+        assert own.parse("python", SOURCE) is known
+        with pytest.raises(NotParsed, match="busy"):
+            own.parse("python", b"import b")
+
+
 @pytest.mark.parametrize("command", [("/no/such/program",), (sys.executable, "-c", "pass")])
 def test_a_parser_that_cannot_be_started_says_so(command: tuple[str, ...]) -> None:
     with pytest.raises(NotParsed, match="could not be started"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.archive.context.making import Defaults, make_item
 from pointsman.archive.context.model import Wanted
 from pointsman.archive.context.part import ProjectContext
 from pointsman.archive.context.search import NoContext, NoVectorsYet
@@ -83,3 +84,17 @@ def test_what_is_wrong_is_logged_once(storage: SqliteStorage, tmp_path: Path, ca
     until(lambda: storage.context.figures("").items == 1)
     context.close()
     assert caplog.text.count("untyped.md") == 1
+
+
+def test_what_another_process_enters_gets_its_vector_before_anybody_asks(
+    storage: SqliteStorage, tmp_path: Path
+) -> None:
+    context = ProjectContext(storage.context, StaticEmbedding(), {})
+    space = str(StaticEmbedding().space())
+    until(lambda: storage.context.figures(space).items == 0)
+    for number in range(2):  # the second comes when the first look is long over
+        other = SqliteStorage(tmp_path / "store.db")
+        other.context.add(make_item({}, f"Rule number {number}.", Defaults(type="rule"), "added"))
+        other.close()
+        until(lambda: storage.context.figures(space).embedded == number + 1)  # noqa: B023 - called at once
+    context.close()

@@ -119,6 +119,8 @@ async def test_bad_arguments_are_named(archive: Caller, arguments: dict[str, obj
     answer = await archive.failure("context_search", **arguments)
     assert answer.json["error"] == error
     assert answer.text.startswith('{"error": "' + error)
+    if "query" not in arguments:
+        assert "3 to 500 characters" in answer.text
 
 
 async def test_an_empty_context_says_how_to_fill_it(tmp_path: Path) -> None:
@@ -127,3 +129,14 @@ async def test_an_empty_context_says_how_to_fill_it(tmp_path: Path) -> None:
     assert answer.json["error"] == "No embeddings found. Run initial session to generate context."
     assert answer.json["fallback"] == "Use grep_codebase for text search"
     assert "pointsman archive context add" in answer.json["help"]
+
+
+async def test_a_store_that_cannot_be_read_is_a_failed_search_with_a_way_on(tmp_path: Path) -> None:
+    (tmp_path / "archive.db").write_text("no database at all " * 100)
+    async with opened("modern", tmp_path) as caller:
+        answer = await caller.failure("context_search", query="which database")
+    assert json.loads(answer.text) == answer.json
+    assert answer.json["error"] == "Search failed"
+    assert "damaged" in answer.json["message"]
+    assert str(tmp_path) not in answer.json["message"]
+    assert answer.json["fallback"] == "Try using grep_codebase for text search"

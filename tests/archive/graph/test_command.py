@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from pointsman.archive import graph_command
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.router.cli.archive import archive
@@ -41,6 +42,14 @@ def test_the_picture_shows_what_the_query_finds_and_what_that_cites(database: Pa
     assert output.read_text().count("<g>") == 3
     fewer = graph(database, "penguins collection:notes", "-o", str(output), "--depth", "2", "--nodes", "2")
     assert "2 of 3 nodes are drawn" in fewer.stderr
+
+
+def test_a_graph_that_was_cut_short_is_not_said_to_be_all(
+    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph_command, "_MOST_REACHED", 2)
+    few = ("penguins collection:notes", "-o", str(tmp_path / "graph.svg"), "--depth", "2", "--nodes", "1")
+    assert "1 of more than 2 nodes are drawn" in graph(database, *few).stderr
 
 
 def test_a_slip_is_said(database: Path, tmp_path: Path) -> None:

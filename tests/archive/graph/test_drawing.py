@@ -69,3 +69,9 @@ def test_a_large_graph_shows_the_first_sixty_and_says_so() -> None:
 
 def test_nothing_has_no_place() -> None:
     assert placed([], []).shape == (0, 2)
+
+
+def test_a_title_with_control_characters_leaves_the_picture_readable() -> None:
+    node = Node("id-\x01", "Bad \x08\x1b[31m \ufffe \ud800 title", "source", "https://example.com/\x07")
+    svg = ET.fromstring(drawn(Graph((node,), (), False), "bell \x07").encode())
+    assert "Bad \ufffd\ufffd[31m \ufffd \ufffd title" in "".join(svg.itertext())
