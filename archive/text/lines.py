@@ -19,7 +19,11 @@ def lines_of(text: str) -> list[str]:
 
 def whole(text: str) -> str:
     """Text that every store takes: halves of characters and zero bytes become signs for what is broken."""
-    return text if text.isascii() and "\0" not in text else text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return (
+        text
+        if text.isascii() and "\0" not in text
+        else text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    )
 
 
 def front_matter_end(lines: Sequence[str]) -> int:
