@@ -249,6 +249,15 @@ def test_names_and_titles_play_no_tricks_on_a_terminal(run: Run, notes: Path) ->
     assert "\x07" not in said
 
 
+def test_the_name_of_a_folder_plays_no_tricks_on_a_terminal(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "red\x1b[31m"
+    folder.mkdir()
+    (folder / "a.md").write_text("zebra")
+    told = [run("ingest", folder), run("list"), run("stats"), run("remove", "no\x1b[31m"), run("remove", folder.name)]
+    assert all("red\ufffd[31m" in each.output for each in (*told[:3], told[4]))
+    assert not any("\x1b" in each.output for each in told)
+
+
 def test_search_says_when_there_is_nothing(run: Run, notes: Path) -> None:
     run("ingest", notes)
     nothing = run("search", "--collection", "notes", "xylophone")
