@@ -142,7 +142,7 @@ def stats(settings: ArchiveSettings, as_json: bool) -> None:
         click.echo(shown(f"collection  {each.name}: {each.documents} documents, {each.chunks} passages"))
     for space, count in found.vectors.items():
         click.echo(f"vectors     {count} ({space})")
-    if found.waiting:
+    if found.waiting and settings.embeddings.provider != "none":
         click.echo(f"waiting     {found.waiting} passages have no vector yet: `pointsman archive embed`")
 
 
