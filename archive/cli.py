@@ -32,7 +32,7 @@ class Refusal(click.ClickException):
     """Ends the command with exit code 1 and a sentence on stderr."""
 
     def show(self, file: Any = None) -> None:
-        click.echo(self.message, file=file, err=file is None)
+        click.echo("\n".join(map(shown, self.message.split("\n"))), file=file, err=file is None)
 
 
 class BadRequest(Refusal):
@@ -122,7 +122,7 @@ def _show_collections(storage: Storage, as_json: bool) -> None:
     for each in collections:
         alias = f" ({each.manifest.alias})" if each.manifest.alias else ""
         about = f"  {each.manifest.description}" if each.manifest.description else ""
-        click.echo(f"{each.name}{alias}\t{each.documents}{shown(about)}")
+        click.echo(f"{shown(each.name + alias)}\t{each.documents}{shown(about)}")
     if not collections:
         note("No collections yet. `pointsman archive ingest DIR` makes one.")
 
@@ -139,10 +139,10 @@ def stats(settings: ArchiveSettings, as_json: bool) -> None:
         return
     click.echo(f"store       {settings.database} ({found.bytes / 1e6:.1f} MB)")
     for each in found.collections:
-        click.echo(f"collection  {each.name}: {each.documents} documents, {each.chunks} passages")
+        click.echo(shown(f"collection  {each.name}: {each.documents} documents, {each.chunks} passages"))
     for space, count in found.vectors.items():
         click.echo(f"vectors     {count} ({space})")
-    if found.waiting:
+    if found.waiting and settings.embeddings.provider != "none":
         click.echo(f"waiting     {found.waiting} passages have no vector yet: `pointsman archive embed`")
 
 
@@ -268,7 +268,7 @@ def shown(text: str) -> str:
 
 def note(message: str) -> None:
     """For the person: stdout is for results."""
-    click.echo(message, err=True)
+    click.echo(shown(message), err=True)
 
 
 def print_json(value: Any) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # heavy: loaded when there is something to embed
     from numpy.typing import NDArray
 
 MAX_CHARS = 6_000  # of one text; passages are shorter, queries may not be
+PROBE_DEADLINE_S = 30.0  # to find out what a server's vectors are like
 
 
 class EmbeddingFailed(Exception):
@@ -23,7 +24,7 @@ class Embeddings(Protocol):
 
     remote: bool  # costs time and perhaps money: queries go one after another, vectors weigh more in the ranking
 
-    def space(self) -> Space:
+    def space(self, *, deadline_s: float = PROBE_DEADLINE_S) -> Space:
         """Where its vectors can be compared.
 
         Raises:

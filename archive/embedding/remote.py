@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingFailed
+from pointsman.archive.embedding.base import MAX_CHARS, PROBE_DEADLINE_S, EmbeddingFailed
 from pointsman.archive.store.base import Space
 from pointsman.providers.numeric import load_numpy
 
@@ -56,9 +56,9 @@ class RemoteEmbedding:
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
         self._client = httpx2.Client(headers=headers, timeout=_ATTEMPT_S)
 
-    def space(self) -> Space:
+    def space(self, *, deadline_s: float = PROBE_DEADLINE_S) -> Space:
         if self._dimension is None:
-            self.embed([_PROBE], deadline_s=_ATTEMPT_S)
+            self.embed([_PROBE], deadline_s=deadline_s)
         assert self._dimension is not None
         return Space("openai-compatible", self._endpoint.model, self._dimension)
 
@@ -86,10 +86,11 @@ class RemoteEmbedding:
         from pointsman.providers.embeddings import unit
 
         try:
-            matrix = np.array(vectors, dtype=np.float32)
+            with np.errstate(over="ignore"):  # too large a number becomes infinite, which is refused below
+                matrix = np.array(vectors, dtype=np.float32)
         except (ValueError, TypeError):
             raise EmbeddingFailed("The embedding server answered with vectors that are no rows of numbers.") from None
-        if matrix.ndim != 2 or not np.isfinite(matrix).all():
+        if matrix.ndim != 2 or not matrix.shape[1] or not np.isfinite(matrix).all():
             raise EmbeddingFailed("The embedding server answered with vectors that are no rows of numbers.")
         if self._dimension is not None and matrix.shape[1] != self._dimension:
             raise EmbeddingFailed(
@@ -168,7 +169,7 @@ def _vectors(body: bytes, count: int) -> list[list[float]]:
     try:
         data = sorted(json.loads(body)["data"], key=lambda item: item["index"])
         vectors = [item["embedding"] for item in data]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise EmbeddingFailed("The embedding server's answer is not what OpenAI's API gives.") from None
     if len(vectors) != count:
         raise EmbeddingFailed(f"The embedding server gave {len(vectors)} vectors for {count} texts.")

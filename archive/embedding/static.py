@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingFailed
+from pointsman.archive.embedding.base import MAX_CHARS, PROBE_DEADLINE_S, EmbeddingFailed
 from pointsman.archive.store.base import Space
 from pointsman.providers.embeddings import EmbeddingsUnavailable, load, unit
 
@@ -22,7 +22,7 @@ class StaticEmbedding:
 
     remote = False
 
-    def space(self) -> Space:
+    def space(self, *, deadline_s: float = PROBE_DEADLINE_S) -> Space:
         return Space("static", MODEL, DIMENSION)
 
     def embed(self, texts: Sequence[str], *, deadline_s: float) -> NDArray[np.float32]:

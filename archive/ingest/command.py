@@ -84,7 +84,7 @@ def _run(storage: Storage, folder: Folder) -> Report:
     from pointsman.archive.ingest.run import ingest as run
     from pointsman.archive.progress import Bar
 
-    with Bar(folder.order.collection) as bar:
+    with Bar(shown(folder.order.collection)) as bar:
         return run(storage.documents, folder.order, bar.over)
 
 

@@ -13,7 +13,7 @@ from pointsman.archive.model import Document, FileState, PreparedDocument, Sourc
 from pointsman.archive.text.chunking import chunks_of
 from pointsman.archive.text.front_matter import BrokenFrontMatter, read_front_matter
 from pointsman.archive.text.html import read_html
-from pointsman.archive.text.lines import lines_of
+from pointsman.archive.text.lines import lines_of, whole
 from pointsman.archive.text.outline import structure
 from pointsman.archive.text.pdf import BrokenPdf, read_pdf
 
@@ -43,7 +43,7 @@ def prepare(
     content = _clean(content)
     lines = lines_of(content)
     told = _front_matter(lines, kind)
-    called = describing.title_of(told, title, structure(lines).headings, id)
+    called = whole(describing.title_of(told, title, structure(lines).headings, id))
     document = Document(
         collection=collection,
         id=id,
@@ -68,9 +68,8 @@ def _front_matter(lines: Sequence[str], kind: Kind) -> dict[str, Any]:
 
 
 def _clean(text: str) -> str:
-    """One kind of line end; halves of characters, which no store takes, become the sign for what is broken."""
-    text = "\n".join(lines_of(text.lstrip("\ufeff")))
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    """One kind of line end, and nothing that no store takes."""
+    return whole("\n".join(lines_of(text.lstrip("\ufeff"))))
 
 
 def _sensible(title: str | None) -> str | None:

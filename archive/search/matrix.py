@@ -32,7 +32,7 @@ class Matrix:
         if not self._free:
             self._grow()
         row = self._free.pop()
-        self._blocks[row // BLOCK][row % BLOCK] = np.frombuffer(stored.vector, dtype="<f4")
+        self._blocks[row // BLOCK][row % BLOCK] = np.frombuffer(stored.vector, dtype="<f2")
         self.numbers[row] = stored.number
         self.documents[row] = stored.document
         return row

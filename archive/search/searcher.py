@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 QUERY_DEADLINE_S = 10.0
+REST_S = 30.0  # a provider that did not answer is not waited for at every search
 UNKNOWN_DISTANCE = 1.0  # of what has no vector: neither near nor opposed
 MOST_WORDS_OF_A_TEXT = 24
 SPARE = 10  # looked up besides those that are wanted: some may have gone meanwhile
@@ -55,9 +57,13 @@ class _NoMeaning(Exception):
 class Searcher:
     """Thread-safe."""
 
-    def __init__(self, storage: Storage, embeddings: Embeddings | None) -> None:
+    def __init__(
+        self, storage: Storage, embeddings: Embeddings | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._storage = storage
         self._embeddings = embeddings
+        self._clock = clock
+        self._failure: tuple[float, str] | None = None  # until when to rest, and why
         self._index = VectorIndex(storage.vectors)
 
     @property
@@ -134,13 +140,18 @@ class Searcher:
         stored = self._index.refresh()
         if stored is None:
             raise _NoMeaning("The passages have no vectors yet: search went by words alone.")
+        if self._failure is not None and self._clock() < self._failure[0]:
+            raise _NoMeaning(self._failure[1])
         try:
-            wanted = self._embeddings.space()
+            wanted = self._embeddings.space(deadline_s=QUERY_DEADLINE_S)
             if wanted != stored:
                 raise _NoMeaning(str(MixedSpaces(stored, wanted)))
             vector: NDArray[np.float32] = self._embeddings.embed([text], deadline_s=QUERY_DEADLINE_S)[0]
         except EmbeddingFailed as error:
-            raise _NoMeaning(f"{error} Search went by words alone.") from error
+            why = f"{error} Search went by words alone."
+            self._failure = self._clock() + REST_S, why
+            raise _NoMeaning(why) from error
+        self._failure = None
         if not vector.any():
             raise _NoMeaning
         return vector

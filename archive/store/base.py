@@ -80,7 +80,7 @@ class StoredVector:
     number: int  # of the passage
     document: int  # the store's own numbers, good for telling apart and no more
     collection: int
-    vector: bytes  # float32, little-endian
+    vector: bytes  # float16, little-endian
 
 
 @dataclass(frozen=True, slots=True)

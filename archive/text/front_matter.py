@@ -12,7 +12,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from pointsman.archive.text.lines import front_matter_end
+from pointsman.archive.text.lines import front_matter_end, whole
 
 MAX_CHARS = 65_536
 _MAX_VALUES = 5_000  # a few lines of aliases can stand for millions of values
@@ -55,7 +55,7 @@ def read_yaml(text: str, *, first_line: int = 1) -> dict[str, Any]:
         where = f"line {mark.line + first_line}: " if mark else ""
         raise BrokenFrontMatter(f"{where}{getattr(error, 'problem', None) or 'this is not YAML'}") from None
     except (ValueError, RecursionError, TypeError, OverflowError) as error:  # 2024-13-45, [[[[..., unhashable keys
-        raise BrokenFrontMatter(f"this is not YAML that can be read ({type(error).__name__})") from None
+        raise BrokenFrontMatter(f"this is not YAML that can be read ({error})") from None
     if found is None:
         return {}
     if not isinstance(found, Mapping):
@@ -87,7 +87,7 @@ class _Plain:
         self._left = _MAX_VALUES
 
     def mapping(self, found: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        return {str(key): self._value(value, depth + 1) for key, value in found.items()}
+        return {whole(str(key)): self._value(value, depth + 1) for key, value in found.items()}
 
     def _value(self, value: Any, depth: int) -> Any:
         self._left -= 1
@@ -99,7 +99,9 @@ class _Plain:
             return [self._value(item, depth + 1) for item in value]
         if isinstance(value, datetime | date | time):
             return value.isoformat()
-        if value is None or isinstance(value, str | bool | int):
+        if isinstance(value, str):
+            return whole(value)  # `"\ud800"` is YAML, and no text
+        if value is None or isinstance(value, bool | int):
             return value
         if isinstance(value, float) and math.isfinite(value):
             return value

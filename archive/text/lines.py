@@ -1,4 +1,4 @@
-"""Lines as CommonMark counts them, and the front matter before the first."""
+"""Lines as CommonMark counts them, the front matter before the first, and text without what is no text."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ def lines_of(text: str) -> list[str]:
     if "\r" in text:
         text = _NEWLINE.sub("\n", text)
     return text.split("\n")
+
+
+def whole(text: str) -> str:
+    """Text that every store takes: halves of characters and zero bytes become signs for what is broken."""
+    return (
+        text
+        if text.isascii() and "\0" not in text
+        else text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    )
 
 
 def front_matter_end(lines: Sequence[str]) -> int:

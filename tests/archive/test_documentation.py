@@ -41,6 +41,18 @@ async def test_every_call_on_a_page_succeeds_and_answers_with_what_is_shown(page
             answer = await archive.result(name, **call.get("arguments", {}))
             assert shown is None or shown.keys() <= answer.keys(), (call, answer)
             assert shown is None or page.stem not in SAME_AGAIN or shown == answer
+            assert list(_found(shown)) in ([], list(_found(answer))), call
+
+
+def _found(answer: Any) -> Iterator[str]:
+    """Whose passages an answer of the search tools holds: with vectors or without, they must be those shown."""
+    if isinstance(answer, list):
+        for each in answer:
+            yield from _found(each)
+    elif isinstance(answer, dict) and "documentId" in answer:
+        yield answer["documentId"]
+    elif isinstance(answer, dict):
+        yield from _found(answer.get("results"))
 
 
 def test_every_tool_is_shown_with_a_call() -> None:

@@ -13,6 +13,7 @@ from pointsman.archive.store.base import CollectionStats, DocumentPage, Document
 from pointsman.archive.store.errors import NameTaken, StoreError, UnknownCollection
 from pointsman.archive.store.sqlite import vectors, writing
 from pointsman.archive.store.sqlite.database import Database
+from pointsman.archive.store.sqlite.packing import unpacked
 
 SCHEMA = """
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -41,7 +42,7 @@ CREATE TABLE documents (
     file_size INTEGER,
     mtime_ns INTEGER,
     sha256 TEXT,
-    content TEXT NOT NULL,
+    content BLOB NOT NULL,
     UNIQUE (collection, name)
 );
 """
@@ -226,7 +227,7 @@ def _document(collection: str, row: tuple[Any, ...]) -> Document:
         collection=collection,
         id=name,
         title=title,
-        content=content,
+        content=unpacked(content),
         source=source,
         date=date,
         tags=tuple(json.loads(tags)),

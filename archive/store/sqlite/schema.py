@@ -16,9 +16,13 @@ Script = str
 def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]) -> None:
     """Bring a file to the latest of `versions`, in one transaction: each holds the scripts that lead to it.
 
+    A file that is there already is not written: who only reads does not wait for a writer, and needs no room.
+
     Raises:
         StoreUnusable: it is not ours, or newer than this program.
     """
+    if _present(connection, len(versions)) == len(versions):
+        return
     connection.execute("BEGIN IMMEDIATE")
     try:
         present = _present(connection, len(versions))

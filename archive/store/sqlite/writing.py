@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from pointsman.archive.model import Chunk, Document, FileState, PreparedDocument
 from pointsman.archive.store.sqlite import citations
+from pointsman.archive.store.sqlite.packing import packed
 from pointsman.archive.text.identifiers import parts
 
 SCHEMA = """
@@ -83,7 +84,7 @@ def _write_document(
 ) -> tuple[int, str | None, int]:
     """Its row, and the title and number of passages it had before."""
     document = prepared.document
-    values = (*_described(document), len(prepared.chunks), *origin_row(prepared.origin), document.content)
+    values = (*_described(document), len(prepared.chunks), *origin_row(prepared.origin), packed(document.content))
     old = connection.execute(
         "SELECT id, title, passages FROM documents WHERE collection = ? AND name = ?", (collection, document.id)
     ).fetchone()

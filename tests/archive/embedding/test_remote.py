@@ -76,6 +76,9 @@ def test_busy_and_broken_servers_are_asked_again(server: EmbeddingServer) -> Non
         (b'{"data": []}', "0 vectors for 1 texts"),
         (b'{"data": [{"index": 0, "embedding": ["x"]}]}', "no rows of numbers"),
         (b'{"data": [{"index": 0, "embedding": [NaN]}]}', "no rows of numbers"),
+        (b'{"data": [{"index": 0, "embedding": [1e300]}]}', "no rows of numbers"),
+        (b'{"data": [{"index": 0, "embedding": []}]}', "no rows of numbers"),
+        (b"[" * 100_000, "not what OpenAI's API gives"),
     ],
 )
 def test_what_cannot_be_mended_is_not_tried_again(server: EmbeddingServer, refusal: int | bytes, reason: str) -> None:

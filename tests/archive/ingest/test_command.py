@@ -249,6 +249,21 @@ def test_names_and_titles_play_no_tricks_on_a_terminal(run: Run, notes: Path) ->
     assert "\x07" not in said
 
 
+def test_the_name_of_a_folder_plays_no_tricks_on_a_terminal(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "red\x1b[31m"
+    folder.mkdir()
+    (folder / "a.md").write_text("zebra")
+    told = [run("ingest", folder), run("list"), run("stats"), run("remove", "no\x1b[31m"), run("remove", folder.name)]
+    assert all("red\ufffd[31m" in each.output for each in (*told[:3], told[4]))
+    assert not any("\x1b" in each.output for each in told)
+
+
+def test_who_does_without_vectors_is_not_told_to_make_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "archive embed" not in run("stats").stdout
+    monkeypatch.setenv("POINTSMAN_ARCHIVE_EMBEDDINGS", "static")
+    assert "archive embed" in run("stats").stdout
+
+
 def test_search_says_when_there_is_nothing(run: Run, notes: Path) -> None:
     run("ingest", notes)
     nothing = run("search", "--collection", "notes", "xylophone")

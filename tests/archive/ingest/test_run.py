@@ -133,6 +133,17 @@ def test_broken_files_are_named_and_the_rest_is_read(storage: SqliteStorage, not
         assert report.broken[name].startswith(reason)
 
 
+def test_half_a_character_in_front_matter_keeps_nothing_out(storage: SqliteStorage, notes: Path) -> None:
+    (notes / "half.md").write_text(
+        '---\ntitle: "A \\ud83d title"\ntags: ["t\\ud800"]\n"k\\udfff": "a\\0b"\n---\ntext\n'
+    )
+    report = run(storage, notes)
+    assert (report.added, report.broken) == (3, {})
+    half = storage.documents.document("notes", "half.md")
+    assert half is not None
+    assert (half.title, half.tags, half.metadata) == ("A ? title", ("t?",), {"k?": "a\ufffdb"})
+
+
 def test_a_document_whose_file_broke_stays_as_it_was(storage: SqliteStorage, notes: Path) -> None:
     run(storage, notes)
     (notes / "a.md").write_bytes(b"\xff\xfe\xff")

@@ -12,7 +12,7 @@ from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.query.parsing import parse
 from pointsman.archive.search.fusion import alone, fuse
-from pointsman.archive.search.searcher import Answer, Searcher, Source
+from pointsman.archive.search.searcher import REST_S, Answer, Searcher, Source
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import embedding_server
 from tests.archive.making import fill, prepared
@@ -103,6 +103,23 @@ def test_a_provider_that_fails_or_is_another_leaves_words_and_a_notice(filled: S
         answer = Searcher(filled, RemoteEmbedding(Endpoint(server.url, "small"))).search(parse("bread"), 5)
         assert "refuses the key" in answer.notices[0]
         assert set(documents(answer)) == {"cooking.md", "other.md"}
+
+
+def test_a_provider_that_did_not_answer_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "archive.db")
+    fill(storage, *DOCUMENTS)
+    now = 0.0
+    with embedding_server() as server:
+        embed(storage, RemoteEmbedding(Endpoint(server.url, "small")))
+        searcher = Searcher(storage, RemoteEmbedding(Endpoint(server.url, "small")), clock=lambda: now)
+        server.refusals = [401]
+        assert "refuses the key" in searcher.search(parse("bread"), 5).notices[0]
+        asked = len(server.keys)
+        assert "refuses the key" in searcher.search(parse("bread"), 5).notices[0]
+        assert len(server.keys) == asked
+        now = REST_S
+        assert searcher.search(parse("bread"), 5).notices == ()
+    storage.close()
 
 
 def test_related_passages_are_of_the_same_collection_and_not_the_document_itself(searcher: Searcher) -> None:

@@ -26,12 +26,12 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def embed(storage: SqliteStorage, space: Space = SPACE) -> None:
     """A made-up vector for each passage that has none; the same number, the same vector."""
     waiting = storage.vectors.pending(space, 1_000)
-    storage.vectors.put(space, [(each.number, vector(each.number).tobytes()) for each in waiting])
+    storage.vectors.put(space, [(each.number, vector(each.number).astype("<f2").tobytes()) for each in waiting])
 
 
 def vector(number: int) -> NDArray[np.float32]:
     found = np.random.default_rng(number).standard_normal(8).astype("<f4")
-    unit: NDArray[np.float32] = (found / np.linalg.norm(found)).astype("<f4")
+    unit: NDArray[np.float32] = (found / np.linalg.norm(found)).astype("<f2").astype("<f4")  # as they are kept
     return unit
 
 

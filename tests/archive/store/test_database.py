@@ -56,6 +56,13 @@ def test_readers_do_not_wait_for_a_writer_and_see_what_was_there_before(tmp_path
     assert notes(database) == ["one", "two"]
 
 
+def test_a_store_is_opened_and_read_while_another_process_writes(tmp_path: Path) -> None:
+    writer = Database(tmp_path / "store.db", NOTES, busy_s=0)
+    note(writer, "one")
+    with writer.writing():
+        assert notes(Database(tmp_path / "store.db", NOTES, busy_s=0)) == ["one"]
+
+
 def test_a_file_that_another_process_writes_is_named_as_busy(tmp_path: Path) -> None:
     one, other = (Database(tmp_path / "store.db", NOTES, busy_s=0.01) for _ in range(2))
     with one.writing(), pytest.raises(StoreLocked, match=r"store\.db is being written by another process"):

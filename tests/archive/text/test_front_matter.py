@@ -58,3 +58,8 @@ def test_text_without_it_has_none() -> None:
 def test_what_cannot_be_understood_is_said_and_costs_nothing(text: str, reason: str) -> None:
     with pytest.raises(BrokenFrontMatter, match=reason):
         read(text)
+
+
+def test_a_day_that_no_calendar_has_is_refused_with_the_reason() -> None:
+    with pytest.raises(BrokenFrontMatter, match="month must be in"):
+        read("---\ndate: 2024-13-45\n---\n")
