@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from pointsman.archive.store.sqlite.schema import Script, migrate
 BUSY_S = 5.0
 _CACHE_KIB = 16_384
 _LOG_PAGES = 8_192  # 32 MB; usually the housekeeper empties the log before it is that long
+_TRY_AGAIN_S = 0.02
 _IDLE_READERS = 8  # connections kept for the next readers
 
 
@@ -113,15 +115,30 @@ class Database:
             connection.close()
 
     def _opened_for_writing(self) -> sqlite3.Connection:
-        connection = self._connected(
-            "PRAGMA journal_mode = WAL",
+        connection = self._connected()
+        self._write_ahead(connection)
+        for pragma in (
             "PRAGMA synchronous = NORMAL",
             "PRAGMA secure_delete = OFF",  # some builds overwrite what is deleted with zeros: twice the writing
             f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}",
-        )
+        ):
+            connection.execute(pragma)
         migrate(connection, self._versions)
         self._inode = _inode(self.path)
         return connection
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Two that make a new file at once are in each other's way, and here SQLite does not wait by itself."""
+        end = time.monotonic() + self._busy_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+                    raise
+                threading.Event().wait(_TRY_AGAIN_S)
+            else:
+                return
 
     def _connected(self, *pragmas: str) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False)

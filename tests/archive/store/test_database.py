@@ -112,3 +112,23 @@ def test_other_files_are_not_touched(tmp_path: Path) -> None:
     (tmp_path / "folder.db").mkdir()
     with pytest.raises(StoreUnusable, match=r"folder\.db cannot be used"):
         Database(tmp_path / "folder.db", NOTES)
+
+
+def test_many_that_make_the_same_new_store_at_once_all_have_it(tmp_path: Path) -> None:
+    path, together = tmp_path / "store.db", threading.Barrier(8)
+    failures: list[Exception] = []
+
+    def make() -> None:
+        together.wait(60)
+        try:
+            note(Database(path, NOTES, busy_s=60), "mine")
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=make) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert failures == []
+    assert notes(Database(path, NOTES)) == ["mine"] * 8
