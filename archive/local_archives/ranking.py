@@ -1,8 +1,9 @@
 """How well documents answer a query, from 0 to 1, all of them at once. Pure.
 
-A document that has every word as it was written scores above .5, any other below: what had to be corrected, or lacks a
-word, never comes before it. Within each half count how much of each word there is, whether the words stand in the
-title, in one passage, and next to each other.
+A document that has every word as it was written scores above .5, one that has some of them so below that, and one that
+has nothing but corrected words below .1: a guess of ours never comes before what was asked for. (Words that very many
+passages have tell nothing, and do not count for this.) Within each part count how much of each word there is, whether
+the words stand in the title, in one passage, and next to each other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ Flags = npt.NDArray[np.bool_]
 
 _TEXT, _TITLE, _TOGETHER, _PHRASE = 0.5, 0.2, 0.2, 0.1
 _WHOLE = 0.5
+_WRITTEN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ def scores(evidence: Evidence, weights: Table, telling: Flags) -> Table:
     title = shares @ (evidence.fits * evidence.titled)
     near = (shares @ evidence.fits) * (_TOGETHER * evidence.together + _PHRASE * evidence.phrase)
     relevance = _TEXT * text + _TITLE * title + near
-    whole = (evidence.fits[telling] == 1.0).all(axis=0)
-    scored: Table = np.where(whole, _WHOLE + (1 - _WHOLE) * relevance, _WHOLE * relevance)
+    written = evidence.fits[telling] == 1.0
+    partly = np.where(written.any(axis=0), _WRITTEN + (_WHOLE - _WRITTEN) * relevance, _WRITTEN * relevance)
+    scored: Table = np.where(written.all(axis=0), _WHOLE + (1 - _WHOLE) * relevance, partly)
     return scored

@@ -57,6 +57,20 @@ def test_an_exact_hit_ranks_above_a_corrected_one(storage: SqliteStorage) -> Non
     assert found.matches == 26
 
 
+def test_one_word_as_written_ranks_above_another_that_was_corrected(storage: SqliteStorage) -> None:
+    """However rare the corrected one is, and wherever it stands: both words together come first."""
+    fill(
+        storage,
+        *(prepared(f"{n}.md", "A deployment of something.") for n in range(8)),
+        prepared("guessed.md", "Kubernetes, kubernetes.", "Kubernetes.", title="Kubernetes"),
+        prepared("both.md", "A deployment to kubernetes."),
+    )
+    found = find(storage, "kuberentes deployment", limit=20)
+    assert ids(found)[0] == "both.md"
+    assert ids(found)[-1] == "guessed.md"
+    assert len(found.hits) == 10
+
+
 def test_a_slip_is_corrected_and_said(storage: SqliteStorage) -> None:
     fill(storage, prepared("a.md", "Photosynthesis in leaves."), prepared("b.md", "Leaves fall."))
     found = find(storage, "fotosynthesis Leaves")
