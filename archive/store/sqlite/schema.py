@@ -21,7 +21,7 @@ def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]
     Raises:
         StoreUnusable: it is not ours, or newer than this program.
     """
-    if _present(connection, len(versions)) == len(versions):
+    if _present_at_once(connection, len(versions)) == len(versions):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -36,6 +36,15 @@ def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _present_at_once(connection: sqlite3.Connection, latest: int) -> int:
+    """In one view of the file: somebody else may be making its tables at this moment."""
+    connection.execute("BEGIN")
+    try:
+        return _present(connection, latest)
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def _present(connection: sqlite3.Connection, latest: int) -> int:
