@@ -40,7 +40,7 @@ class Running:
 async def following(folder: Path, block: int, given: Mapping[str, str]) -> AsyncIterator[Running]:
     """Type the README's n-th shell block: its last line serves, `export` lines get the test's values."""
     *before, serve = _commands(folder, block)
-    environment = _environment(folder) | given
+    environment = _environment(folder) | dict(given)
     secrets: list[str] = []
     for line in before:
         if line.startswith("export "):
