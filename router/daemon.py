@@ -44,10 +44,12 @@ from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
 from pointsman.router.request_keys import request_keys
 from pointsman.router.sdk import load_sealing
+from pointsman.router.tasks import TaskSet
 from pointsman.router.usage import UsageMemory
 
 logger = logging.getLogger(__name__)
 
+HTTP_SERVER = "HTTP server"
 SETTLE_S = 1.0  # for servers to be reached before the port opens, so that a first call finds them
 GRACE_S = 8.0  # for calls under way when we are asked to end
 CLOSE_S = 1.0  # for connections to close after that
@@ -69,6 +71,7 @@ class Parts:
     front: Front
     health: Health
     reloader: Reloader
+    tasks: TaskSet
     app: Starlette
 
 
@@ -78,6 +81,7 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     Raises:
         StateFolderError: another daemon has the state folder, or it cannot be written.
         CannotListen: the address cannot be had.
+        DaemonFailed: an essential task ended.
     """
     with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         async with _put_together(launch, listener.getsockname()[1]) as parts:
@@ -99,14 +103,16 @@ async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: as
 
     server = HttpServer(_http_settings(parts), opened)
     with signals.reloading(parts.reloader.request), state_folder.announced(launch.state_dir, url):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.serve(sockets=[listener]))
-            await stop.wait()
+        parts.tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
+        try:
+            await parts.tasks.until(stop)
+        finally:
             parts.health.open = False
             if parts.front.calls_running:
                 logger.info("waiting for %d calls to end; a second signal ends at once", parts.front.calls_running)
             server.should_exit = True
             await parts.front.drain(GRACE_S)
+            await parts.tasks.join(HTTP_SERVER)
 
 
 def _spare_the_collector() -> None:
@@ -151,6 +157,8 @@ def _warn(config: GatewayConfig) -> None:
 async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
     """Build from the bottom up; what was opened is closed in the opposite order."""
     async with AsyncExitStack() as stack:
+        tasks = TaskSet()
+        stack.push_async_callback(tasks.close)
         guard = Guard()
         await guard.start()
         stack.push_async_callback(guard.close)
@@ -167,7 +175,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         catalog = ToolCatalogService(launch.config, fleet.servers, providers, usage=usage.figures)
         metrics = Metrics()
         audit = await stack.enter_async_context(
-            auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics, usage])
+            auditing(launch.state_dir, lambda: catalog.rights.config.audit, tasks=tasks, observers=[metrics, usage])
         )
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(catalog.close)
@@ -186,15 +194,16 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         )
 
         async def apply(config: GatewayConfig) -> None:
-            """Rights first: a revoked token must not wait for servers to start or end."""
-            for key in _kept_until_restart(catalog.rights.config, config):
-                logger.warning("`%s` has changed; that takes effect at the next start", key)
+            """Rights first: a revoked token must not wait for anything else, and nothing else can keep it alive."""
+            before = catalog.rights.config
             catalog.reconfigure(config)
-            cloud.configure(config.cloud_search)
-            _warn(config)
             offers.reconfigure(config)
             gateway.hub.rights_changed()
             front.configure(config.limits, HostRules.of(config.listen, port))
+            for key in _kept_until_restart(before, config):
+                logger.warning("`%s` has changed; that takes effect at the next start", key)
+            _warn(config)
+            cloud.configure(config.cloud_search)
             await fleet.apply(config)
 
         reloader = Reloader(launch.config_path, launch.load, apply)
@@ -204,9 +213,10 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
                 restarts=lambda: {server_id: server.restarts for server_id, server in fleet.servers.items()},
                 sessions=lambda: front.sessions_open,
                 cloud=cloud.status,
+                task_restarts=lambda: tasks.restarts,
             )
         )
-        health = Health(catalog, cloud, fleet, audit, reloader)
+        health = Health(catalog, cloud, fleet, audit, reloader, tasks)
         _warn(launch.config)
         await fleet.apply(launch.config)
 
@@ -215,11 +225,12 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             with suppress(TimeoutError):  # the others are there; these come when they come
                 async with asyncio.timeout(SETTLE_S):
                     await fleet.settled()
-            works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing), cloud.prepare())
-            beside = [asyncio.create_task(work) for work in works]
+            reloader.start(tasks)
+            tasks.start("session cleanup", front.run)
+            tasks.start("server logs", logs.run)
+            tasks.start("sealing", lambda: asyncio.to_thread(load_sealing), on_failure="log")
+            tasks.start("cloud search preparation", cloud.prepare, on_failure="log")
             yield
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await tasks.cancel(*reloader.tasks, "session cleanup", "server logs", "sealing", "cloud search preparation")
 
-        yield Parts(front, health, reloader, build_app(front, gateway, health, metrics, lifespan))
+        yield Parts(front, health, reloader, tasks, build_app(front, gateway, health, metrics, lifespan))

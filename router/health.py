@@ -11,6 +11,7 @@ from pointsman.providers.cloud import CloudSearchProvider
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.reload import Reloader
+from pointsman.router.tasks import TaskSet
 
 
 class Health:
@@ -21,12 +22,14 @@ class Health:
         fleet: Fleet,
         audit: AuditLog,
         reloader: Reloader,
+        tasks: TaskSet,
     ) -> None:
         self._catalog = catalog
         self._cloud = cloud
         self._fleet = fleet
         self._audit = audit
         self._reloader = reloader
+        self._tasks = tasks
         self.open = False  # set while requests are taken
 
     @property
@@ -40,11 +43,7 @@ class Health:
         report: Json = {"ready": self.ready, "version": __version__}
         if self._audit.failing:
             report["audit"] = "The journal cannot be written, so calls are refused. The gateway's log has the reason."
-        if self._reloader.refusal:
-            report["configuration"] = (
-                f"The last edit was refused ({len(self._reloader.refusal)} problems) and the one before it holds. "
-                "`pointsman config validate` shows what is wrong."
-            )
+        report |= self._reloader.report() | self._tasks.report()
         cloud_search = self._cloud_search(caller)
         if cloud_search:
             report["cloud_search"] = cloud_search

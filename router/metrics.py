@@ -49,6 +49,7 @@ class Gauges:
     restarts: Callable[[], Mapping[str, int]] = dict
     sessions: Callable[[], int] = int
     cloud: Callable[[], CloudStatus | None] = lambda: None
+    task_restarts: Callable[[], Mapping[str, int]] = dict
 
 
 class Metrics:
@@ -122,7 +123,13 @@ class Metrics:
 
     def _look(self) -> _Seen:
         gauges = self._gauges
-        return _Seen(dict(gauges.statuses()), dict(gauges.restarts()), gauges.sessions(), gauges.cloud())
+        return _Seen(
+            dict(gauges.statuses()),
+            dict(gauges.restarts()),
+            gauges.sessions(),
+            gauges.cloud(),
+            dict(gauges.task_restarts()),
+        )
 
     def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
         from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -189,6 +196,7 @@ class _Seen:
     restarts: Mapping[str, int]
     sessions: int
     cloud: CloudStatus | None
+    task_restarts: Mapping[str, int]
 
 
 class _Names:
@@ -303,6 +311,10 @@ def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
     for server_id, count in filter(lambda item: may_see(item[0]), seen.restarts.items()):
         restarts.add_metric([server_id], count)
     yield restarts
+    tasks = CounterMetricFamily("pointsman_task_restarts", "Restarts of a background task.", labels=["task"])
+    for name, count in seen.task_restarts.items():
+        tasks.add_metric([name], count)
+    yield tasks
     yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)
     build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
     build.add_metric([__version__], 1)

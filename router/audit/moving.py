@@ -18,7 +18,9 @@ from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog, Observer
 from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
+from pointsman.router.tasks import TaskSet
 
+MOVER = "audit mover"
 MOVE_EVERY_S = 5.0
 TRIM_EVERY_S = 600.0
 _DAY_MS = 86_400_000
@@ -31,6 +33,7 @@ async def auditing(
     state_dir: Path,
     settings: Callable[[], Audit],
     *,
+    tasks: TaskSet | None = None,
     observers: Sequence[Observer] = (),
     wall: WallClock = time.time,
     monotonic: Callable[[], float] = time.monotonic,
@@ -44,12 +47,13 @@ async def auditing(
     store = Store(state_dir / FILE)
     mover = _Mover(log, journal, store, state_dir / FOLDER, settings, wall)
     leaving = asyncio.Event()
-    task = asyncio.create_task(mover.run(leaving, every_s), name="audit mover")
+    tasks = tasks or TaskSet()
+    tasks.start(MOVER, lambda: mover.run(leaving, every_s))
     try:
         yield log
     finally:
         leaving.set()  # in place of a cancel, which would leave the thread alone with the database
-        await task
+        await tasks.join(MOVER)
         store.close()
         log.close()
 

@@ -17,6 +17,7 @@ from pointsman.router.cli.options import Refusal, clear_errors, config_option, l
 from pointsman.router.listening import CannotListen
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
+from pointsman.router.tasks import DaemonFailed
 from pointsman.router.welcome import welcome_to_search_api
 
 
@@ -52,5 +53,5 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_service(launch))
-    except CannotListen as error:
+    except (CannotListen, DaemonFailed) as error:
         raise Refusal(str(error)) from error

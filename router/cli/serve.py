@@ -18,6 +18,7 @@ from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
 from pointsman.router.listening import CannotListen
 from pointsman.router.state_folder import StateFolderError
+from pointsman.router.tasks import DaemonFailed
 from pointsman.router.welcome import welcome
 
 
@@ -52,5 +53,5 @@ def _run(launch: Launch) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_daemon(launch))
-    except (StateFolderError, CannotListen) as error:
+    except (StateFolderError, CannotListen, DaemonFailed) as error:
         raise Refusal(str(error)) from error

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost
 from pointsman.router.downstream.live import Live
 from pointsman.router.downstream.server import DownstreamServer
+from pointsman.router.tasks import TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Supervisor:
 
     def start(self) -> None:
         self._server.wanted = self._wanted
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"supervisor of {self._server.id}")
+        self._task = TaskSet().start(f"supervisor of {self._server.id}", self._run)
 
     def poke(self) -> None:
         """Try again now. Does nothing while it is connected or connecting."""

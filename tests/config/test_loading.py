@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -183,7 +184,7 @@ def test_expires_is_one_moment_however_it_is_written(written: str, meant: dateti
 def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory$"):
         load(tmp_path / "none.yaml", {})
-    with pytest.raises(ConfigError, match=r": cannot be read: Is a directory$"):
+    with pytest.raises(ConfigError, match=r": is a directory; the configuration is read from a regular file only$"):
         load(tmp_path, {})
 
 
@@ -194,9 +195,19 @@ def test_bytes_that_are_no_text_are_an_error_with_their_place(tmp_path: Path) ->
         load(file, {})
 
 
-def test_a_file_without_end_is_not_read_to_its_end() -> None:
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    with file.open("wb") as sparse:
+        sparse.truncate(MAX_BYTES + 1)
     with pytest.raises(ConfigError, match=rf"has more than {MAX_BYTES} bytes"):
-        load(Path("/dev/zero"), {})
+        load(file, {})
+
+
+def test_what_could_block_or_never_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path, kind in ((tmp_path / "fifo", "FIFO"), (Path("/dev/zero"), "device")):
+        with pytest.raises(ConfigError, match=f": is a {kind}; "):
+            load(path, {})
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
