@@ -25,6 +25,7 @@ from pointsman.providers.bm25 import BM25SearchProvider
 from pointsman.providers.cloud import CloudSearchProvider
 from pointsman.router import signals, state_folder
 from pointsman.router.app import build_app
+from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.audit.moving import auditing
 from pointsman.router.caller_ids import CallerIds
 from pointsman.router.cursors import Cursors
@@ -214,9 +215,10 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
                 sessions=lambda: front.sessions_open,
                 cloud=cloud.status,
                 task_restarts=lambda: tasks.restarts,
+                databases_set_aside=lambda: len(databases_set_aside(launch.state_dir)),
             )
         )
-        health = Health(catalog, cloud, fleet, audit, reloader, tasks)
+        health = Health(catalog, cloud, fleet, audit, reloader, tasks, launch.state_dir)
         _warn(launch.config)
         await fleet.apply(launch.config)
 

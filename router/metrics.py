@@ -50,6 +50,7 @@ class Gauges:
     sessions: Callable[[], int] = int
     cloud: Callable[[], CloudStatus | None] = lambda: None
     task_restarts: Callable[[], Mapping[str, int]] = dict
+    databases_set_aside: Callable[[], int] = int
 
 
 class Metrics:
@@ -129,6 +130,7 @@ class Metrics:
             gauges.sessions(),
             gauges.cloud(),
             dict(gauges.task_restarts()),
+            gauges.databases_set_aside(),
         )
 
     def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
@@ -197,6 +199,7 @@ class _Seen:
     sessions: int
     cloud: CloudStatus | None
     task_restarts: Mapping[str, int]
+    databases_set_aside: int
 
 
 class _Names:
@@ -315,6 +318,8 @@ def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
     for name, count in seen.task_restarts.items():
         tasks.add_metric([name], count)
     yield tasks
+    aside = "Broken state databases that lie in the state folder."
+    yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=seen.databases_set_aside)
     yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)
     build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
     build.add_metric([__version__], 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sqlite3
 import time
 from pathlib import Path
@@ -24,6 +25,9 @@ _SCHEMA = (
     "CREATE INDEX audit_open ON audit (run) WHERE outcome IS NULL",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+
+_COLUMN_NAMES = frozenset(column.split()[0] for column in _COLUMNS.split(","))
+_SET_ASIDE = re.compile(re.escape(FILE) + r"\.broken-\d+")
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +83,19 @@ def is_broken(error: sqlite3.Error) -> bool:
     return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def is_unexpected(error: sqlite3.Error) -> bool:
+    """Whether a statement did not fit the database, as when its table was dropped."""
+    return _primary_code(error) == sqlite3.SQLITE_ERROR
+
+
+def databases_set_aside(state_dir: Path) -> list[str]:
+    """The names of those that are still there, oldest first. Raises nothing."""
+    try:
+        return sorted(name for name in os.listdir(state_dir) if _SET_ASIDE.fullmatch(name))
+    except OSError:
+        return []
+
+
 def set_aside(path: Path, reason: Exception) -> None:
     """Rename a broken database with its companions, so that nothing is lost and a new one can be made."""
     aside = path.with_name(f"{path.name}.broken-{time.time_ns() // 1_000_000}")
@@ -89,6 +106,8 @@ def set_aside(path: Path, reason: Exception) -> None:
 
 
 def _open(path: Path, busy_s: float) -> sqlite3.Connection:
+    if path.exists() and not path.is_file():
+        raise _broken("it is not a file")
     # SQLite would create it as the umask says; the companions take over the mode of the file itself.
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -116,6 +135,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
             raise _broken(verdict)
     if _known_version(connection, path) == 0:
         _create(connection)
+    missing = _COLUMN_NAMES - {column[1] for column in connection.execute("PRAGMA table_info(audit)")}
+    if missing:
+        raise _broken("its table `audit` is gone" if missing == _COLUMN_NAMES else "its table `audit` lacks columns")
 
 
 def _create(connection: sqlite3.Connection) -> None:

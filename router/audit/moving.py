@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pointsman.catalog.model import WallClock
 from pointsman.config.model import Audit
+from pointsman.router.audit.age import AgeClock
 from pointsman.router.audit.database import FILE, NewerSchema, open_to_read
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog, Observer
@@ -23,6 +24,7 @@ from pointsman.router.tasks import TaskSet
 MOVER = "audit mover"
 MOVE_EVERY_S = 5.0
 TRIM_EVERY_S = 600.0
+KEEP_ALL_S = 3600.0  # after a start nothing is deleted for so long
 _DAY_MS = 86_400_000
 
 logger = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ async def auditing(
     log = AuditLog(journal, arguments=lambda: settings().arguments, observers=observers, wall=wall, monotonic=monotonic)
     log.open()
     store = Store(state_dir / FILE)
-    mover = _Mover(log, journal, store, state_dir / FOLDER, settings, wall)
+    mover = _Mover(log, journal, store, state_dir / FOLDER, settings, AgeClock(wall, monotonic), monotonic)
     leaving = asyncio.Event()
     tasks = tasks or TaskSet()
     tasks.start(MOVER, lambda: mover.run(leaving, every_s))
@@ -80,14 +82,18 @@ class _Mover:
         store: Store,
         folder: Path,
         settings: Callable[[], Audit],
-        wall: WallClock,
+        age: AgeClock,
+        monotonic: Callable[[], float],
     ) -> None:
         self._log = log
         self._journal = journal
         self._store = store
         self._folder = folder
         self._settings = settings
-        self._wall = wall
+        self._age = age
+        self._age_known = False
+        self._monotonic = monotonic
+        self._started_at = monotonic()
         self._trimmed_at = float("-inf")
         self._complaint = ""
 
@@ -106,13 +112,22 @@ class _Mover:
                 return
 
     def _move(self, position: tuple[str, int] | None) -> None:
-        moved = self._store.move(self._folder, position)
-        now = time.monotonic()
-        if moved and now - self._trimmed_at >= TRIM_EVERY_S:
-            settings = self._settings()
-            oldest_ms = int(self._wall() * 1000) - settings.max_days * _DAY_MS
-            self._store.trim(older_than_ms=oldest_ms, max_bytes=settings.max_bytes)
+        self._store.move(self._folder, position)
+        if not self._age_known:
+            self._age.start_from(self._store.newest_ms(other_than=position[0] if position else ""))
+            self._age_known = True
+        now = self._monotonic()
+        if now - self._trimmed_at >= TRIM_EVERY_S:
+            self._trim(self._settings(), fresh=now - self._started_at < KEEP_ALL_S)
             self._trimmed_at = now
+
+    def _trim(self, settings: Audit, *, fresh: bool) -> None:
+        if fresh:
+            # A wrong clock or limit can still be corrected. Only a database that would fill the disk is cut.
+            self._store.trim(older_than_ms=0, max_bytes=2 * settings.max_bytes)
+        else:
+            oldest_ms = self._age.now_ms() - settings.max_days * _DAY_MS
+            self._store.trim(older_than_ms=oldest_ms, max_bytes=settings.max_bytes)
 
     def _complain(self, error: Exception) -> None:
         if str(error) != self._complaint:
