@@ -32,7 +32,7 @@ class Running:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Create the folder if need be and keep every other daemon out of it."""
+    """Create the folder if need be and keep every other daemon out of it. Raises StateFolderError."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -45,6 +45,7 @@ def held(folder: Path) -> Iterator[None]:
     try:
         if not _locked(handle):
             raise StateFolderError(_taken(folder))
+        _check_space(handle, folder)
         yield
     finally:
         os.close(handle)
@@ -97,6 +98,15 @@ def _write_note(note: Path, url: str) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(msgspec.json.encode({"url": url, "pid": os.getpid()}))
     fresh.replace(note)  # readers see the old note or the new one, never half of one
+
+
+def _check_space(handle: int, folder: Path) -> None:
+    """Notice a full disk before anything is started. Raises StateFolderError."""
+    try:
+        os.ftruncate(handle, 0)
+        os.write(handle, b"%d\n" % os.getpid())
+    except OSError as error:
+        raise unwritable(folder, error) from error
 
 
 def _locked(handle: int) -> bool:
