@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from bench.soak.figures import growth
@@ -22,8 +23,8 @@ def row(
     method: str = CALL,
     arguments: bool = True,
 ) -> Row:
-    given = {"arguments": {"id": request_id}} if arguments else {}
-    intent = Intent(1, 0, "r", kind, method=method, **given)
+    given = {"id": request_id} if arguments else msgspec.UNSET
+    intent = Intent(1, 0, "r", kind, method=method, arguments=given)
     return row_of(intent, Outcome(1, outcome, code) if outcome else None)
 
 
