@@ -86,7 +86,7 @@ class Reads:
         if request.params.get("context") is not None:
             params["context"] = request.params["context"]
         written = {str(argument.get("name")): argument.get("value")}  # by its name, so that a secret's is seen
-        prompt = place.own if "name" in own else None
+        prompt = place.own if own["type"] == "ref/prompt" else None
         return await self._carried(place, params, request, back, written, prompt=prompt)
 
     async def send(

@@ -68,7 +68,11 @@ class Client:
             self._kinds.append((self._subscribe, 4))
 
     async def send_one(self) -> None:
-        one = await self._present()
+        try:
+            one = await self._present()
+        except AssertionError:  # no new session now: a refusal as good as any other
+            self._journal.note(self._journal.new_id(), "initialize", ("refused", "initialize"))
+            return
         [send] = self._chance.choices([kind for kind, _ in self._kinds], [weight for _, weight in self._kinds])
         await send(one)
 
@@ -80,6 +84,7 @@ class Client:
         if self._speaker is None or self._requests % REQUESTS_OF_A_CLIENT == 0:
             if self._speaker is not None and self._era == "legacy" and self._clients % 2:
                 await self._speaker.http.delete(self._speaker.url, headers=self._speaker.headers)
+            self._speaker = None
             await self._stack.aclose()
             self._stack = AsyncExitStack()
             self._speaker = await self._stack.enter_async_context(speaker(self._gateway, self._era))

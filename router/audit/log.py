@@ -9,7 +9,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -121,7 +121,7 @@ class AuditLog:
         queries: Sequence[str] | None = None,
         tool_key: str | None = None,
         server_id: str | None = None,
-        arguments: Any = None,
+        arguments: object = None,
     ) -> Record:
         """Write the intent. Only when this returns may anything be sent to a server.
 

@@ -76,7 +76,7 @@ async def test_each_kind_of_read_has_its_row(tmp_path: Path, era: Era) -> None:
         await client.result("resources/read", {"uri": BOOK})
         await client.result("prompts/get", GREET)
         await client.result("completion/complete", COMPLETE)
-        template = {"type": "ref/resource", "uri": "pointsman+lib+note://{+path}"}
+        template = {"type": "ref/resource", "uri": "pointsman+lib+note://secret-place/{+path}", "name": "greet"}
         await client.result("completion/complete", {**COMPLETE, "ref": template})
         await client.error("resources/read", {"uri": "pointsman+lib+missing://secret-place"})
         await client.error("prompts/get", {"name": "lib__nothing"})
