@@ -35,8 +35,8 @@ class Journal:
     def new_id(self) -> str:
         return f"id{next(self._numbers):08d}"
 
-    def note(self, request_id: str, method: str, ended: Ended, *, discovery: bool = False) -> None:
-        self.sent.append(Sent(request_id, method, *ended, discovery=discovery))
+    def note(self, request_id: str, method: str, ended: Ended, *, logged: bool = True) -> None:
+        self.sent.append(Sent(request_id, method, *ended, logged=logged))
 
     def summary(self) -> str:
         counts = Counter((one.status, one.code) for one in self.sent)
@@ -56,7 +56,8 @@ class Client:
         self._requests = 0
         self._clients = 0
         self._kinds: list[tuple[Callable[[Speaker], Awaitable[None]], int]] = [
-            (self._call, 50),
+            (self._call, 44),
+            (self._echo, 6),
             (self._discover, 14),
             (self._read, 14),
             (self._prompt, 6),
@@ -102,6 +103,13 @@ class Client:
         number = self._journal.new_id()
         self._journal.note(number, "tools/call", await self._execute(one, {"id": number}))
 
+    async def _echo(self, one: Speaker) -> None:
+        """Over HTTP, at a server that keeps no log."""
+        number = self._journal.new_id()
+        key = {"toolKey": "http:echo", "arguments": {"text": number}}
+        params = {"name": "tool_execute", "arguments": key}
+        self._journal.note(number, "tools/call", await ended(one, "tools/call", params), logged=False)
+
     async def _call_wrongly(self, one: Speaker) -> None:
         number = self._journal.new_id()
         self._journal.note(number, "tools/call", await self._execute(one, {"name": number}))
@@ -109,7 +117,7 @@ class Client:
     async def _discover(self, one: Speaker) -> None:
         number = self._journal.new_id()
         query = {"name": "tool_discovery", "arguments": {"query": [f"write a note {number}"]}}
-        self._journal.note(number, "tools/call", await ended(one, "tools/call", query), discovery=True)
+        self._journal.note(number, "tools/call", await ended(one, "tools/call", query), logged=False)
 
     async def _read(self, one: Speaker) -> None:
         number = self._journal.new_id()

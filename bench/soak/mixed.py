@@ -8,11 +8,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.gateway import USUAL
-from bench.process import cpu_ms
+from bench.process import cpu_ms, http_servers
 from bench.soak.clients import Client, Journal
 from bench.soak.figures import Figures
 from bench.soak.reconcile import reconcile
@@ -27,6 +28,7 @@ SAMPLE_S = 1.0
 CRASH = 0.02  # chance in each request of the crashing server
 CHURN_S = 3.0
 SHOWN = 20  # problems
+Configs = Sequence[Mapping[str, Any]]
 SERVER = Path(__file__).with_name("server.py")
 
 
@@ -36,11 +38,13 @@ async def mixed_load(seconds: float, rate: float) -> bool:
     journal = Journal()
     with tempfile.TemporaryDirectory(prefix="pointsman-soak-") as name:
         folder = Path(name)
-        async with gateway_process(folder, _config(folder, visitor=True), env=USUAL) as gateway:
-            figures = Figures(gateway.pid, seconds)
-            reloads = await _run(gateway, folder, journal, figures, seconds, rate)
-            cpu_s = cpu_ms(gateway.pid) / 1000
-            await gateway.stop()
+        async with http_servers(1, 19) as http:
+            configs = [_config(folder, http.urls[0], visitor=there) for there in (True, False)]
+            async with gateway_process(folder, configs[0], env=USUAL) as gateway:
+                figures = Figures(gateway.pid, seconds)
+                reloads = await _run(gateway, configs, journal, figures, seconds, rate)
+                cpu_s = cpu_ms(gateway.pid) / 1000
+                await gateway.stop()
         problems = reconcile(journal.sent, _executed(folder), read_rows(gateway.state_dir))
     print(f"  {len(journal.sent):,} requests, {reloads} reloads, {cpu_s / seconds:.0%} of a core: {journal.summary()}")
     problems += figures.problems()
@@ -50,8 +54,9 @@ async def mixed_load(seconds: float, rate: float) -> bool:
     return not problems
 
 
-def _config(folder: Path, *, visitor: bool) -> dict[str, Any]:
+def _config(folder: Path, http: str, *, visitor: bool) -> dict[str, Any]:
     servers = {
+        "http": {"url": http},
         "legacy": _server(folder, "legacy", "legacy"),
         "modern": _server(folder, "modern", "modern"),
         "crashing": _server(folder, "crashing", "legacy", "--crash", str(CRASH)),
@@ -68,24 +73,20 @@ def _server(folder: Path, name: str, era: str, *options: str) -> dict[str, Any]:
 
 
 async def _run(
-    gateway: GatewayProcess, folder: Path, journal: Journal, figures: Figures, seconds: float, rate: float
+    gateway: GatewayProcess, configs: Configs, journal: Journal, figures: Figures, seconds: float, rate: float
 ) -> int:
     """Returns the number of reloads."""
     ends = time.monotonic() + seconds
     clients = [Client(gateway, ERAS[number % 2], journal, random.Random(number)) for number in range(CLIENTS)]
-    beside = [
-        asyncio.create_task(_sample(figures, journal)),
-        asyncio.create_task(_reload(gateway, folder, ends)),
-    ]
+    sampling = asyncio.create_task(_sample(figures, journal))
+    reloading = asyncio.create_task(_reload(gateway, configs, ends))
     async with asyncio.TaskGroup() as group:
         for number, client in enumerate(clients):
             group.create_task(_keep_sending(client, CLIENTS / rate, number / rate, ends))
-    beside[0].cancel()
-    await asyncio.gather(beside[0], return_exceptions=True)
-    reloads = await beside[1]
+    sampling.cancel()
     for client in clients:
         await client.close()
-    return reloads or 0
+    return await reloading
 
 
 async def _keep_sending(client: Client, every_s: float, offset_s: float, ends: float) -> None:
@@ -103,13 +104,13 @@ async def _sample(figures: Figures, journal: Journal) -> None:
         await asyncio.sleep(SAMPLE_S)
 
 
-async def _reload(gateway: GatewayProcess, folder: Path, ends: float) -> int:
+async def _reload(gateway: GatewayProcess, configs: Configs, ends: float) -> int:
     """Takes the visitor away and brings it back, as edits of the file do."""
     reloads = 0
     while time.monotonic() + RELOAD_S < ends:
         await asyncio.sleep(RELOAD_S)
         reloads += 1
-        gateway.write_config(_config(folder, visitor=reloads % 2 == 0))
+        gateway.write_config(configs[reloads % 2])
     return reloads
 
 
