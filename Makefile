@@ -37,8 +37,9 @@ bench-archive: install ## Measure searches and updates in an archive of 100,000 
 quality: install ## Does search find what is right? On the sets that POINTSMAN_TOOL_SEARCH_DATA and _ARCHIVE_DATA name
 	$(BIN)/python -m bench.quality
 
-soak: install ## 10,000 calls and 1,000 abandoned sessions: does memory come back?
-	$(BIN)/python -m bench.soak
+SOAK_SECONDS ?= 120
+soak: install ## Mixed load for SOAK_SECONDS: is every call recorded once, and does memory stay flat and come back?
+	$(BIN)/python -m bench.soak --seconds $(SOAK_SECONDS)
 
 .venv/.installed: pyproject.toml
 ifdef UV

@@ -61,7 +61,7 @@ class PointsmanGateway:
         links = Links()
         self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids)
         self._lists = ListDesk(catalog, self._flat, offers, cursors)
-        reads = Reads(offers, fleet, links)
+        reads = Reads(offers, fleet, links, audit)
         watching = Watching(reads, fleet)
         self.hub = ChangeHub(lambda: catalog.rights, watching.forms)
         self._handlers: dict[str, Handler] = {
@@ -84,7 +84,7 @@ class PointsmanGateway:
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         name, given = params.get("name"), params.get("arguments")
-        kind: Kind = "discovery" if name == DISCOVERY else "execute"
+        kind: Kind = "read" if method in self._handlers else "discovery" if name == DISCOVERY else "execute"
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
         self._audit.refused(
             code,

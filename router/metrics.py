@@ -63,6 +63,8 @@ class Metrics:
         self._calls: dict[Labels, _Counter] = {}
         self._call_seconds: dict[Labels, _Histogram] = {}
         self._last_calls: dict[Labels, Window] = {}
+        self._reads: dict[Labels, _Counter] = {}
+        self._read_seconds: dict[Labels, _Histogram] = {}
         self._discoveries: dict[Labels, _Counter] = {}
         self._discovery_seconds: dict[Labels, _Histogram] = {}
         self._refused: dict[Labels, _Counter] = {}
@@ -77,6 +79,8 @@ class Metrics:
             _counter(self._refused, (intent.kind, self._names.code(outcome.code))).count += 1
         elif intent.kind == "discovery":
             self._discovered(outcome)
+        elif intent.kind == "read":
+            self._read(intent, outcome)
         else:
             self._called(intent, outcome)
 
@@ -115,6 +119,13 @@ class Metrics:
             self._series[key] = series
         return series
 
+    def _read(self, intent: Intent, outcome: Outcome) -> None:
+        """By method, of which there are five; names and URIs are whatever a caller likes to send."""
+        server = self._names.server(intent.server_id)
+        labels = (server, intent.method, outcome.outcome, self._names.code(outcome.code))
+        _counter(self._reads, labels).count += 1
+        self._read_seconds.setdefault((server, intent.method), _Histogram()).observe((outcome.ms or 0.0) / 1000)
+
     def _discovered(self, outcome: Outcome) -> None:
         provider = self._names.provider(outcome.provider)
         fallback = "true" if outcome.fallback else "false"
@@ -147,6 +158,10 @@ class Metrics:
         seconds = _lumped(self._call_seconds, may_see, names=2)
         yield _histograms("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
         yield quantile_gauges(_lumped(self._last_calls, may_see, names=2))
+        reads = _lumped(self._reads, may_see, names=1)
+        yield _counters("reads", "Reads by MCP method.", ("server", "method", "outcome", "code"), reads)
+        read_seconds = _lumped(self._read_seconds, may_see, names=1)
+        yield _histograms("read_duration_seconds", "Time of a read.", ("server", "method"), read_seconds)
         labels = ("provider", "fallback", "outcome", "code")
         yield _counters("discoveries", "Discoveries by the provider that answered.", labels, self._discoveries)
         duration = "discovery_duration_seconds"

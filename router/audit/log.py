@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
-from pointsman.catalog.errors import AuditUnavailable
+from pointsman.catalog.errors import AuditUnavailable, DownstreamRefusal, GatewayError
 from pointsman.catalog.model import WallClock
 from pointsman.router.audit.cleaning import clean_arguments, clean_queries, short, short_or_none
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.lines import encode_line
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
-from pointsman.router.seams import FrontRequest
+from pointsman.router.seams import FrontRequest, ProtocolError
 
 MAX_NAME_CHARS = 128  # ids, client names, methods, codes
 MAX_TOOL_KEY_CHARS = 256
 MAX_LATE = 10_000  # outcomes kept in memory while the journal cannot be written
 STRANGERS_BURST = 100
 STRANGERS_PER_S = 10.0
+_ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}  # by code; all others are `error`
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +39,10 @@ class Observer(Protocol):
 
 
 class Record:
-    """A call under way, whose intent is in the journal."""
+    """A call under way, whose intent is in the journal.
+
+    As a context manager it writes the outcome, however the block ends: what was raised says which one it is.
+    """
 
     __slots__ = ("_began", "_finished", "_intent", "_log")
 
@@ -46,6 +51,13 @@ class Record:
         self._intent = intent
         self._began = began
         self._finished = False
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not self._finished:
+            self.finish(*_ending_of(error))
 
     def finish(
         self,
@@ -62,6 +74,15 @@ class Record:
             return
         self._finished = True
         self._log._finish(self._intent, self._began, outcome, code, results, bytes, provider, fallback)
+
+    def begin_next_round(self) -> None:
+        """The same call goes on as a row of its own, after this one was finished with `input_required`.
+
+        Raises:
+            AuditUnavailable: it could not be written; the call stays without a row that is open.
+        """
+        self._intent, self._began = self._log._begin_again(self._intent)
+        self._finished = False
 
 
 class AuditLog:
@@ -100,21 +121,17 @@ class AuditLog:
         queries: Sequence[str] | None = None,
         tool_key: str | None = None,
         server_id: str | None = None,
-        arguments: Any = None,
+        arguments: object = None,
     ) -> Record:
         """Write the intent. Only when this returns may anything be sent to a server.
+
+        Used as `with audit.begin(...) as record`, which leaves no intent without its outcome.
 
         Raises:
             AuditUnavailable: it could not be written.
         """
-        try:
-            if self._late:
-                self._write_late()
-            seq = self._journal.next_seq()
-        except OSError as error:
-            raise self._failed(error) from None
         intent = Intent(
-            seq=seq,
+            seq=self._next_seq(),
             time_ms=int(self._wall() * 1000),
             request_id=request.id,
             kind=kind,
@@ -127,13 +144,7 @@ class AuditLog:
             server_id=short_or_none(server_id, MAX_NAME_CHARS),
             arguments=clean_arguments(arguments) if arguments is not None and self._arguments() else msgspec.UNSET,
         )
-        try:
-            self._journal.append(encode_line(intent), intents=1)
-        except OSError as error:
-            raise self._failed(error) from None
-        if self._failing:
-            self._healed()
-        return Record(self, intent, self._monotonic())
+        return Record(self, intent, self._write_intent(intent))
 
     def refused(
         self,
@@ -193,6 +204,30 @@ class AuditLog:
             logger.error("%d audit outcomes could not be written: %s", len(self._late), error)  # noqa: TRY400
         self._journal.close()
 
+    def _begin_again(self, intent: Intent) -> tuple[Intent, float]:
+        """The same intent under a new number. Raises AuditUnavailable."""
+        again = msgspec.structs.replace(intent, seq=self._next_seq(), time_ms=int(self._wall() * 1000))
+        return again, self._write_intent(again)
+
+    def _next_seq(self) -> int:
+        """Raises AuditUnavailable."""
+        try:
+            if self._late:
+                self._write_late()
+            return self._journal.next_seq()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _write_intent(self, intent: Intent) -> float:
+        """Returns when the call began. Raises AuditUnavailable."""
+        try:
+            self._journal.append(encode_line(intent), intents=1)
+        except OSError as error:
+            raise self._failed(error) from None
+        if self._failing:
+            self._healed()
+        return self._monotonic()
+
     def _finish(
         self,
         intent: Intent,
@@ -249,6 +284,19 @@ class AuditLog:
     def _healed(self) -> None:
         self._failing = False
         logger.warning("the audit journal can be written again")
+
+
+def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
+    """Outcome and code of a block that ended with `error`."""
+    if error is None:
+        return "ok", None
+    if isinstance(error, GatewayError):
+        return _ENDINGS.get(error.code, "error"), error.code
+    if isinstance(error, (ProtocolError, DownstreamRefusal)):
+        return "error", str(error.code)
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", None
+    return "error", "internal"
 
 
 class _Allowance:
