@@ -8,7 +8,7 @@ from pointsman.archive.code.reading import Dependency, ImportsNotParsed, NotText
 from pointsman.archive.code.roots import NoRoots, RootGone, UnknownRoot
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
-from pointsman.archive.tools.code_failures import no_roots, root_gone
+from pointsman.archive.tools.code_failures import denied_help, no_roots, root_gone
 
 
 def run(archive: Archive, arguments: Json, call: Call) -> Json:
@@ -41,7 +41,8 @@ def _read(archive: Archive, path: str, *, with_dependencies: bool) -> ReadFile:
     except Missing as error:
         raise ToolFailure("File not found", help=_hint(archive, error), as_object=True, path=path) from None
     except Refused as error:
-        raise ToolFailure("Permission denied", as_object=True, path=path, details=str(error)) from None
+        help_ = denied_help(archive.roots, path, str(error))
+        raise ToolFailure("Permission denied", help=help_, as_object=True, path=path, details=str(error)) from None
     except NotText as error:
         raise ToolFailure("Not a text file", as_object=True, path=path, details=str(error)) from None
     except ImportsNotParsed as error:
