@@ -36,12 +36,13 @@ def _may_be_asked(path: str) -> bool:
 
 
 def no_roots(**fields: Any) -> ToolFailure:
-    return ToolFailure("No roots configured", help=HOW_TO_SET, as_object=True, **fields)
+    return ToolFailure("No roots configured", code="not_configured", help=HOW_TO_SET, as_object=True, **fields)
 
 
 def root_gone(error: RootGone, **fields: Any) -> ToolFailure:
     return ToolFailure(
         "Root not found",
+        code="not_configured",
         details=f"The folder of the root `{error}` is not there.",
         help="The operator corrects it under `roots` of the archive's entry in pointsman.yaml.",
         as_object=True,

@@ -9,7 +9,7 @@ from pointsman.archive.context.model import TYPES, Wanted
 from pointsman.archive.context.search import ContextHit, Found, NoContext, NoVectorsYet, QueryNotEmbedded
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
 
 MIN_QUERY, MAX_QUERY = 3, 500
 MAX_CONTENT = 2_000  # characters of an item that are shown
@@ -43,10 +43,14 @@ def _query(arguments: Arguments, given: Json) -> str:
     """The specification has texts of its own for a query of the wrong length."""
     query = given.get("query")
     if isinstance(query, str) and len(query.strip()) < MIN_QUERY:
-        raise ToolFailure(f"Query must be at least {MIN_QUERY} characters", as_object=True)
+        raise _wrong_length(f"Query must be at least {MIN_QUERY} characters")
     if isinstance(query, str) and len(query) > MAX_QUERY:
-        raise ToolFailure(f"Query must be at most {MAX_QUERY} characters", as_object=True)
+        raise _wrong_length(f"Query must be at most {MAX_QUERY} characters")
     return arguments.text("query", at_least=MIN_QUERY, at_most=MAX_QUERY)
+
+
+def _wrong_length(said: str) -> ToolFailure:
+    return ToolFailure(said, code="invalid_parameters", as_object=True)
 
 
 def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
@@ -55,6 +59,7 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     except StoreError as error:
         raise ToolFailure(
             "Search failed",
+            code=store_code(error),
             as_object=True,
             message=str(error),
             fallback="Try using grep_codebase for text search",
@@ -62,6 +67,7 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     except NoContext:
         raise ToolFailure(
             "No embeddings found. Run initial session to generate context.",
+            code="no_embeddings",
             as_object=True,
             fallback=GREP,
             help=HOW_TO_FILL,
@@ -69,6 +75,7 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     except NoVectorsYet:
         raise ToolFailure(
             "No embeddings available",
+            code="no_embeddings",
             as_object=True,
             suggestion=GREP,
             action="Embeddings will be generated in background",
@@ -76,6 +83,7 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     except QueryNotEmbedded as error:
         raise ToolFailure(
             "Failed to generate query embedding",
+            code="embedding_failed",
             as_object=True,
             details=str(error),
             help="What text search found is in `results`.",

@@ -40,12 +40,22 @@ def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensiti
     except BadGlob as error:
         help_ = denied_help(archive.roots, file_pattern or "", str(error))
         raise ToolFailure(
-            "Invalid filePattern", help=help_, as_object=True, filePattern=file_pattern, details=str(error)
+            "Invalid filePattern",
+            code="invalid_parameters",
+            help=help_,
+            as_object=True,
+            filePattern=file_pattern,
+            details=str(error),
         ) from None
     except BadPattern as error:
         escape = "To search for it as plain text, put a backslash before each of . * + ? ( ) [ ] { } | ^ $ and \\."
         raise ToolFailure(
-            "Invalid regex pattern", help=escape, as_object=True, pattern=pattern, details=str(error)
+            "Invalid regex pattern",
+            code="invalid_parameters",
+            help=escape,
+            as_object=True,
+            pattern=pattern,
+            details=str(error),
         ) from None
     except NoRoots:
         raise no_roots(pattern=pattern) from None
@@ -53,7 +63,7 @@ def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensiti
         raise root_gone(error, pattern=pattern) from None
     except NoRipgrep:
         missing = "ripgrep is not installed beside Pointsman; the operator installs Pointsman again."
-        raise ToolFailure("Search failed", as_object=True, message=missing) from None
+        raise ToolFailure("Search failed", code="not_configured", as_object=True, message=missing) from None
 
 
 def _match(each: Match) -> Json:

@@ -8,7 +8,7 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.query.parsing import parse
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
 from pointsman.providers.numeric import load_numpy
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
         return _answer(archive, Arguments(arguments))
     except ToolFailure as refusal:
         reason = refusal.error.removeprefix(f"{INVALID}: ")
-        raise ToolFailure(f"{FAILED}: {reason}", **refusal.fields) from None
+        raise ToolFailure(f"{FAILED}: {reason}", code=refusal.code, help=refusal.help, **refusal.fields) from None
     except StoreError as error:
-        raise ToolFailure(f"{FAILED}: {error}") from error
+        raise ToolFailure(f"{FAILED}: {error}", code=store_code(error)) from error
 
 
 def _answer(archive: Archive, given: Arguments) -> Json:
