@@ -6,7 +6,14 @@ import time
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.context.model import TYPES, Wanted
-from pointsman.archive.context.search import ContextHit, Found, NoContext, NoVectorsYet, QueryNotEmbedded
+from pointsman.archive.context.search import (
+    ContextHit,
+    Found,
+    NoContext,
+    NoProvider,
+    NoVectorsYet,
+    QueryNotEmbedded,
+)
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
@@ -14,6 +21,10 @@ from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, s
 MIN_QUERY, MAX_QUERY = 3, 500
 MAX_CONTENT = 2_000  # characters of an item that are shown
 GREP = "Use grep_codebase for text search"
+NO_PROVIDER = (
+    "No embedding provider is configured, and text search found nothing. Embeddings are generated once the operator "
+    "sets POINTSMAN_ARCHIVE_EMBEDDINGS to another value than `none`."
+)
 HOW_TO_FILL = (
     "Nothing has been recorded for this project yet. Put notes under `.context/` of a root, or enter them with "
     "`pointsman archive context add` and `pointsman archive context import`."
@@ -72,14 +83,10 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
             fallback=GREP,
             help=HOW_TO_FILL,
         ) from None
+    except NoProvider as error:
+        raise _no_embeddings(NO_PROVIDER if error.recorded else f"{NO_PROVIDER} {HOW_TO_FILL}") from None
     except NoVectorsYet:
-        raise ToolFailure(
-            "No embeddings available",
-            code="no_embeddings",
-            as_object=True,
-            suggestion=GREP,
-            action="Embeddings will be generated in background",
-        ) from None
+        raise _no_embeddings() from None
     except QueryNotEmbedded as error:
         raise ToolFailure(
             "Failed to generate query embedding",
@@ -89,6 +96,17 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
             help="What text search found is in `results`.",
             results=[_shown(hit) for hit in error.by_text.hits],
         ) from None
+
+
+def _no_embeddings(help_: str = "") -> ToolFailure:
+    return ToolFailure(
+        "No embeddings available",
+        code="no_embeddings",
+        help=help_,
+        as_object=True,
+        suggestion=GREP,
+        action="Embeddings will be generated in background",
+    )
 
 
 def _shown(hit: ContextHit) -> Json:
