@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.query.parsing import parse
+from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
@@ -41,7 +42,7 @@ def _answer(archive: Archive, given: Arguments) -> Json:
     load_numpy()
     from pointsman.archive.local_archives.search import search  # brings numpy, which a refusal need not wait for
 
-    query = parse(text)
+    query = without_pages(archive.storage, parse(text))
     with archive.storage.archives.reading() as view:
         found = search(view, text, query, fuzzy, limit)
         answer: Json = {"results": [_result(view, hit, include_citations) for hit in found.hits]}

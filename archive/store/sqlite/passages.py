@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pointsman.archive.model import Chunk
@@ -12,7 +13,7 @@ from pointsman.archive.store.base import Passage, Scope, TextHit
 from pointsman.archive.store.sqlite import matching
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.documents import collection_number, document_row
-from pointsman.archive.store.sqlite.filtering import on_collections, on_documents
+from pointsman.archive.store.sqlite.filtering import in_hidden, on_collections, on_documents
 
 COMMON_SHARE = 0.1
 MOST_WORK = 40_000  # places of words that a search looks at without regret: some ten milliseconds
@@ -64,6 +65,7 @@ class SqlitePassages:
         return [number for (number,) in rows]
 
     def scope(self, filters: Filters) -> Scope:
+        filters = replace(filters, not_collections=(*filters.not_collections, *filters.hidden_collections))
         with self._database.reading() as connection:
             return Scope(_passing(connection, *on_collections(filters)), _passing(connection, *on_documents(filters)))
 
@@ -124,6 +126,10 @@ def _matching(connection: sqlite3.Connection, expression: str, filters: Filters,
             key = "passages.collection" if table == "collections" else "passages.document"
             where += f" AND {key} IN (SELECT id FROM {table} WHERE {condition})"
             values += given
+    hidden, names = in_hidden(filters)
+    if hidden:
+        where += f" AND words.rowid NOT IN (SELECT id FROM passages WHERE document IN ({hidden}))"
+        values += names
     rows = connection.execute(
         f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
         f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",
