@@ -12,7 +12,9 @@ import numpy as np
 from pointsman.archive.local_archives.ranking import Evidence, scores
 from pointsman.archive.local_archives.terms import Term, said_instead, terms_of
 from pointsman.archive.query.model import Query
+from pointsman.archive.search.evidence import COMMON_WORDS_ONLY
 from pointsman.archive.store.archives import ArchiveView, Described, Holders
+from pointsman.providers.text import tokens
 
 if TYPE_CHECKING:
     from pointsman.archive.store.archives import Numbers
@@ -101,6 +103,8 @@ def _best(
     telling = np.array([not term.common for term in terms])
     evidence = _evidence(view, terms, readings, documents)
     scored = scores(evidence, weights, telling if telling.any() else ~telling)
+    if not tokens(" ".join(term.text for term in terms)):
+        scored *= COMMON_WORDS_ONLY
     order = np.lexsort((documents, -scored))[:limit]
     numbers = documents[order].tolist()
     described = view.described(numbers)

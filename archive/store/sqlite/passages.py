@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
@@ -58,6 +59,12 @@ class SqlitePassages:
             ).fetchall()
         return {row[0]: _passage(row) for row in rows}
 
+    def weights(self, texts: Sequence[str]) -> dict[str, float]:
+        with self._database.reading() as connection:
+            total = _total(connection)
+            seen = {text: self._seen(connection, text, total) for text in texts}
+        return {text: math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5)) for text, times in seen.items()}
+
     def of_document(self, collection: str, id: str) -> list[int]:  # noqa: A002
         with self._database.reading() as connection:
             row = document_row(connection, collection_number(connection, collection), id)
@@ -79,7 +86,7 @@ class SqlitePassages:
 
     def _telling(self, connection: sqlite3.Connection, words: Sequence[str]) -> list[str]:
         """Without the commonest where all of them would cost too much; never none."""
-        (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
+        total = _total(connection)
         seen = {word: self._seen(connection, word, total) for word in dict.fromkeys(words)}
         work = sum(seen[word] for word in words)
         kept = list(words)
@@ -105,6 +112,11 @@ class SqlitePassages:
             self._known.clear()
         self._known[word] = times, total
         return int(times)
+
+
+def _total(connection: sqlite3.Connection) -> float:
+    (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
+    return float(total)
 
 
 def _is_one_word(query: Query) -> bool:
