@@ -1,4 +1,4 @@
-"""How much of a query its hits really speak of. It scales scores, so that the best of a bad lot does not get a high one.
+"""How much of a query its hits speak of: it scales scores, so that the best hit of a bad lot does not get a high one.
 
 Fused scores say only who comes before whom: the best hit of any query has nearly 1. What is asked and found nowhere
 tells most against a hit, so words count by how rare they are, and a word that no passage has counts most.

@@ -10,7 +10,6 @@ from pointsman.archive.code.guard import ABSOLUTE, NEVER_READ, OUTSIDE, Missing,
 from pointsman.archive.code.roots import HOW_TO_SET, RootGone, relative_form
 from pointsman.archive.tools.base import ToolFailure
 
-
 _HELP = {
     OUTSIDE: "A path stays inside the project's root, also through links, with / between folders.",
     NEVER_READ: "Secrets, .git and node_modules are neither read nor searched.",

@@ -1,4 +1,4 @@
-"""Pointsman's own documentation leaves the answers as soon as there is a collection of one's own, unless it is named."""
+"""Searches leave Pointsman's own documentation out once there is a collection of one's own, unless they name it."""
 
 from __future__ import annotations
 
