@@ -167,6 +167,7 @@ TOOL = ArchiveTool(
                 "description": "Search query describing what to find",
             },
             "type": {
+                "type": "string",
                 "enum": ["all", *TYPES],
                 "default": "all",
                 "description": "Filter by discovery type",
