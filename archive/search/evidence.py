@@ -1,7 +1,7 @@
 """How much of a query its hits speak of: it scales scores, so that the best hit of a bad lot does not get a high one.
 
-Fused scores say only who comes before whom: the best hit of any query has nearly 1. What is asked and found nowhere
-tells most against a hit, so words count by how rare they are, and a word that no passage has counts most.
+Fused scores only give an order: the best hit of any query has nearly 1. A word that was asked for and is found nowhere
+tells most against a hit, so words are weighted by their rarity, and one that no passage has weighs most.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Asked:
 
 
 def scaled(scores: Sequence[float], evidence: Sequence[float]) -> list[float]:
-    """Scores that fall, times their evidence, and falling still: each takes the best evidence from its place down."""
+    """Descending scores times their evidence, still descending: each hit takes the best evidence from its rank down."""
     best = 0.0
     found = []
     for score, shown in zip(reversed(scores), reversed(evidence), strict=True):

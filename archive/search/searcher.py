@@ -180,7 +180,7 @@ class Searcher:
         notices: Sequence[str],
         asked: Asked | None = None,
     ) -> Answer:
-        """`asked`: where `ranked` only says who comes before whom, and the passages must show how well they fit."""
+        """`asked`: set where `ranked` only gives an order; scores are then scaled by what the passages have of it."""
         if max_distance is not None:
             ranked = {number: score for number, score in ranked.items() if _distance(number, cosines) <= max_distance}
         best = list(ranked)[: limit + SPARE]
