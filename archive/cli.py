@@ -162,12 +162,14 @@ def search(
     from pointsman.archive.embedding.choosing import make_embeddings
     from pointsman.archive.query.parsing import parse
     from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.shipped import without_pages
 
     with opened(settings) as storage:
         asked = parse(" ".join(query))
         names = tuple(known_collection(storage, name) for name in collections)
         if names:
             asked = dataclasses.replace(asked, filters=dataclasses.replace(asked.filters, collections=names))
+        asked = without_pages(storage, asked)
         answer = Searcher(storage, make_embeddings(settings.embeddings)).search(asked, limit)
     for notice in answer.notices:
         note(notice)

@@ -15,12 +15,11 @@ from pointsman.router.caller_ids import CallerIds
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.links import Links
 from pointsman.router.meta_tools import read_execute
-from pointsman.router.results import carried, failure, own_result
+from pointsman.router.results import BUNDLED_CODES, carried, failure, own_result
 from pointsman.router.rounds import recorded, with_round
 from pointsman.router.seams import INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError
 
-TOOL_ERROR = "tool_error"  # the row's code when the tool itself said `isError`
-RATE_LIMITED = "rate_limited"  # and when that was because a bundled server is asked too often
+TOOL_ERROR = "tool_error"  # the row's code when a tool said `isError`; those of bundled servers say why
 
 
 class Executor:
@@ -109,5 +108,5 @@ def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:
     if not result.get("isError"):
         return "ok", None
     said = result.get("structuredContent")
-    limited = bundled and isinstance(said, dict) and said.get("code") == RATE_LIMITED
-    return "error", RATE_LIMITED if limited else TOOL_ERROR
+    code = said.get("code") if bundled and isinstance(said, dict) else None
+    return "error", code if isinstance(code, str) and code in BUNDLED_CODES else TOOL_ERROR

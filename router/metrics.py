@@ -19,6 +19,7 @@ from pointsman.providers.cloud_service import CloudStatus
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.cloud_metrics import cloud_families
 from pointsman.router.quantiles import Window, quantile_gauges
+from pointsman.router.results import BUNDLED_CODES
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -31,6 +32,7 @@ MAX_TOOLS = 1000
 MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
+_SAID_BY_TOOLS = BUNDLED_CODES - {"rate_limited"}  # which may also mean that no server was asked
 _STATES: tuple[ServerState, ...] = get_args(ServerState)
 
 Labels = tuple[str, ...]
@@ -231,7 +233,8 @@ class _Names:
         return _bounded(self._servers, server_id, MAX_SERVERS if checked else 0)
 
     def code(self, code: str | None) -> str:
-        return _bounded(self._codes, code, MAX_CODES)
+        """Codes of foreign servers are numbers of any kind, and must not use up the places of those we know."""
+        return code if code in BUNDLED_CODES else _bounded(self._codes, code, MAX_CODES)
 
     def provider(self, provider: str | None) -> str:
         return _bounded(self._providers, provider, MAX_PROVIDERS)
@@ -275,7 +278,9 @@ def _was_asked(ending: str, code: str | None) -> bool:
     """
     if ending in ("ok", "input_required", "timeout"):
         return True
-    return ending == "error" and code is not None and (code == "tool_error" or code.lstrip("-").isdigit())
+    if ending != "error" or code is None:
+        return False
+    return code == "tool_error" or code in _SAID_BY_TOOLS or code.lstrip("-").isdigit()
 
 
 def _counter(counters: dict[Labels, _Counter], labels: Labels) -> _Counter:

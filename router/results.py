@@ -9,6 +9,29 @@ from pointsman.router import wire
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 
 
+# The codes that our own bundled servers put beside `error`. A foreign server's text never becomes a code of ours.
+BUNDLED_CODES = frozenset(
+    {
+        "already_exists",
+        "embedding_failed",
+        "file_not_found",
+        "internal_error",
+        "invalid_parameters",
+        "limit_reached",
+        "no_embeddings",
+        "not_configured",
+        "not_found",
+        "not_parsed",
+        "not_text",
+        "permission_denied",
+        "rate_limited",
+        "result_too_large",
+        "store_unavailable",
+        "timeout",
+    }
+)
+
+
 def structured(content: Json) -> Json:
     """The same content for programs and, as text, for clients that read only text."""
     return {"content": [{"type": "text", "text": wire.encode(content).decode()}], "structuredContent": content}

@@ -80,7 +80,8 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     if name == "refuse":
         return {"error": {"code": -32000, "message": "the workshop is closed", "data": {"until": "morning"}}}
     if name == "break":
-        return {"result": {"content": [{"type": "text", "text": "it broke"}], "isError": True}}
+        broken = {"content": [{"type": "text", "text": "it broke"}], "isError": True}
+        return {"result": {**broken, "structuredContent": arguments} if arguments else broken}
     image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     painted = {"painted": arguments.get("object"), "coats": arguments.get("coats", 1)}
     return {"result": {"content": [{"type": "text", "text": f"{name} done"}, image], "structuredContent": painted}}
