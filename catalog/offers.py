@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pointsman.catalog.collecting import Lists
+from pointsman.catalog.definitions import shown_entry
 from pointsman.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, ListKind
-from pointsman.catalog.listing import Clock, Patience, Snapshot, encoded_entry
+from pointsman.catalog.listing import Clock, Patience, Recognise, Snapshot, encoded_entry
 from pointsman.catalog.model import Caller, Json, ToolSource
 from pointsman.catalog.naming import HAS_THE_NAME, HAS_THE_PREFIX, holders, prefix_of
 from pointsman.catalog.service import ToolCatalogService
@@ -58,7 +59,7 @@ class Offers:
     ) -> None:
         self._catalog = catalog
         self._lists = {
-            kind: Lists(kind, _entries, sources, clock, patience) for kind in (RESOURCES, TEMPLATES, PROMPTS)
+            kind: Lists(kind, _entries_of(kind), sources, clock, patience) for kind in (RESOURCES, TEMPLATES, PROMPTS)
         }
         self._logged: set[tuple[str, str, str]] = set()
 
@@ -183,6 +184,11 @@ def _is_bare(server_id: str, server: Server) -> bool:
     return not prefix_of(server_id, server)
 
 
-def _entries(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
-    """As they came, without what could not be sent on."""
-    return {key: entry for key, entry in entries.items() if encoded_entry(entry) is not None}
+def _entries_of(kind: ListKind) -> Recognise[Json]:
+    """Entries as they came, without invisible text and without what could not be sent on."""
+
+    def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
+        encoded = {key: encoded_entry(entry) for key, entry in entries.items()}
+        return {key: shown_entry(entries[key], kind.key, data) for key, data in encoded.items() if data is not None}
+
+    return entries_of
