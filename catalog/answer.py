@@ -22,7 +22,6 @@ FULL_EXPLANATION = 60
 NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
 MAX_SCHEMA = 8_000  # a longer one is not shown, however good the tool
 MAX_OUTPUT_SCHEMA = 480  # of the best result; a longer one, and those of the others, are told as `returns`
-MAX_TITLE = 60  # of the annotations
 TOO_LONG = "The inputSchema is too long to show here; tool_execute shows it if the arguments do not fit."
 
 
@@ -33,12 +32,13 @@ class Form:
     description: int  # characters
     signature: int
     explanation: int
-    returns: int
+    returns: int  # taken from the signature's room
+    title: int  # of the annotations
 
 
-LEAN = Form(description=44, signature=64, explanation=0, returns=40)
-SHORT = Form(description=140, signature=140, explanation=60, returns=80)
-LONG = Form(description=1_000, signature=1_000, explanation=60, returns=200)
+LEAN = Form(description=44, signature=64, explanation=0, returns=32, title=0)
+SHORT = Form(description=140, signature=140, explanation=60, returns=80, title=60)
+LONG = Form(description=1_000, signature=1_000, explanation=60, returns=200, title=60)
 
 
 def answer(outcome: SearchOutcome) -> Json:
@@ -106,7 +106,7 @@ def _without_schema(found: Found, form: Form) -> Json:
     texts = _texts(found, form)
     shown = _head(found, texts.description, form.explanation)
     shown["signature"] = texts.signature
-    return _with_rest(shown, found, texts.returns)
+    return _with_rest(shown, found, form)
 
 
 def _as_best(found: Found) -> Json:
@@ -133,7 +133,7 @@ def _with_schema(found: Found) -> Json:
     shown = _head(found, found.tool.document.description, FULL_EXPLANATION)
     if isinstance(found.tool.tool.get("inputSchema"), dict):
         shown["inputSchema"] = found.tool.tool["inputSchema"]
-    return _with_rest(shown, found, _texts(found, SHORT).returns)
+    return _with_rest(shown, found, SHORT)
 
 
 def _head(found: Found, description: str, explanation: int) -> Json:
@@ -153,14 +153,17 @@ def _head(found: Found, description: str, explanation: int) -> Json:
     return shown
 
 
-def _with_rest(shown: Json, found: Found, returned: str) -> Json:
-    """And what the call returns, and the annotations, which hold only what the protocol knows."""
+def _with_rest(shown: Json, found: Found, form: Form) -> Json:
+    """And what a call returns, and the annotations: the hints, and the title where there is room for it."""
+    returned = _texts(found, form).returns
     if returned:
         shown["returns"] = returned
-    annotations = found.tool.tool.get("annotations")
-    if isinstance(annotations, dict):
-        title = annotations.get("title")
-        shown["annotations"] = {**annotations, "title": clipped(title, MAX_TITLE)} if title else annotations
+    annotations = dict(found.tool.tool.get("annotations") or {})
+    title = annotations.pop("title", "")
+    if title and form.title:
+        annotations = {"title": clipped(title, form.title), **annotations}
+    if annotations:
+        shown["annotations"] = annotations
     return shown
 
 
@@ -185,12 +188,12 @@ def _texts(found: Found, form: Form) -> _Texts:
 def _made_texts(found: Found, form: Form) -> _Texts:
     tool = found.tool.tool
     output = tool.get("outputSchema")
-    declared = isinstance(output, dict)
-    return _Texts(
-        clipped(found.tool.document.description, form.description),
-        signature(tool, form.signature, with_result=not declared),
-        returns(output, form.returns) if isinstance(output, dict) else "",
-    )
+    description = clipped(found.tool.document.description, form.description)
+    if not isinstance(output, dict):
+        return _Texts(description, signature(tool, form.signature), "")
+    returned = returns(output, form.returns)
+    in_one_line = signature(tool, form.signature - len(returned), with_result=False)
+    return _Texts(description, in_one_line, returned)
 
 
 # A document lives exactly as long as its tool's definition stays the same.

@@ -19,6 +19,7 @@ MAX_CHOICES = 6
 MORE = "…"
 
 _PLAIN = re.compile(r"[^\W\d][\w.\-$]*")
+_VAGUE = frozenset({"object", "any", "object[]", "any[]"})
 _COMBINATIONS = ("anyOf", "oneOf")
 
 
@@ -47,7 +48,7 @@ def returns(schema: Json, room: int) -> str:
     types = _Types(schema)
     for depth in range(MAX_DEPTH, 0, -1):
         text = types.type_of(schema, depth)
-        if len(text) <= room and text not in ("object", "any"):
+        if len(text) <= room and text not in _VAGUE:
             return text
     inner, brackets = (schema.get("items"), "[]") if schema.get("type") == "array" else (schema, "")
     parameters = types.parameters(inner if isinstance(inner, dict) else {})

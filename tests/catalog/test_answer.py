@@ -159,16 +159,18 @@ async def test_a_doubtful_best_says_in_short_what_it_returns() -> None:
 
 
 async def test_what_tools_return_and_their_annotations_are_part_of_the_budget() -> None:
-    more = {"outputSchema": LARGE_OUTPUT, "annotations": {"title": "Tee " * 5_000, "note": "x" * 14_000}}
+    hints = {"readOnlyHint": True, "destructiveHint": False}
+    more = {"outputSchema": LARGE_OUTPUT, "annotations": {"title": "Tee " * 5_000, "note": "x" * 14_000, **hints}}
     tools = [definition(f"t{n}", inputSchema={"type": "object"}, **more) for n in range(50)]
     scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(50)]
     shown = answer(await found(*scores, tools=tools, max_results=50))
-    assert all(result["returns"] and result["annotations"].keys() == {"title"} for result in shown["results"])
-    assert all(len(result["annotations"]["title"]) <= 60 for result in shown["results"])
+    best, *others = shown["results"]
+    assert best["annotations"].pop("title").endswith("Tee…")
+    assert best["annotations"] == hints
+    assert all(other["returns"] and other["annotations"] == hints for other in others)
     in_full = len(PROSE)  # the best is shown in full, whatever that costs
-    assert (
-        len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False)) < (BUDGET + BUDGET_EACH * 50) * 1.25 + in_full
-    )
+    size = len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
+    assert size < (BUDGET + BUDGET_EACH * 50) * 1.1 + in_full
 
 
 async def test_the_same_outcome_gives_the_same_bytes() -> None:
