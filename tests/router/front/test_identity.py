@@ -83,7 +83,7 @@ async def test_two_tokens_that_differ_are_denied_and_two_that_agree_are_not() ->
         assert (await served.send(initialize(meta={"token": "secret-a"}))).status == 200
 
 
-NO_STRINGS = (1, True, [], {}, ["research"])
+NO_STRINGS: tuple[object, ...] = (1, True, [], {}, ["research"])
 
 
 @pytest.mark.parametrize(
