@@ -65,8 +65,11 @@ class Lists(Generic[Item]):
                 parts[server_id] = answer
                 if answer.cut:
                     gaps[server_id] = "cut"
+                elif answer.unreadable:
+                    gaps[server_id] = "unreadable"
         told = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
-        return Collected(parts, told, 0.0 if told else self._ttl_s(parts.values()))
+        missing = any(gap != "unreadable" for gap in told.values())
+        return Collected(parts, told, 0.0 if missing else self._ttl_s(parts.values()))
 
     async def answers(self, lists: Iterable[KnownList[Item]], max_age_s: float) -> list[Snapshot[Item] | Silent]:
         """What each list holds. Cancelling this leaves the fetches to the others that wait for them."""

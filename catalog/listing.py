@@ -13,6 +13,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from pointsman.catalog.arguments import ArgumentCheck
+from pointsman.catalog.definitions import listed_names, shown_tool
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
 from pointsman.catalog.kinds import ListKind
 from pointsman.catalog.model import Json, ToolKey, ToolSource
@@ -36,8 +37,8 @@ class KnownTool:
 
     server_id: str
     tool_name: str
-    tool: Json  # as the server sent it
-    digest: bytes  # of `tool`
+    tool: Json  # as the server sent it, without invisible text
+    digest: bytes  # of what the server sent
     document: ToolDocument
     check_arguments: ArgumentCheck
 
@@ -49,6 +50,7 @@ class Snapshot(Generic[Item]):
     items: dict[str, Item]
     cut: bool  # the server has more than we take
     true_until: float | None  # as the server says; None: it does not
+    unreadable: tuple[str, ...] = ()  # names with invisible characters, left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,9 @@ class KnownList(Generic[Item]):
             walked = await walk(self._page, self.kind)
             before = self._snapshot.items if self._snapshot is not None else {}
             items = self._recognise(self.source, walked.items, before)
-            snapshot = Snapshot(items, walked.cut, None if walked.ttl_s is None else asked_at + walked.ttl_s)
+            true_until = None if walked.ttl_s is None else asked_at + walked.ttl_s
+            snapshot = Snapshot(items, walked.cut, true_until, walked.unreadable)
+            self._log_unreadable(walked.unreadable)
             if walked.skipped or walked.cut:
                 logger.warning(
                     "server %s: %d entries of its %s left out", self.source.id, walked.skipped, self.kind.words
@@ -193,6 +197,13 @@ class KnownList(Generic[Item]):
                 break
             self._generation = -1
         return snapshot
+
+    def _log_unreadable(self, names: tuple[str, ...]) -> None:
+        if names and (self._snapshot is None or self._snapshot.unreadable != names):
+            logger.warning(
+                "server %s: %d %s left out, because their names carry invisible characters: %s",
+                *(self.source.id, len(names), self.kind.words, listed_names(names)),
+            )
 
     def _fail(self, generation: int, silent: Silent, detail: str = "") -> Silent:
         self._silent, self._silent_generation = silent, generation
@@ -235,7 +246,7 @@ def tools_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Kno
         if old is not None and old.digest == digest and old.document.server_name == source.name:
             known[name] = old
         elif not _deeper_than(tool, MAX_DEPTH):
-            known[name] = _known_tool(source, name, tool, digest)
+            known[name] = _known_tool(source, name, shown_tool(tool, encoded), digest)
     return known
 
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from pointsman.catalog import notices
 from pointsman.catalog.collecting import Collected, Lists
+from pointsman.catalog.definitions import ChangedTools, Definitions
 from pointsman.catalog.describe import ServerTools, described
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.kinds import TOOLS
 from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
-from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
+from pointsman.catalog.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
@@ -25,7 +26,8 @@ class ToolCatalogService:
     """Collects at request time from all servers that a caller may use, filters, searches and resolves.
 
     `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
-    a strategy to its provider; the local one always answers. `usage` tells what a project chose before.
+    a strategy to its provider; the local one always answers. `usage` tells what a project chose before, and
+    `changed_tools` is told when known tools have another definition.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class ToolCatalogService:
         clock: Clock = time.monotonic,
         patience: Patience = Patience(),  # noqa: B008 - frozen
         usage: UsageFigures = no_usage,
+        changed_tools: ChangedTools = lambda server_id, names: None,
     ) -> None:
         self.rights = RightsIndex(config)
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
-        self._lists = Lists(TOOLS, tools_of, sources, clock, patience)
+        self._definitions = Definitions(changed_tools)
+        self._lists = Lists(TOOLS, self._tools_of, sources, clock, patience)
         self._usage = usage
 
     def reconfigure(self, config: GatewayConfig) -> None:
@@ -170,6 +174,13 @@ class ToolCatalogService:
     async def close(self) -> None:
         """End what goes on in the background."""
         await self._lists.close()
+
+    def _tools_of(
+        self, source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]
+    ) -> dict[str, KnownTool]:
+        known = tools_of(source, entries, before)
+        self._definitions.note(source.id, {name: tool.digest for name, tool in known.items()})
+        return known
 
     def _settle(self, caller: Caller, key: ToolKey, known: KnownTool | Snapshot[KnownTool] | Silent) -> KnownTool:
         """Rights first, then the server's state, then the list: the order decides what a caller can find out."""

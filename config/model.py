@@ -125,7 +125,7 @@ class Server(Part):
     isolation: Literal["shared", "per-caller"] = "shared"
     prefix: Prefix | None = None  # absent: `<id>__`; empty: none, and resource URIs are the server's own
     projects: tuple[Id, ...] = ()
-    tool_permissions: Mapping[str, bool] = {}
+    tool_permissions: Mapping[str, bool] = {}  # "*": what holds for tools that are not named; absent: allowed
     timeouts: ServerTimeouts = ServerTimeouts()
     db: LocalPath | None = None
     roots: Mapping[RootName, LocalPath] = {}

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pointsman.providers import embeddings as static
@@ -109,7 +110,7 @@ class BM25SearchProvider:
         library = self._library
         prepared = [library.prepared(tool) for tool in tools]
         meaning = Meaning(library.vectors(tools, prepared, embedder), embedder) if embedder else None
-        return Index([tool.tool_key for tool in tools], prepared, library.vocabulary, meaning)
+        return Index(tools, prepared, library.vocabulary, meaning)
 
     def _keep(self, key: _Key, index: Index) -> None:
         self._indexes[key] = index
@@ -128,18 +129,23 @@ def _takes_long(request: SearchRequest) -> bool:
 
 
 def _search(index: Index, request: SearchRequest) -> SearchHits:
+    from pointsman.providers.exact import NOTE, put_first
     from pointsman.providers.fusion import fuse
 
     *queries, context = parse_all([*request.queries, request.context or ""])
     fits = [index.fit(query) for query in queries]
+    named = [index.exact_names.rows(text) for text in request.queries]
+    for fit, rows in zip(fits, named, strict=True):
+        put_first(fit, rows)
+    exact = frozenset(chain.from_iterable(named))
     explainer = Explainer(queries, context, index.vocabulary)
     hits = [
         SearchHit(
             index.tool_keys[hit.row],
             round(hit.relevance, 3),
-            explainer.explain(index.documents[hit.row], hit.intents),
+            NOTE if hit.row in exact else explainer.explain(index.documents[hit.row], hit.intents),
             hit.intents,
         )
-        for hit in fuse(fits, index.fit(context), request.max_results)
+        for hit in fuse(fits, index.fit(context), request.max_results, exact)
     ]
     return SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])

@@ -173,7 +173,13 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
         cloud = CloudSearchProvider(launch.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": local, "cloud": cloud}
-        catalog = ToolCatalogService(launch.config, fleet.servers, providers, usage=usage.figures)
+        catalog = ToolCatalogService(
+            launch.config,
+            fleet.servers,
+            providers,
+            usage=usage.figures,
+            changed_tools=lambda server_id, names: audit.changed_tools(server_id, names),
+        )
         metrics = Metrics()
         audit = await stack.enter_async_context(
             auditing(launch.state_dir, lambda: catalog.rights.config.audit, tasks=tasks, observers=[metrics, usage])

@@ -13,7 +13,7 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
 from pointsman.router.caller_ids import CallerIds
 from pointsman.router.changes import ChangeHub
-from pointsman.router.cursors import Cursors
+from pointsman.router.cursors import Cursors, refuse_any
 from pointsman.router.discover import discover
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.execute import Executor
@@ -117,6 +117,7 @@ class PointsmanGateway:
             return await self._call(request, back)
         kind = KINDS.get(request.method)
         if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
+            refuse_any(request.params.get("cursor"))
             return {"tools": described_tools(await self._catalog.overview(request.caller))}
         if kind is not None:
             return await self._lists.page(kind, request)

@@ -71,6 +71,7 @@ class Metrics:
         self._discovery_seconds: dict[Labels, _Histogram] = {}
         self._refused: dict[Labels, _Counter] = {}
         self._rate_limited: dict[Labels, _Counter] = {}
+        self._tool_changes: dict[Labels, _Counter] = {}
         self._journal_failures = _Counter()
 
     def watch(self, gauges: Gauges) -> None:
@@ -83,6 +84,8 @@ class Metrics:
             self._discovered(outcome)
         elif intent.kind == "read":
             self._read(intent, outcome)
+        elif intent.kind == "change":
+            _counter(self._tool_changes, (self._names.server(intent.server_id),)).count += 1
         else:
             self._called(intent, outcome)
 
@@ -172,6 +175,8 @@ class Metrics:
         yield _counters(
             "rate_limited", "Calls over a rate limit.", ("server",), _lumped(self._rate_limited, may_see, names=1)
         )
+        changes = _lumped(self._tool_changes, may_see, names=1)
+        yield _counters("tool_changes", "Changed definitions of known tools.", ("server",), changes)
         failures: dict[Labels, _Counter] = {(): self._journal_failures}
         yield _counters("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from _looked_up(seen, may_see)

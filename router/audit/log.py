@@ -27,6 +27,10 @@ MAX_LATE = 10_000  # outcomes kept in memory while the journal cannot be written
 STRANGERS_BURST = 100
 STRANGERS_PER_S = 10.0
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}  # by code; all others are `error`
+CHANGES_BURST = 100  # rows of one server
+CHANGES_PER_S = 1.0
+
+DEFINITION_CHANGED = "definition_changed"  # the code of a row of kind `change`
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +109,7 @@ class AuditLog:
         self._late: deque[bytes] = deque()
         self._failing = False
         self._strangers = _Allowance(STRANGERS_BURST, STRANGERS_PER_S, monotonic)
+        self._changes: dict[str, _Allowance] = {}  # by server
 
     def open(self) -> None:
         """Try the journal early, so that the operator reads of a failure at start. `begin` tries again."""
@@ -183,6 +188,30 @@ class AuditLog:
             self._write_row(intent, outcome)
         for observer in self._observers:
             observer.finished(intent, outcome)
+
+    def changed_tools(self, server_id: str, names: Sequence[str]) -> None:
+        """Write a row for each known tool that has another definition now. Never raises.
+
+        A server that changes its tools all the time gets a bounded number of rows; the rest is only counted.
+        """
+        allowance = self._changes.get(server_id)
+        if allowance is None:
+            allowance = self._changes[server_id] = _Allowance(CHANGES_BURST, CHANGES_PER_S, self._monotonic)
+        for name in names:
+            intent = Intent(
+                seq=0,
+                time_ms=int(self._wall() * 1000),
+                request_id=secrets.token_hex(8),
+                kind="change",
+                method="tools/list",
+                tool_key=short(f"{server_id}:{name}", MAX_TOOL_KEY_CHARS),
+                server_id=short(server_id, MAX_NAME_CHARS),
+            )
+            outcome = Outcome(0, "ok", DEFINITION_CHANGED, ms=0.0)
+            if allowance.take():
+                self._write_row(intent, outcome)
+            for observer in self._observers:
+                observer.finished(intent, outcome)
 
     def housekeep(self) -> None:
         """Called now and then: outcomes that could not be written get another try, and the segment is closed."""

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-Kind = Literal["discovery", "execute", "read"]
+Kind = Literal["discovery", "execute", "read", "change"]
 Ending = Literal["ok", "error", "denied", "timeout", "cancelled", "input_required", "interrupted"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS: tuple[Ending, ...] = get_args(Ending)

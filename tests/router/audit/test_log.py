@@ -13,7 +13,7 @@ import pytest
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable, UnknownTool
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.lines import MAX_LINE_BYTES
-from pointsman.router.audit.log import STRANGERS_BURST
+from pointsman.router.audit.log import CHANGES_BURST, STRANGERS_BURST
 from pointsman.router.audit.segments import FOLDER, list_segments
 from pointsman.router.seams import ProtocolError
 from tests.router.audit.samples import SECRET, Clock, Observed, open_log, request, rows
@@ -95,6 +95,19 @@ def test_strangers_get_a_bounded_number_of_rows_and_are_counted_all(tmp_path: Pa
     for _ in range(50):
         log.refused("unauthorized", kind="execute", method="tools/call", token_id=None)
     assert len(rows(tmp_path)) == STRANGERS_BURST + 1 + 10
+
+
+def test_a_server_that_changes_its_tools_all_the_time_gets_a_bounded_number_of_rows(tmp_path: Path) -> None:
+    seen, clock = Observed(), Clock()
+    log = open_log(tmp_path, observers=[seen], monotonic=clock)
+    log.changed_tools("churning", [f"t{number}" for number in range(CHANGES_BURST + 50)])
+    log.changed_tools("other", ["paint"])
+    written = rows(tmp_path)
+    assert [row.server_id for row in written] == ["churning"] * CHANGES_BURST + ["other"]
+    assert len(seen.calls) == CHANGES_BURST + 51
+    last = written[-1]
+    assert (last.kind, last.tool_key, last.method, last.outcome) == ("change", "other:paint", "tools/list", "ok")
+    assert (last.code, last.token, last.project) == ("definition_changed", None, None)
 
 
 def test_seq_goes_on_where_the_last_run_ended(tmp_path: Path) -> None:
