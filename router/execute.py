@@ -23,7 +23,7 @@ from pointsman.router.results import carried, failure, own_result
 from pointsman.router.rounds import Rounds, with_round
 from pointsman.router.seams import INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError
 
-_ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}
+_ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "rate_limited": "denied", "timeout": "timeout"}
 TOOL_ERROR = "tool_error"  # the row's code when the tool itself said `isError`
 RATE_LIMITED = "rate_limited"  # and when that was because a bundled server is asked too often
 

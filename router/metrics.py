@@ -49,6 +49,9 @@ class Gauges:
     restarts: Callable[[], Mapping[str, int]] = dict
     sessions: Callable[[], int] = int
     cloud: Callable[[], CloudStatus | None] = lambda: None
+    requests: Callable[[], int] = int
+    queued: Callable[[], int] = int
+    unread_bytes: Callable[[], int] = int
 
 
 class Metrics:
@@ -122,7 +125,15 @@ class Metrics:
 
     def _look(self) -> _Seen:
         gauges = self._gauges
-        return _Seen(dict(gauges.statuses()), dict(gauges.restarts()), gauges.sessions(), gauges.cloud())
+        return _Seen(
+            dict(gauges.statuses()),
+            dict(gauges.restarts()),
+            gauges.sessions(),
+            gauges.cloud(),
+            gauges.requests(),
+            gauges.queued(),
+            gauges.unread_bytes(),
+        )
 
     def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
         from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -189,6 +200,9 @@ class _Seen:
     restarts: Mapping[str, int]
     sessions: int
     cloud: CloudStatus | None
+    requests: int
+    queued: int
+    unread_bytes: int
 
 
 class _Names:
@@ -304,6 +318,9 @@ def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
         restarts.add_metric([server_id], count)
     yield restarts
     yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)
+    yield GaugeMetricFamily("pointsman_requests_under_way", "Requests under way.", value=seen.requests)
+    yield GaugeMetricFamily("pointsman_requests_queued", "Requests that wait for a server's slot.", value=seen.queued)
+    yield GaugeMetricFamily("pointsman_unread_bytes", "Answers that clients have not read.", value=seen.unread_bytes)
     build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build

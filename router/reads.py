@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pointsman.catalog.errors import DownstreamRefusal, GatewayError, ServerUnavailable
+from pointsman.catalog.errors import DownstreamRefusal, GatewayError, RateLimited, ServerUnavailable
 from pointsman.catalog.model import Json
 from pointsman.catalog.offers import Offers, Place
 from pointsman.catalog.uris import wrapped
@@ -129,7 +129,10 @@ def _refuse_resource(refusal: DownstreamRefusal, uri: str, era: Era) -> NoReturn
 
 
 def _unavailable(error: GatewayError) -> NoReturn:
-    raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code}) from None
+    data: Json = {"code": error.code}
+    if isinstance(error, RateLimited):
+        data["retryAfterS"] = error.retry_after_s
+    raise ProtocolError(INTERNAL_ERROR, str(error), data) from None
 
 
 def _outside(server_id: str, part: object) -> object:

@@ -69,16 +69,17 @@ class Rounds:
         if not self._waiting:
             return
         try:
-            self.record = self._begin()
+            self.record = self._begin(continued=True)
         except AuditUnavailable as error:
             raise ProtocolError(INTERNAL_ERROR, str(error)) from None
         self._waiting = False
 
-    def _begin(self) -> Record:
+    def _begin(self, *, continued: bool = False) -> Record:
         return self._audit.begin(
             self._request,
             "execute",
             tool_key=self._tool_key,
             server_id=self._server_id,
             arguments=self._arguments,
+            continued=continued,
         )

@@ -11,12 +11,14 @@ from pathlib import Path
 
 FILE = "state.db"
 BUSY_S = 2.0
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+REPEATS_SINCE = 2  # the version that has the column `repeats`
 _CHECK_UP_TO_BYTES = 67_108_864  # reading more than this at every start costs more than it finds
 _COLUMNS = """
     seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL, kind TEXT NOT NULL,
     token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT, tool_key TEXT, server_id TEXT,
-    arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER
+    arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER,
+    repeats INTEGER
 """
 _SCHEMA = (
     f"CREATE TABLE audit ({_COLUMNS}, PRIMARY KEY (seq, run))",
@@ -24,6 +26,8 @@ _SCHEMA = (
     "CREATE INDEX audit_open ON audit (run) WHERE outcome IS NULL",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+
+_UPGRADE = ("ALTER TABLE audit ADD COLUMN repeats INTEGER", f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 logger = logging.getLogger(__name__)
 
@@ -114,16 +118,16 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise _broken(verdict)
-    if _known_version(connection, path) == 0:
+    if _known_version(connection, path) < SCHEMA_VERSION:
         _create(connection)
 
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # nobody else was faster
-            for statement in _SCHEMA:
-                connection.execute(statement)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+        for statement in _SCHEMA if version == 0 else _UPGRADE if version < SCHEMA_VERSION else ():
+            connection.execute(statement)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
