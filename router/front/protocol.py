@@ -143,7 +143,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def unread(self) -> int:
-        return self._line.get_write_buffer_size()
+        """As memory: the transport keeps a piece whole until the last byte of it is taken."""
+        unread = self._line.get_write_buffer_size()
+        return max(unread, self._line.last) if unread else 0
 
     def _leave_table(self) -> None:
         if self._verdict is not None:
