@@ -21,20 +21,20 @@ Clock = Callable[[], float]
 class TokenBucket:
     """Holds `burst` at the most and fills up at `per_s`. What is taken after the fact may leave it in debt."""
 
-    __slots__ = ("_at", "_left")
+    __slots__ = ("_at", "left")
 
     def __init__(self, burst: float, now: float) -> None:
-        self._left = burst
+        self.left = burst
         self._at = now
 
     def fill(self, burst: float, per_s: float, now: float) -> float:
         """What is left now."""
-        self._left = left = min(burst, self._left + (now - self._at) * per_s)
+        self.left = left = min(burst, self.left + (now - self._at) * per_s)
         self._at = now
         return left
 
     def take(self, amount: float) -> None:
-        self._left -= amount
+        self.left -= amount
 
 
 class RowRate:
@@ -43,6 +43,7 @@ class RowRate:
     def __init__(self, bytes_per_s: Callable[[], float] | None) -> None:
         """None: without a limit."""
         self._bytes_per_s = bytes_per_s
+        self._per_s = 0.0  # as it was last asked for
         self._buckets: dict[str, TokenBucket] = {}
 
     def wait_s(self, token_id: str, now: float) -> float:
@@ -50,9 +51,14 @@ class RowRate:
         if self._bytes_per_s is None:
             return 0.0
         per_s = self._bytes_per_s()
+        if per_s != self._per_s:
+            self._per_s = per_s
+            self._buckets.clear()  # a reload: the new burst holds for all
         bucket = self._buckets.get(token_id)
         if bucket is None:
             bucket = self._buckets[token_id] = TokenBucket(BURST_S * per_s, now)
+        if bucket.left > 0:
+            return 0.0  # filled up only when it is empty, which most tokens never see
         left = bucket.fill(BURST_S * per_s, per_s, now)
         return 0.0 if left > 0 else (1 - left) / per_s
 
@@ -103,4 +109,7 @@ class RefusalCounter:
                 continue
             del self._repeats[key]
             if known.intent is not None and known.outcome is not None:
-                yield known.intent, msgspec.structs.replace(known.outcome, repeats=known.count)
+                yield (
+                    known.intent,
+                    msgspec.structs.replace(known.outcome, repeats=known.count if known.count > 1 else None),
+                )

@@ -29,7 +29,7 @@ TOKENS = {
     for name, secret in SECRETS.items()
 }
 EMPTY = {"type": "object"}
-ASKING = {"elicitation": {"form": {}}}
+ASKING: Json = {"elicitation": {"form": {}}}
 
 
 @dataclass
