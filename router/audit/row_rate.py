@@ -109,7 +109,5 @@ class RefusalCounter:
                 continue
             del self._repeats[key]
             if known.intent is not None and known.outcome is not None:
-                yield (
-                    known.intent,
-                    msgspec.structs.replace(known.outcome, repeats=known.count if known.count > 1 else None),
-                )
+                repeats = known.count if known.count > 1 else None
+                yield known.intent, msgspec.structs.replace(known.outcome, repeats=repeats)

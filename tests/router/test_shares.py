@@ -9,6 +9,7 @@ import pytest
 from pointsman.catalog.errors import RateLimited
 from pointsman.config.model import Limits
 from pointsman.router.downstream.deadline import Deadline
+from pointsman.router.front.stream import EventStream
 from pointsman.router.front.unread import UnreadBudget
 from pointsman.router.shares import FairQueue, TokenShares
 
@@ -137,6 +138,23 @@ def test_the_token_that_holds_most_loses_its_slowest_readers_first() -> None:
     budget.behind(third)
     assert [reader.was_cut for reader in (small, first, second, third)] == [False, True, False, False]
     assert budget.total == 90
+
+
+async def test_what_a_stream_holds_for_a_blocked_connection_counts_until_the_stream_is_gone() -> None:
+    budget = UnreadBudget(lambda: 100_000)
+    blocked = Unread("a", 10)
+    budget.behind(blocked)
+
+    async def send(message: object) -> None:
+        await asyncio.Event().wait()
+
+    stream = EventStream(send, 15.0, budget)
+    stream.put(b"x" * 60_000)
+    assert budget.total == 60_010
+    stream.close(b"y" * 70_000)
+    assert blocked.was_cut
+    del stream
+    assert budget.total == 0
 
 
 def test_an_answer_larger_than_the_budget_is_still_sent() -> None:
