@@ -27,6 +27,7 @@ from pointsman.config.values import (
     header_value,
     moment,
     named_path,
+    network,
     no_boolean,
     program,
     request_key,
@@ -62,6 +63,7 @@ Program = Annotated[str, AfterValidator(program)]
 RootName = Annotated[str, AfterValidator(root_name)]
 VariableName = Annotated[str, AfterValidator(environment_name)]
 Variable = Annotated[SecretStr, AfterValidator(without_nul)]
+Network = Annotated[str, AfterValidator(network)]
 HeaderName = Annotated[str, AfterValidator(header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(header_value)]
 
@@ -92,6 +94,7 @@ class Listen(Part):
     port: Annotated[int, Field(ge=0, le=65_535)] = DEFAULT_PORT
     allowed_hosts: tuple[str, ...] = ()  # besides loopback with our port, compared exactly
     allowed_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()  # reverse proxies: many clients share their addresses
 
 
 class Timeouts(Part):
@@ -232,7 +235,13 @@ class Limits(Part):
     result_bytes: Count = 16_777_216
     sessions: Count = 1000
     session_idle_s: Seconds = 600
-    connections: Count = 1000
+    connections: Count = 1000  # one address has at most half of them
+    calls: Count = 1000  # requests under way in the whole daemon
+    token_calls: Count = 64  # of one token
+    server_calls: Count = 128  # at one server; more wait, with round robin between tokens
+    queue_s: Seconds = 10  # for a slot of a server
+    unread_bytes: Count = 134_217_728  # of answers that clients have not read yet, in the whole daemon
+    audit_bytes_per_s: Count = 1_048_576  # of one token's audit rows
     header_s: Seconds = 10
     body_s: Seconds = 10
     messages: Count = 1000  # of one call, from its server

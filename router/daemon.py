@@ -36,6 +36,7 @@ from pointsman.router.downstream.process import SystemProcesses
 from pointsman.router.downstream.server_logs import ServerLogs
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.checks import HostRules
+from pointsman.router.front.connections import is_exempt
 from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.protocol import guarded_protocol
 from pointsman.router.gateway import PointsmanGateway
@@ -45,6 +46,7 @@ from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
 from pointsman.router.request_keys import request_keys
 from pointsman.router.sdk import load_sealing
+from pointsman.router.shares import TokenShares
 from pointsman.router.tasks import TaskSet
 from pointsman.router.usage import UsageMemory
 
@@ -126,7 +128,11 @@ def _spare_the_collector() -> None:
 def _http_settings(parts: Parts) -> uvicorn.Config:
     return uvicorn.Config(
         Entrance(parts.front, parts.app),
-        http=guarded_protocol(lambda: parts.front.limits),
+        http=guarded_protocol(
+            lambda: parts.front.limits,
+            exempt=lambda host: is_exempt(host, parts.front.hosts.trusted_proxies),
+            unread=parts.front.unread,
+        ),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -166,8 +172,12 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
 
         logs = ServerLogs(launch.state_dir)
         connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs)
+        shares = TokenShares(launch.config.limits)
         fleet = Fleet(
-            connectors, clock=time.time, on_change=lambda server_id, change: gateway.hub.publish(server_id, change)
+            connectors,
+            clock=time.time,
+            on_change=lambda server_id, change: gateway.hub.publish(server_id, change),
+            shares=shares,
         )
         usage = UsageMemory()
         local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
@@ -182,7 +192,13 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         )
         metrics = Metrics()
         audit = await stack.enter_async_context(
-            auditing(launch.state_dir, lambda: catalog.rights.config.audit, tasks=tasks, observers=[metrics, usage])
+            auditing(
+                launch.state_dir,
+                lambda: catalog.rights.config.audit,
+                tasks=tasks,
+                observers=[metrics, usage],
+                bytes_per_s=lambda: shares.limits.audit_bytes_per_s,
+            )
         )
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(catalog.close)
@@ -190,7 +206,9 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         offers = Offers(catalog, fleet.servers)
         stack.push_async_callback(offers.close)
         keys = request_keys(launch.config.state.request_keys, launch.state_dir)
-        gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys))
+        gateway = PointsmanGateway(
+            catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys), shares
+        )
         front = Front(
             gateway,
             launch.config.limits,
@@ -198,12 +216,14 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
             instructions=gateway.instructions,
             request_keys=keys,
+            full=lambda: shares.full,
         )
 
         async def apply(config: GatewayConfig) -> None:
             """Rights first: a revoked token must not wait for anything else, and nothing else can keep it alive."""
             before = catalog.rights.config
             catalog.reconfigure(config)
+            shares.limits = config.limits
             offers.reconfigure(config)
             gateway.hub.rights_changed()
             front.configure(config.limits, HostRules.of(config.listen, port))
@@ -222,6 +242,9 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
                 cloud=cloud.status,
                 task_restarts=lambda: tasks.restarts,
                 databases_set_aside=lambda: len(databases_set_aside(launch.state_dir)),
+                requests=lambda: shares.total,
+                queued=lambda: sum(server.queue.waiting for server in fleet.servers.values()),
+                unread_bytes=lambda: front.unread.total,
             )
         )
         health = Health(catalog, cloud, fleet, audit, reloader, tasks, launch.state_dir)

@@ -53,6 +53,9 @@ class Gauges:
     cloud: Callable[[], CloudStatus | None] = lambda: None
     task_restarts: Callable[[], Mapping[str, int]] = dict
     databases_set_aside: Callable[[], int] = int
+    requests: Callable[[], int] = int
+    queued: Callable[[], int] = int
+    unread_bytes: Callable[[], int] = int
 
 
 class Metrics:
@@ -147,6 +150,9 @@ class Metrics:
             gauges.cloud(),
             dict(gauges.task_restarts()),
             gauges.databases_set_aside(),
+            gauges.requests(),
+            gauges.queued(),
+            gauges.unread_bytes(),
         )
 
     def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
@@ -222,6 +228,9 @@ class _Seen:
     cloud: CloudStatus | None
     task_restarts: Mapping[str, int]
     databases_set_aside: int
+    requests: int
+    queued: int
+    unread_bytes: int
 
 
 class _Names:
@@ -346,6 +355,9 @@ def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
     aside = "Broken state databases that lie in the state folder."
     yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=seen.databases_set_aside)
     yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)
+    yield GaugeMetricFamily("pointsman_requests_under_way", "Requests under way.", value=seen.requests)
+    yield GaugeMetricFamily("pointsman_requests_queued", "Requests that wait for a server's slot.", value=seen.queued)
+    yield GaugeMetricFamily("pointsman_unread_bytes", "Answers that clients have not read.", value=seen.unread_bytes)
     build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build

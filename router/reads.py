@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 from urllib.parse import parse_qsl
 
-from pointsman.catalog.errors import DownstreamRefusal, GatewayError, ServerUnavailable
+from pointsman.catalog.errors import DownstreamRefusal, GatewayError, RateLimited, ServerUnavailable
 from pointsman.catalog.model import Json, ToolKey
 from pointsman.catalog.offers import Offers, Place
 from pointsman.catalog.uris import wrapped
@@ -199,7 +199,10 @@ def _refuse_resource(refusal: DownstreamRefusal, uri: str, era: Era) -> NoReturn
 
 def unavailable(error: GatewayError) -> ProtocolError:
     """As a JSON-RPC error, because a read has no result that could say `isError`."""
-    return ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code})
+    data: Json = {"code": error.code}
+    if isinstance(error, RateLimited):
+        data["retryAfterS"] = error.retry_after_s
+    return ProtocolError(INTERNAL_ERROR, str(error), data)
 
 
 def uri_parts(uri: str) -> Json:

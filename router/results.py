@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pointsman.catalog.errors import GatewayError
+from pointsman.catalog.errors import GatewayError, RateLimited
 from pointsman.catalog.model import Json
 from pointsman.router import wire
 
@@ -40,11 +40,10 @@ def structured(content: Json) -> Json:
 def failure(error: GatewayError) -> Json:
     """An error that the model can act on."""
     message = str(error)
-    return {
-        "content": [{"type": "text", "text": message}],
-        "structuredContent": {"error": {"code": error.code, "message": message}},
-        "isError": True,
-    }
+    shown: Json = {"code": error.code, "message": message}
+    if isinstance(error, RateLimited):
+        shown["retryAfterS"] = error.retry_after_s
+    return {"content": [{"type": "text", "text": message}], "structuredContent": {"error": shown}, "isError": True}
 
 
 def carried(result: Json) -> Json:

@@ -8,16 +8,19 @@ import os
 import re
 import sqlite3
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 FILE = "state.db"
 BUSY_S = 2.0
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+REPEATS_SINCE = 2  # the version that has the column `repeats`
 _CHECK_UP_TO_BYTES = 67_108_864  # reading more than this at every start costs more than it finds
 _COLUMNS = """
     seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL, kind TEXT NOT NULL,
     token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT, tool_key TEXT, server_id TEXT,
-    arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER
+    arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER,
+    repeats INTEGER
 """
 _SCHEMA = (
     f"CREATE TABLE audit ({_COLUMNS}, PRIMARY KEY (seq, run))",
@@ -28,6 +31,7 @@ _SCHEMA = (
 
 _COLUMN_NAMES = frozenset(column.split()[0] for column in _COLUMNS.split(","))
 _SET_ASIDE = re.compile(re.escape(FILE) + r"\.broken-\d+")
+_UPGRADE = ("ALTER TABLE audit ADD COLUMN repeats INTEGER", f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 logger = logging.getLogger(__name__)
 
@@ -133,9 +137,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise _broken(verdict)
-    if _known_version(connection, path) == 0:
+    if _known_version(connection, path) < SCHEMA_VERSION:
         _create(connection)
-    missing = _COLUMN_NAMES - {column[1] for column in connection.execute("PRAGMA table_info(audit)")}
+    missing = _COLUMN_NAMES - _columns(connection)
     if missing:
         raise _broken("its table `audit` is gone" if missing == _COLUMN_NAMES else "its table `audit` lacks columns")
 
@@ -143,13 +147,25 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # nobody else was faster
-            for statement in _SCHEMA:
-                connection.execute(statement)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+        if version == 0:
+            _run(connection, _SCHEMA)
+        elif version < SCHEMA_VERSION and _columns(connection):
+            _run(connection, _UPGRADE)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _run(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def _columns(connection: sqlite3.Connection) -> frozenset[str]:
+    """Of the table `audit`; empty where there is none."""
+    return frozenset(column[1] for column in connection.execute("PRAGMA table_info(audit)"))
 
 
 def _open_to_read(uri: str, path: Path) -> sqlite3.Connection:

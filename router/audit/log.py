@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import secrets
 import time
@@ -13,11 +14,12 @@ from typing import Protocol
 
 import msgspec
 
-from pointsman.catalog.errors import AuditUnavailable, DownstreamRefusal, GatewayError
+from pointsman.catalog.errors import AuditUnavailable, DownstreamRefusal, GatewayError, RateLimited
 from pointsman.catalog.model import WallClock
 from pointsman.router.audit.cleaning import clean_arguments, clean_queries, short, short_or_none
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.lines import encode_line
+from pointsman.router.audit.row_rate import REPEATED, RefusalCounter, RowRate, TokenBucket, too_many_rows
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
 from pointsman.router.seams import FrontRequest, ProtocolError
 
@@ -26,7 +28,8 @@ MAX_TOOL_KEY_CHARS = 256
 MAX_LATE = 10_000  # outcomes kept in memory while the journal cannot be written
 STRANGERS_BURST = 100
 STRANGERS_PER_S = 10.0
-_ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "timeout": "timeout"}  # by code; all others are `error`
+# By code; all others are `error`.
+_ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "rate_limited": "denied", "timeout": "timeout"}
 CHANGES_BURST = 100  # rows of one server
 CHANGES_PER_S = 1.0
 
@@ -100,7 +103,9 @@ class AuditLog:
         observers: Sequence[Observer] = (),
         wall: WallClock = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        bytes_per_s: Callable[[], float] | None = None,
     ) -> None:
+        """`bytes_per_s`: what one token may add, after a burst."""
         self._journal = journal
         self._arguments = arguments
         self._observers = tuple(observers)
@@ -108,8 +113,10 @@ class AuditLog:
         self._monotonic = monotonic
         self._late: deque[bytes] = deque()
         self._failing = False
-        self._strangers = _Allowance(STRANGERS_BURST, STRANGERS_PER_S, monotonic)
-        self._changes: dict[str, _Allowance] = {}  # by server
+        self._strangers = TokenBucket(STRANGERS_BURST, monotonic())
+        self._changes: dict[str, TokenBucket] = {}  # by server
+        self._rate = RowRate(bytes_per_s)
+        self._refusals = RefusalCounter()
 
     def open(self) -> None:
         """Try the journal early, so that the operator reads of a failure at start. `begin` tries again."""
@@ -134,13 +141,19 @@ class AuditLog:
 
         Raises:
             AuditUnavailable: it could not be written.
+            RateLimited: the token has written too much of late; the refusal has its row.
         """
+        token_id = request.caller.token_id
+        wait_s = self._rate.wait_s(token_id, self._monotonic())
+        if wait_s:
+            self._refuse(request, kind, tool_key, server_id)
+            raise too_many_rows(wait_s)
         intent = Intent(
             seq=self._next_seq(),
             time_ms=int(self._wall() * 1000),
             request_id=request.id,
             kind=kind,
-            token=request.caller.token_id,
+            token=token_id,
             project=request.caller.project_id,
             client=short(request.client.name, MAX_NAME_CHARS),
             method=short(request.method, MAX_NAME_CHARS),
@@ -150,6 +163,19 @@ class AuditLog:
             arguments=clean_arguments(arguments) if arguments is not None and self._arguments() else msgspec.UNSET,
         )
         return Record(self, intent, self._write_intent(intent))
+
+    def _refuse(self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None) -> None:
+        self.refused(
+            RateLimited.code,
+            kind=kind,
+            method=request.method,
+            token_id=request.caller.token_id,
+            project_id=request.caller.project_id,
+            client=request.client.name,
+            request_id=request.id,
+            tool_key=tool_key,
+            server_id=server_id,
+        )
 
     def refused(
         self,
@@ -167,8 +193,8 @@ class AuditLog:
     ) -> None:
         """Write the row of a call that was refused before anything was done. Never raises.
 
-        Strangers (code `unauthorized`) get a bounded number of rows; the rest is only counted, so that nobody
-        without a token can push other people's rows out.
+        Strangers (code `unauthorized`) get a bounded number of rows; the rest is only counted, so that a caller
+        without a token cannot push other people's rows out. Refusals that a token repeats share a row.
         """
         intent = Intent(
             seq=0,
@@ -184,7 +210,7 @@ class AuditLog:
             server_id=short_or_none(server_id, MAX_NAME_CHARS),
         )
         outcome = Outcome(0, "denied", short(code, MAX_NAME_CHARS), ms=0.0)
-        if code != "unauthorized" or self._strangers.take():
+        if self._has_own_row(intent, outcome):
             self._write_row(intent, outcome)
         for observer in self._observers:
             observer.finished(intent, outcome)
@@ -194,9 +220,11 @@ class AuditLog:
 
         A server that changes its tools all the time gets a bounded number of rows; the rest is only counted.
         """
-        allowance = self._changes.get(server_id)
-        if allowance is None:
-            allowance = self._changes[server_id] = _Allowance(CHANGES_BURST, CHANGES_PER_S, self._monotonic)
+        now = self._monotonic()
+        bucket = self._changes.get(server_id)
+        if bucket is None:
+            bucket = self._changes[server_id] = TokenBucket(CHANGES_BURST, now)
+        bucket.fill(CHANGES_BURST, CHANGES_PER_S, now)
         for name in names:
             intent = Intent(
                 seq=0,
@@ -208,13 +236,27 @@ class AuditLog:
                 server_id=short(server_id, MAX_NAME_CHARS),
             )
             outcome = Outcome(0, "ok", DEFINITION_CHANGED, ms=0.0)
-            if allowance.take():
+            if bucket.left >= 1:
+                bucket.take(1)
                 self._write_row(intent, outcome)
             for observer in self._observers:
                 observer.finished(intent, outcome)
 
+    def _has_own_row(self, intent: Intent, outcome: Outcome) -> bool:
+        now = self._monotonic()
+        if outcome.code == "unauthorized":
+            if self._strangers.fill(STRANGERS_BURST, STRANGERS_PER_S, now) < 1:
+                return False
+            self._strangers.take(1)
+            return True
+        over = intent.token is not None and self._rate.wait_s(intent.token, now) > 0
+        if over or outcome.code in REPEATED:
+            return self._refusals.is_first(intent, outcome, now)
+        return True
+
     def housekeep(self) -> None:
         """Called now and then: outcomes that could not be written get another try, and the segment is closed."""
+        self._write_repeats(self._monotonic())
         try:
             self._write_late()
             self._journal.rotate()
@@ -227,6 +269,7 @@ class AuditLog:
         return self._failing
 
     def close(self) -> None:
+        self._write_repeats(math.inf)
         try:
             self._write_late()
         except OSError as error:
@@ -249,10 +292,13 @@ class AuditLog:
 
     def _write_intent(self, intent: Intent) -> float:
         """Returns when the call began. Raises AuditUnavailable."""
+        line = encode_line(intent)
         try:
-            self._journal.append(encode_line(intent), intents=1)
+            self._journal.append(line, intents=1)
         except OSError as error:
             raise self._failed(error) from None
+        if intent.token is not None:
+            self._rate.wrote(intent.token, len(line))
         if self._failing:
             self._healed()
         return self._monotonic()
@@ -287,9 +333,17 @@ class AuditLog:
             self._write_late()
             seq = self._journal.next_seq()
             numbered = (msgspec.structs.replace(entry, seq=seq) for entry in (intent, outcome))
-            self._journal.append(b"".join(map(encode_line, numbered)), intents=1)
+            lines = b"".join(map(encode_line, numbered))
+            self._journal.append(lines, intents=1)
         except OSError as error:
             self._failed(error)
+            return
+        if intent.token is not None:
+            self._rate.wrote(intent.token, len(lines))
+
+    def _write_repeats(self, now: float) -> None:
+        for intent, outcome in self._refusals.due(now):
+            self._write_row(intent, outcome)
 
     def _write_late(self) -> None:
         while self._late:
@@ -326,23 +380,3 @@ def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", None
     return "error", "internal"
-
-
-class _Allowance:
-    """A bucket of `burst` that fills up at `per_s`."""
-
-    def __init__(self, burst: int, per_s: float, monotonic: Callable[[], float]) -> None:
-        self._burst = float(burst)
-        self._per_s = per_s
-        self._monotonic = monotonic
-        self._left = float(burst)
-        self._at = monotonic()
-
-    def take(self) -> bool:
-        now = self._monotonic()
-        self._left = min(self._burst, self._left + (now - self._at) * self._per_s)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True

@@ -40,11 +40,22 @@ async def auditing(
     wall: WallClock = time.time,
     monotonic: Callable[[], float] = time.monotonic,
     every_s: float = MOVE_EVERY_S,
+    bytes_per_s: Callable[[], float] | None = None,
 ) -> AsyncGenerator[AuditLog]:
-    """The audit of one run of the daemon. `settings` is asked each time, so that a reload holds at once."""
+    """The audit of one run of the daemon. `settings` is asked each time, so that a reload holds at once.
+
+    `bytes_per_s`: what one token may add to it.
+    """
     seen = await asyncio.to_thread(last_seq_in, state_dir / FILE)
     journal = Journal(state_dir / FOLDER, seen_seq=seen)
-    log = AuditLog(journal, arguments=lambda: settings().arguments, observers=observers, wall=wall, monotonic=monotonic)
+    log = AuditLog(
+        journal,
+        arguments=lambda: settings().arguments,
+        observers=observers,
+        wall=wall,
+        monotonic=monotonic,
+        bytes_per_s=bytes_per_s,
+    )
     log.open()
     store = Store(state_dir / FILE)
     mover = _Mover(log, journal, store, state_dir / FOLDER, settings, AgeClock(wall, monotonic), monotonic)

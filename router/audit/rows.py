@@ -43,6 +43,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     bytes: int | None = None
     provider: str | None = None
     fallback: bool | None = None
+    repeats: int | None = None  # refusals that this row stands for
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,6 +68,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     provider: str | None
     fallback: bool | None
     arguments: Any = msgspec.UNSET  # left out unless it was recorded
+    repeats: int | msgspec.UnsetType = msgspec.UNSET  # left out unless the row stands for several refusals
 
 
 def row_of(intent: Intent, outcome: Outcome | None) -> Row:
@@ -90,6 +92,7 @@ def row_of(intent: Intent, outcome: Outcome | None) -> Row:
         provider=outcome.provider if outcome else None,
         fallback=outcome.fallback if outcome else None,
         arguments=intent.arguments,
+        repeats=msgspec.UNSET if outcome is None or outcome.repeats is None else outcome.repeats,
     )
 
 

@@ -15,6 +15,7 @@ from pointsman.router.downstream.own_connections import OwnConnections
 from pointsman.router.downstream.server import DownstreamServer, OnChange
 from pointsman.router.downstream.standing import Background
 from pointsman.router.downstream.supervisor import Pace, Supervisor
+from pointsman.router.shares import TokenShares
 
 MakeConnect = Callable[[str, Server, Limits], Connect]
 _DISABLED = "disabled in the configuration"
@@ -55,8 +56,15 @@ class Fleet:
     """Starts, stops and restarts servers. What is under way on a connection that must go may finish there."""
 
     def __init__(
-        self, make_connect: MakeConnect, *, clock: WallClock, on_change: OnChange, pace: Pace | None = None
+        self,
+        make_connect: MakeConnect,
+        *,
+        clock: WallClock,
+        on_change: OnChange,
+        pace: Pace | None = None,
+        shares: TokenShares | None = None,
     ) -> None:
+        self._shares = shares
         self._make_connect = make_connect
         self._clock = clock
         self._on_change = on_change
@@ -124,10 +132,12 @@ class Fleet:
                 generations=self._generations,
                 clock=self._clock,
                 on_change=self._on_change,
+                shares=self._shares,
             )
             berth = self._berths[server_id] = _Berth(server)
             self._servers[server_id] = server
         berth.server.name, berth.server.timeouts = name, timeouts
+        berth.server.queue.hand_out()  # there may be more slots now
         recipe = Recipe.of(wanted, config.limits) if wanted.enabled else None
         if recipe is None:
             self._disable(berth)

@@ -17,6 +17,7 @@ from pointsman.router.downstream.own_connections import OwnConnections
 from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
 from pointsman.router.downstream.watches import Watches
 from pointsman.router.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
+from pointsman.router.shares import FairQueue, TokenShares
 
 OnChange = Callable[[str, Change], None]
 """Called with the server's id when one of its lists or a watched resource changed, or it came or went as a whole."""
@@ -48,7 +49,9 @@ class DownstreamServer:
         generations: Iterator[int],
         clock: WallClock,
         on_change: OnChange,
+        shares: TokenShares | None = None,
     ) -> None:
+        self.queue = FairQueue(server_id, shares)
         self._loop = asyncio.get_running_loop()
         self.id = server_id
         self.name = name
@@ -122,11 +125,18 @@ class DownstreamServer:
             raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        if method == _SUBSCRIBE:
-            return await self._watch(params, request, back)
         if method == _UNSUBSCRIBE:
-            return await self._unwatch(params, request, back)
-        return await self._carry(await self._live_for(request.caller), method, params, request, back)
+            return await self._unwatch(params, request, back)  # never waits: it only frees what the server keeps
+        queue = self.queue
+        if not queue.take_now():
+            await queue.take(request.caller.token_id)
+        try:
+            if method == _SUBSCRIBE:
+                return await self._watch(params, request, back)
+            live = await self._live_for(request.caller)
+            return await self._carry(live, method, params, request, back, queue)
+        finally:
+            queue.give_back()
 
     async def _live_for(self, caller: Caller) -> Live:
         live = self._shared()
@@ -137,10 +147,18 @@ class DownstreamServer:
         except ConnectionLost as error:
             raise ServerUnavailable(self.id, str(error)) from None
 
-    async def _carry(self, live: Live, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+    async def _carry(
+        self,
+        live: Live,
+        method: str,
+        params: Json,
+        request: FrontRequest,
+        back: BackChannel,
+        queue: FairQueue | None = None,
+    ) -> Json:
         limit_s = self.timeouts.call_s
         try:
-            with live, Deadline(self._loop, limit_s) as deadline:
+            with live, Deadline(self._loop, limit_s, queue, request.caller.token_id) as deadline:
                 level = request.client.log_level
                 if level is not None and not live.log_level.suits(level):
                     await live.log_level.lower(level)

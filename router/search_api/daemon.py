@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from pointsman.config.model import GatewayConfig, SearchApi
 from pointsman.router import signals
 from pointsman.router.front.checks import HostRules
+from pointsman.router.front.connections import is_exempt
 from pointsman.router.front.protocol import guarded_protocol
 from pointsman.router.listening import HttpServer, bind, url_of
 from pointsman.router.reload import Reloader
@@ -103,7 +104,11 @@ def _own(config: GatewayConfig) -> SearchApi:
 def _http_settings(app: SearchApp, desk: Desk) -> uvicorn.Config:
     return uvicorn.Config(
         app.asgi,
-        http=guarded_protocol(lambda: desk.rights.config.limits, worded=body_below_asgi),
+        http=guarded_protocol(
+            lambda: desk.rights.config.limits,
+            worded=body_below_asgi,
+            exempt=lambda host: is_exempt(host, app.hosts.trusted_proxies),
+        ),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loading import MAX_BYTES, load, load_tokens, parse
@@ -274,3 +276,28 @@ def test_whatever_stands_in_a_file_the_answer_is_in_our_words(tree: dict[str, An
 def test_no_text_breaks_the_reader(text: str) -> None:
     with suppress(ConfigError):
         parsed(text)
+
+
+def proxies(*given: str) -> tuple[str, ...]:
+    return GatewayConfig.model_validate({"listen": {"trusted_proxies": list(given)}}).listen.trusted_proxies
+
+
+def test_trusted_proxies_are_addresses_and_networks() -> None:
+    assert proxies("10.0.0.5", "10.0.0.0/24", "10.0.0.6/32", "FD00::/8", "::1") == (
+        *("10.0.0.5", "10.0.0.0/24", "10.0.0.6", "fd00::/8", "::1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("proxy.example", "must be an IP address or a CIDR network"),
+        ("*", "must be an IP address or a CIDR network"),
+        ("10.0.0.5/24", "write the network `10.0.0.0/24`"),
+        ("0.0.0.0/0", "must not cover every address"),
+        ("::/0", "must not cover every address"),
+    ],
+)
+def test_other_trusted_proxies_are_refused_with_the_reason(given: str, reason: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(reason)):
+        proxies(given)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from pointsman.config.model import Audit
-from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchema, databases_set_aside
+from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchema, databases_set_aside, open_database
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.moving import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
@@ -366,3 +366,65 @@ def test_a_database_without_its_table_is_set_aside(tmp_path: Path, caplog: pytes
     assert "its table `audit` is gone" in caplog.text
     assert "its table `audit` lacks columns" in caplog.text
     assert len(databases_set_aside(tmp_path)) == 2
+
+
+def test_a_database_of_the_first_version_is_read_and_gets_the_new_column(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / FILE)
+    columns = """
+        seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL,
+        kind TEXT NOT NULL, token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT,
+        tool_key TEXT, server_id TEXT, arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER,
+        bytes INTEGER, provider TEXT, fallback INTEGER
+    """
+    old.execute(f"CREATE TABLE audit ({columns}, PRIMARY KEY (seq, run))")
+    old.execute(
+        "INSERT INTO audit (seq, run, time_ms, request_id, kind, client, method, outcome)"
+        " VALUES (7, 'r', 0, 'q', 'execute', '', '', 'ok')"
+    )
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    assert [row.seq for row in rows(tmp_path)] == [7]
+    open_database(tmp_path / FILE).close()
+    open_database(tmp_path / FILE).close()
+    assert [row.seq for row in rows(tmp_path)] == [7]
+
+
+def test_a_database_of_the_first_version_without_its_table_is_set_aside(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / FILE)
+    old.execute("CREATE TABLE other (x)")
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    open_database(tmp_path / FILE).close()
+    assert len(databases_set_aside(tmp_path)) == 1
+
+
+def test_repeated_refusals_become_one_row_that_says_how_many(tmp_path: Path) -> None:
+    now = 100.0
+    journal = Journal(tmp_path / FOLDER)
+    log = AuditLog(journal, monotonic=lambda: now)
+
+    def refuse(token_id: str, times: int) -> None:
+        for _ in range(times):
+            log.refused("rate_limited", kind="execute", method="tools/call", token_id=token_id, tool_key="s:t")
+
+    refuse("anna", 5)
+    refuse("ben", 1)
+    log.housekeep()
+    now += 11
+    log.housekeep()
+    refuse("anna", 2)
+    log.close()
+    store = Store(tmp_path / FILE)
+    store.move(tmp_path / FOLDER, None)
+    store.close()
+    found = [(row.token, row.code, row.tool_key, row.repeats) for row in rows(tmp_path)]
+    once = msgspec.UNSET
+    assert found == [
+        ("anna", "rate_limited", "s:t", once),
+        ("ben", "rate_limited", "s:t", once),
+        ("anna", "rate_limited", "s:t", 4),
+        ("anna", "rate_limited", "s:t", once),
+        ("anna", "rate_limited", "s:t", once),
+    ]
