@@ -15,6 +15,7 @@ from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.places import NoHome, state_folder
 from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.dumpable import make_non_dumpable
 from pointsman.router import signals
 from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.link import Link, NoGateway
@@ -37,6 +38,7 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
     Carries everything to the gateway that runs on this machine, with the token in POINTSMAN_TOKEN. If none runs, one
     is started inside this process and ends with it.
     """
+    make_non_dumpable()  # as a bridge too: the token is in our environment, and servers run as the same user
     with clear_errors():
         settings = read_settings()
         log_to_stderr(settings)
