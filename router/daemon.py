@@ -21,7 +21,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.advice import advice
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchProvider
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25 import LOAD_WAIT_S, BM25SearchProvider
 from pointsman.providers.cloud import CloudSearchProvider
 from pointsman.router import signals, state_folder
 from pointsman.router.app import build_app
@@ -161,7 +161,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             connectors, clock=time.time, on_change=lambda server_id, change: gateway.hub.publish(server_id, change)
         )
         usage = UsageMemory()
-        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
+        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
         cloud = CloudSearchProvider(launch.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": local, "cloud": cloud}
         catalog = ToolCatalogService(launch.config, fleet.servers, providers, usage=usage.figures)
@@ -217,6 +217,8 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
                     await fleet.settled()
             works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing), cloud.prepare())
             beside = [asyncio.create_task(work) for work in works]
+            if catalog.searchable:
+                beside.append(asyncio.create_task(local.prepare()))
             yield
             for task in beside:
                 task.cancel()
