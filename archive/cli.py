@@ -44,8 +44,10 @@ class BadRequest(Refusal):
 def place_options(command: Callable[..., None]) -> Callable[..., None]:
     """`--db`, `--server`, `--config` and `--state-dir`; the command gets `settings` in their place."""
 
-    @click.option("--db", type=click.Path(path_type=Path, dir_okay=False), help="The store. Otherwise $SEARCH_DB_PATH.")
-    @click.option("--server", metavar="ID", help="Otherwise the store of this server, the only `bundled: archive`.")
+    @click.option(
+        "--db", type=click.Path(path_type=Path, dir_okay=False), help="The store, whatever the configuration says."
+    )
+    @click.option("--server", metavar="ID", help="The store of this server. Otherwise the only `bundled: archive`.")
     @click.option("--config", type=click.Path(path_type=Path), help="The configuration that names the server.")
     @click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder.")
     @wraps(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
@@ -17,9 +18,10 @@ from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, 
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
-from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
+from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailable
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
+HEDGE_S = 0.2  # for another provider to answer before the local one searches beside it
 
 
 class ToolCatalogService:
@@ -70,6 +72,13 @@ class ToolCatalogService:
     async def collected(self, caller: Caller) -> Collected[KnownTool]:
         """The lists of all usable servers, permitted or not tool by tool."""
         return await self._lists.collect(lambda: self.usable_servers(caller), self.rights.config.limits.list_max_age_s)
+
+    @property
+    def searchable(self) -> bool:
+        """Whether any caller can search: its project, or having none, has an `optimization`."""
+        config = self.rights.config
+        strategies = [project.optimization for project in config.projects.values()]
+        return any((*strategies, config.unassigned.optimization))
 
     @property
     def learns(self) -> bool:
@@ -208,16 +217,36 @@ class ToolCatalogService:
         self, strategy: Strategy, request: SearchRequest
     ) -> tuple[str, list[SearchHit], SearchUnavailable | None]:
         """The strategy's provider; where it gives no answer, the local one, and why."""
-        provider = self._providers[strategy]
-        try:
-            hits = await provider.search(request)
-        except SearchUnavailable as error:
-            if strategy == LOCAL:
-                raise
-            local = self._providers[LOCAL]
+        provider, local = self._providers[strategy], self._providers[LOCAL]
+        if strategy == LOCAL:
             hits = await local.search(request)
-            return local.name, hits, error
-        return provider.name, hits, None  # the name after the search: it says what was really in use
+            return _ranked_by(local, hits), hits, None
+        asked = asyncio.ensure_future(provider.search(request))
+        fallback: asyncio.Future[list[SearchHit]] | None = None
+        try:
+            answered, _ = await asyncio.wait({asked}, timeout=HEDGE_S)
+            if not answered:
+                fallback = asyncio.ensure_future(local.search(request))
+            hits = await asked
+        except SearchUnavailable as error:
+            hits = await (fallback or local.search(request))
+            return _ranked_by(local, hits), hits, error
+        finally:
+            await _dropped(asked, fallback)
+        return _ranked_by(provider, hits), hits, None
+
+
+def _ranked_by(provider: SearchProvider, hits: list[SearchHit]) -> str:
+    """What was really in use."""
+    return (hits.ranked_by if isinstance(hits, SearchHits) else None) or provider.name
+
+
+async def _dropped(*searches: asyncio.Future[list[SearchHit]] | None) -> None:
+    """End searches that nothing waits for any more."""
+    under_way = [search for search in searches if search is not None]
+    for search in under_way:
+        search.cancel()
+    await asyncio.gather(*under_way, return_exceptions=True)
 
 
 def _callable(

@@ -40,6 +40,7 @@ from pointsman.config.values import (
 DEFAULT_PORT = 3282
 SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
+SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the variable that names the store of a bundled archive
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
@@ -147,7 +148,20 @@ class Server(Part):
             if getattr(self, key) and ways[0] not in _BELONGS_TO[key]:
                 needed = " or ".join(f"`{way}`" for way in _BELONGS_TO[key])
                 raise ValueError(f"`{key}` belongs to a server with {needed}, and this one has `{ways[0]}`")
+        if self.bundled and self.store_variable and not Path(self.store_variable).is_absolute():
+            raise ValueError(f"`env.{SEARCH_DB_PATH}` must be an absolute path; `db` takes one relative to this file")
         return self
+
+    @property
+    def store_variable(self) -> str:
+        """The store that `env` names; empty: none."""
+        variable = self.env.get(SEARCH_DB_PATH)
+        return variable.get_secret_value() if variable is not None else ""
+
+    @property
+    def names_store(self) -> bool:
+        """Whether the entry of a bundled archive says itself where its store is."""
+        return self.db is not None or bool(self.store_variable)
 
 
 # What would have no effect is refused, so that nobody relies on it.

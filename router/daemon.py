@@ -21,7 +21,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.advice import advice
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchProvider
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25 import LOAD_WAIT_S, BM25SearchProvider
 from pointsman.providers.cloud import CloudSearchProvider
 from pointsman.router import signals, state_folder
 from pointsman.router.app import build_app
@@ -180,7 +180,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             shares=shares,
         )
         usage = UsageMemory()
-        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
+        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
         cloud = CloudSearchProvider(launch.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": local, "cloud": cloud}
         catalog = ToolCatalogService(
@@ -261,7 +261,10 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             tasks.start("server logs", logs.run)
             tasks.start("sealing", lambda: asyncio.to_thread(load_sealing), on_failure="log")
             tasks.start("cloud search preparation", cloud.prepare, on_failure="log")
+            if catalog.searchable:
+                tasks.start("search model", local.prepare, on_failure="log")
             yield
-            await tasks.cancel(*reloader.tasks, "session cleanup", "server logs", "sealing", "cloud search preparation")
+            beside = ("session cleanup", "server logs", "sealing", "cloud search preparation", "search model")
+            await tasks.cancel(*reloader.tasks, *beside)
 
         yield Parts(front, health, reloader, tasks, build_app(front, gateway, health, metrics, lifespan))

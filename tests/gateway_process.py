@@ -49,6 +49,11 @@ class GatewayProcess:
     def stderr(self) -> str:
         return "\n".join(self.lines)
 
+    async def until_logged(self, text: str) -> None:
+        async with asyncio.timeout(SERVERS_S):
+            while text not in self.stderr:
+                await asyncio.sleep(0.02)
+
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace the config in one step, as an editor does; the test's token stays in it."""
         write_config(self.config_file, config, self.token)

@@ -12,6 +12,7 @@ from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.sample import SEARCH_API
 from pointsman.config.settings import overlaid_search_api, read_settings
+from pointsman.dumpable import make_non_dumpable
 from pointsman.router.cli.first_config import find_or_make_config
 from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr, note
 from pointsman.router.listening import CannotListen
@@ -34,6 +35,7 @@ def search_api() -> None:
 )
 def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     """Start the search service. Without any configuration it makes one, and shows the first token."""
+    make_non_dumpable()
     with clear_errors():
         settings = read_settings()
         log_to_stderr(settings)

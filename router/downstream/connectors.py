@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pointsman.config.model import Limits, Server
@@ -26,6 +28,7 @@ class Connectors:
     state_folder: Path  # where a bundled archive keeps its index when its entry names no `db`
     logs: ServerLogs
     probe_s: float = PROBE_S
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
         if server.url is None:
@@ -38,7 +41,7 @@ class Connectors:
         if server.bundled is None:
             assert server.command is not None  # the model sees to it
             return Command((server.command, *server.args), revealed(server.env), server.cwd)
-        env = bundled_environment(server_id, server, self.state_folder)
+        env = bundled_environment(server_id, server, self.state_folder, self.environ)
         # -P: a folder called `pointsman` where the daemon was started must not be taken for ours.
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
 

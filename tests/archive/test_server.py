@@ -192,7 +192,7 @@ async def test_heavy_parts_are_loaded_only_when_a_tool_needs_them() -> None:
     script = (
         "import sys\n"
         "import pointsman.archive.server\n"
-        "heavy = {'numpy', 'wordllama', 'tree_sitter', 'limits', 'markdown_it', 'rapidfuzz'}\n"
+        "heavy = {'numpy', 'tokenizers', 'tree_sitter', 'limits', 'markdown_it', 'rapidfuzz'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
     )
     child = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", script, stderr=asyncio.subprocess.PIPE)
