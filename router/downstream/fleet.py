@@ -137,6 +137,8 @@ class Fleet:
                 clock=self._clock,
                 on_change=self._on_change,
             )
+            if wanted.bundled is not None:
+                server.first_start_s = timeouts.connect_s  # it is known to come up, also on a busy machine
             berth = self._berths[server_id] = _Berth(server)
             self._servers[server_id] = server
         berth.server.name, berth.server.timeouts = name, timeouts

@@ -138,7 +138,7 @@ class OwnConnections:
             if method != ACKNOWLEDGED:
                 self._noticed(caller, method, params)
             elif live is not None and live.subscriptions is not None:
-                live.subscriptions.acknowledged()
+                live.subscriptions.acknowledged(params)
 
         live = Live(await self._connection(noticed), noticed, partial(self._watched, caller))
         return live
