@@ -145,7 +145,7 @@ class ToolCatalogService:
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known has seen to it
         listed = self._lists.list_of(self._sources[key.server_id])
-        [answer] = await self._lists.answers([listed], self.rights.config.limits.list_max_age_s)
+        answer = await self._lists.answer(listed, self.rights.config.limits.list_max_age_s)
         return self._settle(caller, key, _callable(listed, key, answer))
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
@@ -162,7 +162,7 @@ class ToolCatalogService:
             return self._settle(caller, key, Silent("failed", _why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
-        known = listed.known_item(key.tool_name, max_age_s) or listed.known(max_age_s)
+        known = listed.known_item(key.tool_name, max_age_s) or listed.known(max_age_s, to_the_letter=True)
         # What is not known is fetched, forbidden or not, so that the time it takes tells nothing.
         return None if known is None else self._settle(caller, key, _callable(listed, key, known))
 

@@ -153,7 +153,7 @@ def _load_modules() -> None:
     from pointsman.providers.index import Index
 
     library, tool = Library(), ToolDocument("none:none", "none", "none", "None", {})
-    index = Index([tool.tool_key], [library.prepared(tool)], library.vocabulary, None)
+    index = Index([tool], [library.prepared(tool)], library.vocabulary, None)
     _search(index, SearchRequest(("none",), None, (tool,), 1))
 
 

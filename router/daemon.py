@@ -34,6 +34,7 @@ from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.downstream.guard import Guard
 from pointsman.router.downstream.process import SystemProcesses
 from pointsman.router.downstream.server_logs import ServerLogs
+from pointsman.router.downstream.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.checks import HostRules
 from pointsman.router.front.connections import is_exempt
@@ -171,13 +172,15 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         stack.push_async_callback(guard.close)
 
         logs = ServerLogs(launch.state_dir)
-        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs)
+        memory = ServerMemory(launch.state_dir)
+        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs, memory=memory)
         shares = TokenShares(launch.config.limits)
         fleet = Fleet(
             connectors,
             clock=time.time,
             on_change=lambda server_id, change: gateway.hub.publish(server_id, change),
             shares=shares,
+            memory=memory,
         )
         usage = UsageMemory()
         local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings, load_wait_s=LOAD_WAIT_S)

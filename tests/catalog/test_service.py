@@ -68,6 +68,43 @@ async def test_a_silent_server_costs_only_its_own_tools_and_is_not_waited_for_ag
     assert silent.asked == 1
 
 
+async def test_all_lists_share_one_clock_and_a_late_one_is_there_the_next_time() -> None:
+    """The clock is the longest `list_s`, from the start of the request; a fetch that began later has its own."""
+    good, late = SmallServer("good", tool("a")), SmallServer("late", tool("b"), list_timeout_s=0.2)
+    good.list_timeout_s = 0.2
+    late.be("starting")
+    late.coming_up = asyncio.Event()
+    catalog = catalog_of(good, late, patience=NEVER)
+    late.may_answer.clear()
+
+    async def come_up() -> None:
+        await asyncio.sleep(0.15)
+        late.be("running")
+        assert late.coming_up is not None
+        late.coming_up.set()
+
+    coming = asyncio.create_task(come_up())
+    available = await catalog.available(ME)
+    await coming
+    assert keys(available) == ["good:a"]
+    assert available.notices == ("Did not list its tools in time, so without them: `late`.",)
+    late.may_answer.set()
+    assert keys(await catalog.available(ME)) == ["good:a", "late:b"]
+
+
+async def test_a_server_in_its_first_start_is_waited_for() -> None:
+    server = SmallServer("one", tool("a"))
+    server.be("starting")
+    server.coming_up = asyncio.Event()
+    catalog = catalog_of(server)
+    asking = asyncio.create_task(catalog.available(ME))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    server.be("running")
+    server.coming_up.set()
+    assert keys(await asking) == ["one:a"]
+
+
 async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None:
     servers = {name: SmallServer(name, tool("a")) for name in ("good", "new", "newer", "dead", "gone", "odd")}
     servers["new"].be("starting", "connecting")
