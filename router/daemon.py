@@ -176,6 +176,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         stack.push_async_callback(offers.close)
         keys = request_keys(launch.config.state.request_keys, launch.state_dir)
         gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys))
+        stack.push_async_callback(gateway.close)
         front = Front(
             gateway,
             launch.config.limits,

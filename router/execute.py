@@ -16,6 +16,7 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Ending
 from pointsman.router.caller_ids import KEY as CALLER_KEY
 from pointsman.router.caller_ids import CallerIds
+from pointsman.router.check_process import CheckProcess
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.links import Links
 from pointsman.router.meta_tools import read_execute
@@ -42,6 +43,7 @@ class Executor:
         audit: AuditLog,
         links: Links,
         caller_ids: CallerIds,
+        check_process: CheckProcess,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -49,6 +51,7 @@ class Executor:
         self._audit = audit
         self._links = links
         self._caller_ids = caller_ids
+        self._check_process = check_process
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`."""
@@ -120,7 +123,9 @@ class Executor:
         return await self._carry(request, back, found, arguments)
 
     async def _carry(self, request: FrontRequest, back: BackChannel, tool: KnownTool, arguments: Json) -> Json:
-        self._catalog.check_arguments(tool, arguments)
+        unproven = self._catalog.check_arguments(tool, arguments)
+        if unproven is not None:
+            await self._check_process.settle(unproven)
         server = self._fleet.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")
