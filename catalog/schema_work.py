@@ -17,7 +17,7 @@ from pointsman.catalog.model import Json
 MAX_VISITS = 1_000_000  # of one value; above that there is no bound
 MAX_PATTERN_COST = 10_000  # of all patterns together: compiling them takes about a microsecond each
 BACKTRACK_LIMIT = 20_000  # steps of a pattern with lookaround, for one string
-BACKTRACK_COST = 40_000  # what that limit costs, in visits of a plain value
+BACKTRACK_COST = 100_000  # what that limit costs, in visits of a plain value
 _MAX_STEPS = 12_000  # of the analysis itself
 _MAX_ROUNDS = 6
 
