@@ -4,7 +4,7 @@ BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install run test check fix bench bench-archive quality soak foreign clients conformance
+.PHONY: help install run test check fix fuzz bench bench-archive quality soak foreign clients conformance
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -27,6 +27,9 @@ check: install ## Format, lint, types and import rules
 fix: install ## Repair what ruff can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+fuzz: install ## Malformed input for all readers, FUZZ_SECONDS (60) in total; with atheris where it is installed
+	$(BIN)/python -m tests.fuzz
 
 bench: install ## Measure calls, discovery, start and memory; prints figures, asserts none
 	$(BIN)/python -m bench

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from pointsman.catalog import notices
+from pointsman.catalog.arguments import Unproven
 from pointsman.catalog.collecting import Collected, Lists
 from pointsman.catalog.definitions import ChangedTools, Definitions
 from pointsman.catalog.describe import ServerTools, described
@@ -170,10 +171,9 @@ class ToolCatalogService:
         """Whether the tool was in the last list that its server gave, true or not by now."""
         return self._lists.had(key.server_id, key.tool_name)
 
-    def check_arguments(self, tool: KnownTool, arguments: object) -> None:
-        """Raises InvalidArguments. Bundled servers are exempt: they answer with their own words."""
-        if not self.is_bundled(tool.server_id):
-            tool.check_arguments(arguments)
+    def check_arguments(self, tool: KnownTool, arguments: object) -> Unproven | None:
+        """As ArgumentCheck. Bundled servers are exempt: they answer with their own words."""
+        return None if self.is_bundled(tool.server_id) else tool.check_arguments(arguments)
 
     def is_bundled(self, server_id: str) -> bool:
         """Whether the server is a part of Pointsman, and so is trusted with more than a stranger's."""

@@ -212,6 +212,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         gateway = PointsmanGateway(
             catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys), shares
         )
+        stack.push_async_callback(gateway.close)
         front = Front(
             gateway,
             launch.config.limits,

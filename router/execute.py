@@ -12,6 +12,7 @@ from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.caller_ids import KEY as CALLER_KEY
 from pointsman.router.caller_ids import CallerIds
+from pointsman.router.check_process import CheckProcess
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.links import Links
 from pointsman.router.meta_tools import read_execute
@@ -33,6 +34,7 @@ class Executor:
         audit: AuditLog,
         links: Links,
         caller_ids: CallerIds,
+        check_process: CheckProcess,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -40,6 +42,7 @@ class Executor:
         self._audit = audit
         self._links = links
         self._caller_ids = caller_ids
+        self._check_process = check_process
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
@@ -85,7 +88,9 @@ class Executor:
         self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool, arguments: Json
     ) -> Json:
         """The server's result, whose row is finished. Raises GatewayError, ProtocolError."""
-        self._catalog.check_arguments(tool, arguments)
+        unproven = self._catalog.check_arguments(tool, arguments)
+        if unproven is not None:
+            await self._check_process.settle(unproven)
         server = self._fleet.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")

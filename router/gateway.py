@@ -14,6 +14,7 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
 from pointsman.router.caller_ids import CallerIds
 from pointsman.router.changes import ChangeHub
+from pointsman.router.check_process import CheckProcess
 from pointsman.router.cursors import Cursors, refuse_any
 from pointsman.router.discover import discover
 from pointsman.router.downstream.fleet import Fleet
@@ -67,7 +68,8 @@ class PointsmanGateway:
         self._audit = audit
         self._flat = FlatTools(catalog)
         links = Links()
-        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids)
+        self._check_process = CheckProcess()
+        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids, self._check_process)
         self._lists = ListDesk(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links, audit)
         watching = Watching(reads, fleet)
@@ -79,6 +81,9 @@ class PointsmanGateway:
             "prompts/get": reads.prompt,
             "completion/complete": reads.completion,
         }
+
+    async def close(self) -> None:
+        await self._check_process.close()
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         return self._catalog.identify(token, project)

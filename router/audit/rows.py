@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -12,14 +12,18 @@ Ending = Literal["ok", "error", "denied", "timeout", "cancelled", "input_require
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
+# Checked when the journal is read: SQLite's integers have 64 bits, and the calendar ends with the year 9999.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
+
 # Structs in place of dataclasses: made and encoded in a microsecond, and decoded with their types checked.
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="intent"):
     """Written before anything is sent to a server."""
 
-    seq: int
-    time_ms: int  # since the epoch
+    seq: Count
+    time_ms: Milliseconds  # since the epoch
     request_id: str
     kind: Kind
     token: str | None = None  # its id, never its value
@@ -35,12 +39,12 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="outcome"):
     """Written when the call is over, however it ended."""
 
-    seq: int
+    seq: Count
     outcome: Ending
     code: str | None = None
     ms: float | None = None
-    results: int | None = None
-    bytes: int | None = None
+    results: Count | None = None
+    bytes: Count | None = None
     provider: str | None = None
     fallback: bool | None = None
     repeats: int | None = None  # refusals that this row stands for

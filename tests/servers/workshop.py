@@ -61,7 +61,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             "result": {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
         }
     if method == "tools/list":
-        return {"result": {"tools": TOOLS}}
+        more = os.environ.get("MORE_TOOLS")  # a JSON file
+        return {"result": {"tools": TOOLS + (json.loads(Path(more).read_text()) if more else [])}}
     if method == "tools/call":
         return call(params["name"], params.get("arguments") or {})
     return {"error": {"code": -32601, "message": "Method not found"}}
