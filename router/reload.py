@@ -66,7 +66,7 @@ class Reloader:
         self._refusal: tuple[str, ...] = ()  # the problems of the last edit
         self._failure = ""  # what failed in the last attempt, for no fault of the file
         self._watching = True
-        self._no_notifications = ""  # why the file is polled
+        self._no_notifications = False  # so the file is polled
 
     def request(self) -> None:
         """Read it again, changed or not (SIGHUP: what `${file:...}` names may have changed)."""
@@ -83,8 +83,8 @@ class Reloader:
             report["configuration"] = " ".join(problems)
         if self._watching and self._no_notifications:
             report["configuration_watch"] = (
-                f"The configuration file is polled every second, because file notifications are not available: "
-                f"{self._no_notifications}"
+                "The configuration file is polled every second, because file notifications are not available. "
+                "The log has the reason."
             )
         return report
 
@@ -130,13 +130,13 @@ class Reloader:
 
     def _notified(self) -> None:
         if self._no_notifications:
-            self._no_notifications = ""
+            self._no_notifications = False
             logger.info("file notifications are available again; the configuration file is watched with them")
 
     def _not_notified(self, reason: str) -> None:
         if not self._no_notifications:
             logger.warning("no file notifications (%s): the configuration file is polled every second", reason)
-        self._no_notifications = reason
+        self._no_notifications = True
 
     async def _settled(self) -> Fingerprint | None:
         """Wait until the file stays as it is: some programs empty it first and write it piece by piece."""

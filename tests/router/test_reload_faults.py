@@ -137,7 +137,8 @@ async def doctor(folder: Path, secret: str) -> tuple[int, list[dict[str, str]]]:
 async def test_without_inotify_the_file_is_polled_and_health_says_so(daemon: Any, tmp_path: Path) -> None:
     async with daemon(tmp_path, prefix=NO_INOTIFY) as operator:
         await operator.until_said("polled every second")
-        assert "Too many open files" in (await operator.health())["configuration_watch"]
+        assert "Too many open files" in operator.process.stderr
+        assert "polled every second" in (await operator.health())["configuration_watch"]
         operator.write("stays")
         await operator.until_refused("goes")
         assert await operator.status("stays") == 200
@@ -224,7 +225,9 @@ async def test_a_failed_attempt_is_repeated_without_another_edit(tmp_path: Path)
         assert "far" in (await operator.health())["servers"]
 
 
-async def test_a_watch_that_fails_later_is_replaced_by_polling_and_tried_again(tmp_path: Path) -> None:
+async def test_a_watch_that_fails_later_is_replaced_by_polling_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "pointsman.yaml"
     file.write_text("one")
     watches = 0
@@ -251,7 +254,7 @@ async def test_a_watch_that_fails_later_is_replaced_by_polling_and_tried_again(t
         async with asyncio.timeout(LONG_S):
             while not reloader.report().get("configuration_watch"):
                 await asyncio.sleep(0.005)
-            assert "the watch broke" in reloader.report()["configuration_watch"]
+            assert "the watch broke" in caplog.text
             file.write_text("another")
             assert await applied.get() == "another"
             while watches == 1:
@@ -260,5 +263,33 @@ async def test_a_watch_that_fails_later_is_replaced_by_polling_and_tried_again(t
                 await asyncio.sleep(0.005)
             file.write_text("and another")
             assert await applied.get() == "and another"
+    finally:
+        await tasks.close()
+
+
+async def test_a_watcher_that_is_down_is_said_and_a_request_is_served_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text("one")
+    applied = asyncio.Event()
+
+    async def watch(*folders: Path) -> AsyncGenerator[object]:
+        """Is cancelled by something inside."""
+        raise asyncio.CancelledError
+        yield
+
+    async def apply(_: GatewayConfig) -> None:
+        applied.set()
+
+    reloader = Reloader(file, GatewayConfig, apply, watch=watch)
+    tasks = TaskSet(backoff_s=3600)
+    reloader.start(tasks)
+    try:
+        async with asyncio.timeout(LONG_S):
+            while not reloader.report():
+                await asyncio.sleep(0.005)
+            assert "not watched" in reloader.report()["configuration"]
+            assert "configuration watcher" in tasks.report()["tasks"]
+            reloader.request()
+            await applied.wait()
     finally:
         await tasks.close()
