@@ -33,8 +33,8 @@ _MOST_KNOWN = 10_000  # in memory; names come from the server's own list, so the
 class ServerRecord:
     """What one server was seen to do, through all its connections.
 
-    A tool is *asking* if a question was certainly its own, *quiet* if it answered without one, and *suspected* if it may
-    have asked a question that could not be placed. Suspicion is not kept over restarts.
+    A tool is *asking* if a question was certainly its own, *quiet* if it answered without one, and *suspected* if it
+    may have asked a question that could not be placed. Suspicion is not kept over restarts.
     """
 
     __slots__ = ("_note_change", "_ran", "asking", "at_large", "quiet", "suspected")
