@@ -11,7 +11,7 @@ from tests.gateway_process import gateway_process
 from tests.router.speaking import speaker
 
 ASKER = Path(__file__).parents[1] / "servers" / "asker.py"
-ABLE = {"elicitation": {}, "roots": {}}
+ABLE: dict[str, Any] = {"elicitation": {}, "roots": {}}
 WAIT_S = 30.0
 
 
