@@ -1,4 +1,4 @@
-"""`python -m bench.http_server SERVERS TOOLS TTL_MS`: trivial MCP servers in one process, at /0/mcp, /1/mcp and so on."""
+"""`python -m bench.http_server SERVERS TOOLS TTL_MS`: trivial MCP servers in one process, at /0/mcp, /1/mcp, ..."""
 
 from __future__ import annotations
 

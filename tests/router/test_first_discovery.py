@@ -1,4 +1,4 @@
-"""The first discovery after the ready line: servers that are just starting are found, and those that hang delay nobody."""
+"""The first discovery after the ready line finds servers that are starting, and does not wait for those that hang."""
 
 from __future__ import annotations
 
