@@ -10,9 +10,9 @@ It is delivered only where one client alone can be meant:
 - Clients that cannot be asked anything do not wait for each other: their questions have one answer, a refusal. Neither
   do calls of one client session, because all their questions go to the same client.
 - The candidates for a question are the calls that the server had when it asked. If all are of one client, that client
-  is asked. If those that may ask are of one client, the question waits until the calls of quiet tools have been
-  answered: a server answers a call after its questions, so none of them was the asker. In all other cases the server
-  gets an error, and the tools in question are suspected from then on: they take turns until one asks or answers.
+  is asked. If those that may ask are of one client, the question waits until calls of quiet tools have been answered: a
+  server answers a call after its questions, so none of them was the asker. In all other cases the server gets an error,
+  and the tools in question are suspected from then on: they take turns until one is seen to ask or to answer.
 - A call that ended without the server's answer may still be asking over there. It lingers until the server has heard
   of its end, and a question that it may have asked is refused.
 """
