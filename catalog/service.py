@@ -188,7 +188,8 @@ class ToolCatalogService:
         self, source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]
     ) -> dict[str, KnownTool]:
         known = tools_of(source, entries, before)
-        self._definitions.note(source.id, {name: tool.digest for name, tool in known.items()})
+        read = {name: tool.digest for name, tool in known.items() if before.get(name) is not tool}
+        self._definitions.note(source.id, read)
         return known
 
     def _settle(self, caller: Caller, key: ToolKey, known: KnownTool | Snapshot[KnownTool] | Silent) -> KnownTool:
