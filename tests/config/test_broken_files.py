@@ -365,7 +365,7 @@ def test_a_value_from_outside_is_never_repeated() -> None:
 
 
 def test_of_thousands_of_problems_the_first_hundred_are_listed() -> None:
-    """Each is looked up in the file, so that listing all of them took a time that grew with the square of their number."""
+    """Each is looked up in the file, so listing all of them took time that grew with the square of their number."""
     text = "\n".join(f"k{number}: 1" for number in range(20_000))
     with pytest.raises(ConfigError) as error:
         parse(text, "f.yaml", {})
@@ -378,7 +378,11 @@ BOMB_STEPS = 30  # three to that power entries, were the aliases written out
 
 @pytest.mark.parametrize(
     ("first", "step"),
-    [("[x]", "[*{0}, *{0}, *{0}]"), ("{k: v}", "{{a: *{0}, b: *{0}, c: *{0}}}"), ("{k: v}", "{{<<: [*{0}, *{0}, *{0}]}}")],
+    [
+        ("[x]", "[*{0}, *{0}, *{0}]"),
+        ("{k: v}", "{{a: *{0}, b: *{0}, c: *{0}}}"),
+        ("{k: v}", "{{<<: [*{0}, *{0}, *{0}]}}"),
+    ],
     ids=["lists", "mappings", "merges"],
 )
 def test_aliases_that_multiply_are_refused_quickly(first: str, step: str) -> None:

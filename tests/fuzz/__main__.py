@@ -46,7 +46,9 @@ def _changed(name: str, seconds: float) -> bool:
     """With hypothesis, in batches until the time is over."""
     target, deadline, count, batch = TARGETS[name], time.monotonic() + seconds, 0, random.getrandbits(64)
 
-    @settings(max_examples=_BATCH, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=_PHASES)
+    @settings(
+        max_examples=_BATCH, deadline=None, database=None, suppress_health_check=list(HealthCheck), phases=_PHASES
+    )
     @given(_inputs(target))
     def holds(data: bytes) -> None:
         nonlocal count

@@ -1,6 +1,6 @@
 """One target under atheris, which chooses its inputs by the branches they reach. Started by `tests.fuzz`.
 
-    python -m tests.fuzz.follow TARGET SECONDS CORPUS
+python -m tests.fuzz.follow TARGET SECONDS CORPUS
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found, unused-ignore]
+import atheris  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 from tests.fuzz import MAX_BYTES
 

@@ -91,7 +91,9 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments"), [("query", ONE_TYPO), ("query", THREE_KILOBYTES), ("prune", TINY)], ids=["typo", "3K", "tiny"]
+    ("tool", "arguments"),
+    [("query", ONE_TYPO), ("query", THREE_KILOBYTES), ("prune", TINY)],
+    ids=["typo", "3K", "tiny"],
 )
 async def test_wrong_arguments_are_refused_while_others_are_answered(shop: Shop, tool: str, arguments: Json) -> None:
     async with asyncio.timeout(30):
