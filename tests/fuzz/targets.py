@@ -57,8 +57,8 @@ def front(data: bytes) -> None:
         message = parse_message(data)
     except Refusal:
         return
-    echoed_id(message)
-    meta_of(message)
+    assert isinstance(meta_of(message), dict | None)
+    assert type(echoed_id(message)) in (int, str) if "id" in message else echoed_id(message) is None
     assert wire.decode(wire.encode(message)) == message
 
 
@@ -155,6 +155,11 @@ _CALL = (
     b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1,-2.5e3,true,null,"\\u00e9"]},'
     b'"_meta":{"progressToken":1}}}'
 )
+_SMALL = (  # where the value that decides is a word, which is replaced as a whole
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":null}}',
+    b'{"jsonrpc":"2.0","id":1,"result":null}',
+)
 _SERVER_SAYS = b"\n".join(
     (
         b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}',
@@ -210,7 +215,7 @@ _YAML_SYNTAX = (
 
 _JSON = (_JSON_VALUES, _JSON_SYNTAX)
 TARGETS = {
-    "front": Target(front, (_CALL,), *_JSON),
+    "front": Target(front, (_CALL, *_SMALL), *_JSON),
     "downstream": Target(downstream, (_SERVER_SAYS,), *_JSON),
     "lines": Target(lines, (_SERVER_SAYS,), *_JSON),
     "pieces": Target(json_in_pieces, (b'{"a":["' + b"x" * 140_000 + b'"],"b":{"c":[1,2.5,null]}}',), *_JSON),
