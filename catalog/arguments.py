@@ -75,13 +75,14 @@ class ArgumentCheck:
         self._prepared = True
         try:
             size = len(msgspec.json.encode(self._schema))
-            if size > MAX_SCHEMA_BYTES:
-                raise ValueError(f"larger than {MAX_SCHEMA_BYTES} bytes")
             self._work = work_of(self._schema) if size <= MAX_COMPILED_BYTES else None
             if self._work is not None:  # a `$ref` to outside is an error, never fetched
                 self._validator = validator_for(self._schema, offline=True, pattern_options=_PATTERNS)
         except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
             self.unusable(error.message if isinstance(error, ValidationError) else str(error))
+        else:
+            if size > MAX_SCHEMA_BYTES:
+                self.unusable(f"larger than {MAX_SCHEMA_BYTES} bytes")
 
     def _explain(self, validator: Validator, work: Work, arguments: Json, values: int, chars: int) -> Unproven:
         if values > MAX_EXPLAINED_VALUES:
@@ -158,7 +159,7 @@ def _cheap(work: Work, values: int, chars: int) -> bool:
 
 
 def _measured(arguments: Json) -> tuple[int, int]:
-    """How many values and characters the arguments hold, at any depth, or an upper bound of both where they are many."""
+    """How many values and characters the arguments hold, at any depth; an upper bound of both where they are many."""
     values, chars = 1, 0
     waiting: list[Any] = [arguments]
     while waiting:

@@ -21,7 +21,7 @@ _CLIENT_WORDS = {"type": "transport", "disabled": "enabled", "timeout": "timeout
 def explain(error: ValidationError, document: Document) -> None:
     """Add the refusals to the document's problems, where they were written.
 
-    At most MAX_EXPLAINED: finding the place of one takes time in proportion to the file, so all of them could take hours.
+    At most MAX_EXPLAINED: finding the place of one takes time in proportion to the file, so all could take hours.
     """
     details = error.errors(include_url=False)
     if len(details) > MAX_EXPLAINED:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pointsman.catalog import check_program
 from pointsman.catalog.arguments import ArgumentCheck, Unproven
 from pointsman.catalog.errors import InvalidArguments
+from pointsman.router.check_process import CheckProcess
 
 Json = dict[str, Any]
 
@@ -81,7 +85,7 @@ def schemas(draw: st.DrawFn) -> Json:
     return {"properties": {name: {"$ref": "#/$defs/0"} for name in NAMES}, "$defs": definitions}
 
 
-scalars = st.one_of(
+scalars: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from([1, "x", None, True, 2.5, {}, []]),
     st.sampled_from([10, 1_000, 100_000]).map(lambda n: "a" * n + "!"),
 )
@@ -127,7 +131,7 @@ def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory with /proc")
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schemas(), arguments)
 def test_no_check_costs_the_event_loop_much(schema: Json, given_arguments: Json) -> None:
     spent_s, grown_kb = cost(schema, given_arguments)
@@ -135,3 +139,64 @@ def test_no_check_costs_the_event_loop_much(schema: Json, given_arguments: Json)
         spent_s = min(spent_s, cost(schema, given_arguments)[0])
     assert spent_s < CPU_S * NOISE
     assert grown_kb < MEMORY_KB
+
+
+def ladder(steps: int) -> Json:
+    """Each definition names the next one twice, without a circle: two to the power of `steps` visits."""
+    definitions: Json = {str(steps): {}}
+    for n in range(steps):
+        step = {"properties": {"a": {"$ref": f"#/$defs/{n + 1}"}}}
+        definitions[str(n)] = {"allOf": [step, {**step, "maxProperties": 9}]}
+    return {"$ref": "#/$defs/0", "$defs": definitions}
+
+
+COSTLY = {
+    "visits": (ladder(40), _chain({}, "a", 40)),
+    "pattern": ({"properties": {"a": {"pattern": "(?=a)(a+)+$"}}}, {"a": "a" * 100_000 + "!"}),
+    "patterns": ({"properties": {"a": {"items": {"pattern": r"^(a|a)*b\1"}}}}, {"a": ["a" * 30] * 3_000}),
+    "enum": (
+        {"properties": {"a": {"items": {"enum": [{"v": n} for n in range(3_000)]}}}},
+        {"a": [{"v": 2_999}] * 10_000},
+    ),
+    "errors": (
+        {"properties": {"a": {"allOf": [{"type": "integer", "maximum": n} for n in range(1_000)]}}},
+        {"a": "x" * 100_000},
+    ),
+    "compilation": ({"properties": {f"p{n}": {"pattern": f"[^{n}]{{1000}}"} for n in range(500)}}, {"p1": "x"}),
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+async def test_the_check_process_is_ended_by_the_kernel(name: str) -> None:
+    schema, given_arguments = COSTLY[name]
+    process = CheckProcess()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        unproven = ArgumentCheck("s:t", schema)(given_arguments)
+        assert unproven is not None
+        await process.settle(unproven)
+    except InvalidArguments:
+        pass
+    finally:
+        await process.close()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent_s < check_program.CPU_S + 0.5  # the start of Python included, on a busy machine
+
+
+async def test_a_check_that_is_cancelled_leaves_no_answer_for_the_next_one() -> None:
+    process = CheckProcess()
+    bad = ArgumentCheck("s:t", ladder(3) | {"required": ["z"]})
+    good = ArgumentCheck("s:t", {"unevaluatedProperties": True})
+    try:
+        for _ in range(5):
+            unproven = Unproven(bad, {})
+            task = asyncio.create_task(process.settle(unproven))
+            await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            fits = good({})
+            assert fits is not None
+            await process.settle(fits)
+    finally:
+        await process.close()

@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-import atheris  # type: ignore[import-not-found, unused-ignore]
+import atheris  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
 from tests.fuzz import MAX_BYTES
 
