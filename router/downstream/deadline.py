@@ -48,7 +48,7 @@ class Deadline:
         task, self._task = self._task, None
         self._stop()
         if self._asked and self._queue is not None:
-            self._queue.resume(self._token_id)  # whoever took the slot gives it back
+            self._queue.resume(self._token_id)  # the caller that took the slot gives it back
         assert task is not None
         if self._expired and task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError from error

@@ -24,8 +24,8 @@ def address_key(host: str) -> str:
 
 def is_exempt(host: str, trusted_proxies: Iterable[str]) -> bool:
     """Whether many clients may stand behind `host`: loopback, where local proxies run, and the named proxies."""
-    key, loopback = _address(host)
-    return loopback or any(_contains(network, host) for network in trusted_proxies) or key == ""
+    loopback = _address(host)[1]
+    return loopback or any(_contains(network, host) for network in trusted_proxies)
 
 
 @lru_cache(maxsize=4096)

@@ -204,7 +204,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reading_body = True
         self._stop_clock()
         self.table.busy(self)
-        self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # for whoever learns the token
+        self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -82,7 +82,7 @@ async def status_of_health(port: int, source: str = "127.0.0.1") -> int:
 
 
 @pytest.mark.parametrize(("most", "number"), [(20, 50), (None, 1001)])
-async def test_a_stranger_with_many_idle_connections_shuts_nobody_out(
+async def test_a_stranger_with_many_idle_connections_does_not_shut_others_out(
     tmp_path: Path, most: int | None, number: int
 ) -> None:
     config = {} if most is None else {"limits": {"connections": most}}
