@@ -102,12 +102,23 @@ class Fleet:
                 berth.supervisor.poke()
 
     async def apply(self, config: GatewayConfig) -> None:
-        """Make it so. Returns at once: servers start and end in the background, each on its own."""
+        """Make it so. Returns at once: servers start and end in the background, each on its own.
+
+        Raises:
+            ExceptionGroup: some entries could not be applied; all others were.
+        """
         for server_id in self._berths.keys() - config.servers.keys():
             self._remove(server_id)
         self._memory.keep_only(config.servers.keys())
+        failures: dict[str, Exception] = {}
         for server_id, wanted in config.servers.items():
-            self._fit(server_id, wanted, config)
+            try:
+                self._fit(server_id, wanted, config)
+            except Exception as error:
+                failures[server_id] = error
+        if failures:
+            names = ", ".join(f"`{server_id}`" for server_id in failures)
+            raise ExceptionGroup(f"could not apply the entries of {names}", [*failures.values()])
 
     async def close(self, grace_s: float) -> None:
         """End all servers; calls under way have `grace_s` to finish."""
