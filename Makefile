@@ -4,7 +4,8 @@ BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
 
-.PHONY: help install run test check fix lock bench bench-archive quality soak foreign clients conformance workflows build sbom
+.PHONY: help install run test check fix lock fuzz bench bench-archive quality soak foreign clients conformance workflows \
+  build sbom
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -28,6 +29,9 @@ fix: install ## Repair what ruff can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+fuzz: install ## Malformed input for all readers, FUZZ_SECONDS (60) in total; with atheris where it is installed
+	$(BIN)/python -m tests.fuzz
+
 bench: install ## Measure calls, discovery, start and memory; prints figures, asserts none
 	$(BIN)/python -m bench
 
@@ -37,8 +41,9 @@ bench-archive: install ## Measure searches and updates in an archive of 100,000 
 quality: install ## Does search find what is right? On the sets that POINTSMAN_TOOL_SEARCH_DATA and _ARCHIVE_DATA name
 	$(BIN)/python -m bench.quality
 
-soak: install ## 10,000 calls and 1,000 abandoned sessions: does memory come back?
-	$(BIN)/python -m bench.soak
+SOAK_SECONDS ?= 120
+soak: install ## Mixed load for SOAK_SECONDS: is every call recorded once, and does memory stay flat and come back?
+	$(BIN)/python -m bench.soak --seconds $(SOAK_SECONDS)
 
 # Both locks hold versions and hashes but no index address, so pip and uv install the same files from any index.
 .venv/.runtime: pyproject.toml requirements.lock

@@ -9,9 +9,11 @@ import signal
 import sys
 
 from pointsman.archive.settings import BadSettings, read_settings
+from pointsman.dumpable import make_non_dumpable
 
 
 def main() -> int:
+    make_non_dumpable()  # the keys of embedding providers are in our environment
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # started by hand, Ctrl-C needs no traceback
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     logging.getLogger("pointsman").setLevel(logging.INFO)

@@ -12,7 +12,7 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.call_log import log_call
 from pointsman.archive.rate_limits import RateLimits
 from pointsman.archive.store.errors import StoreError
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
 
 # The gateway takes 16 MiB from a server, and the text holds all of the result once more, escaped.
 LARGEST_TEXT_BYTES = 3_000_000
@@ -48,16 +48,21 @@ class Calling:
             result = self.tools[name].run(self._archive, arguments, Call(caller))
             answer = _answer(result)
         except ToolFailure as failure:
-            answer = Answer(failure.text, failure.structured, failed=True)
+            answer = _failed(name, failure)
         except StoreError as error:
-            answer = Answer(str(error), {"error": str(error)}, failed=True)
+            answer = _failed(name, ToolFailure(str(error), code=store_code(error)))
         except Exception:
             logger.exception("%s failed", name)
             said = f"{name} failed for a reason of its own; the archive's log has it. Try again, or ask another way."
-            answer = Answer(said, {"error": said}, failed=True)
+            answer = _failed(name, ToolFailure(said, code="internal_error"))
         seconds, size = time.monotonic() - began, len(answer.text.encode(errors="replace"))
         log_call(name, arguments, None if answer.failed else result, seconds, size)
         return answer
+
+
+def _failed(name: str, failure: ToolFailure) -> Answer:
+    failure.tool = name
+    return Answer(failure.text, failure.structured, failed=True)
 
 
 def _answer(result: Json) -> Answer:
@@ -71,6 +76,7 @@ def _answer(result: Json) -> Answer:
     if size > LARGEST_RESULT_BYTES:
         raise ToolFailure(
             "The result is too large.",
+            code="result_too_large",
             help=f"It has {size} bytes, and {LARGEST_RESULT_BYTES} are the most. Ask for less.",
         )
     if size > LARGEST_TEXT_BYTES:

@@ -44,8 +44,10 @@ class BadRequest(Refusal):
 def place_options(command: Callable[..., None]) -> Callable[..., None]:
     """`--db`, `--server`, `--config` and `--state-dir`; the command gets `settings` in their place."""
 
-    @click.option("--db", type=click.Path(path_type=Path, dir_okay=False), help="The store. Otherwise $SEARCH_DB_PATH.")
-    @click.option("--server", metavar="ID", help="Otherwise the store of this server, the only `bundled: archive`.")
+    @click.option(
+        "--db", type=click.Path(path_type=Path, dir_okay=False), help="The store, whatever the configuration says."
+    )
+    @click.option("--server", metavar="ID", help="The store of this server. Otherwise the only `bundled: archive`.")
     @click.option("--config", type=click.Path(path_type=Path), help="The configuration that names the server.")
     @click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder.")
     @wraps(command)
@@ -162,12 +164,14 @@ def search(
     from pointsman.archive.embedding.choosing import make_embeddings
     from pointsman.archive.query.parsing import parse
     from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.shipped import without_pages
 
     with opened(settings) as storage:
         asked = parse(" ".join(query))
         names = tuple(known_collection(storage, name) for name in collections)
         if names:
             asked = dataclasses.replace(asked, filters=dataclasses.replace(asked.filters, collections=names))
+        asked = without_pages(storage, asked)
         answer = Searcher(storage, make_embeddings(settings.embeddings)).search(asked, limit)
     for notice in answer.notices:
         note(notice)

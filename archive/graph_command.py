@@ -33,9 +33,10 @@ def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit
     from pointsman.archive.graph.drawing import drawn  # brings numpy, which a wrong option need not wait for
     from pointsman.archive.local_archives.search import search
     from pointsman.archive.query.parsing import parse
+    from pointsman.archive.shipped import without_pages
 
     with opened(settings) as storage, storage.archives.reading() as view:
-        found = search(view, query, parse(query), fuzzy=True, limit=limit)
+        found = search(view, query, without_pages(storage, parse(query)), fuzzy=True, limit=limit)
         if not found.hits:
             raise Refusal(f"Nothing in the archive matches `{query}`, so there is nothing to draw. Try other words.")
         reached = view.graph([hit.number for hit in found.hits], depth, _MOST_REACHED)

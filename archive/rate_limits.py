@@ -14,8 +14,6 @@ from pointsman.archive.tools.base import ToolFailure
 if TYPE_CHECKING:
     from limits.strategies import MovingWindowRateLimiter
 
-CODE = "rate_limited"  # the gateway counts answers with this code
-
 
 class RateLimits:
     """Thread-safe. The library is loaded by the first call that is counted: it takes a tenth of a second."""
@@ -44,7 +42,7 @@ class RateLimits:
             f"Rate limit exceeded for {tool}",
             help=f"At most {limit} calls in a minute. Try again in {wait_s} s.",
             as_object=True,
-            code=CODE,
+            code="rate_limited",
             retryAfterSeconds=wait_s,
         )
 

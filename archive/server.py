@@ -59,7 +59,8 @@ def build_server(calls: Calling) -> Server:
     async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
         name, arguments = params.name, params.arguments or {}
         if name not in calls.tools:
-            raise MCPError(INVALID_PARAMS, f"No tool `{name[:100]}`. The archive has {', '.join(calls.tools)}.")
+            said = f"Unknown tool: {name[:100]}. The archive has {', '.join(calls.tools)}."
+            raise MCPError(INVALID_PARAMS, said, {"tool": name[:100]})
         caller = _caller(params.meta)
         return _as_result(await workers.run(name, lambda: calls.call(name, arguments, caller)))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pointsman
 from pointsman.archive.model import Document, Manifest, PreparedDocument
+from pointsman.archive.query.model import Query
 from pointsman.archive.store.base import Storage
 from pointsman.archive.store.errors import NameTaken, StoreError
 from pointsman.archive.text.chunking import chunks_of
@@ -42,6 +44,17 @@ def ensure_pages(storage: Storage) -> None:
         storage.memos.write(_MEMO, digest)
     except StoreError as error:
         logger.warning("the shipped documentation was not put into the store: %s", error)
+
+
+def without_pages(storage: Storage, query: Query) -> Query:
+    """Leave the pages out of a search that names no collection, once there are documents of one's own."""
+    if query.filters.collections:
+        return query
+    collections = storage.documents.collections()
+    own = any(each.documents for each in collections if each.name != COLLECTION)
+    if not own or all(each.name != COLLECTION for each in collections):
+        return query
+    return replace(query, filters=replace(query.filters, hidden_collections=(COLLECTION,)))
 
 
 def shipped_pages() -> dict[str, str]:

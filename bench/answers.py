@@ -11,7 +11,7 @@ from bench.tools import echo_tool, many_tools
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 INFO = {"name": "bench", "version": "1"}
-FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
+TTL_MS = 60_000
 METHOD_NOT_FOUND = -32601
 
 encode = msgspec.json.Encoder().encode
@@ -19,18 +19,18 @@ decode = msgspec.json.Decoder().decode
 
 
 class Answers:
-    """One server's answers. `count` tools of its own besides the one that echoes."""
+    """One server's answers. `count` tools of its own besides the one that echoes; its lists are good for `ttl_ms`."""
 
-    def __init__(self, server: int = 0, count: int = 0) -> None:
+    def __init__(self, server: int = 0, count: int = 0, ttl_ms: int = TTL_MS) -> None:
         self._results: dict[str, dict[str, Any]] = {
             "initialize": {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": INFO},
             "server/discover": {
                 "supportedVersions": [MODERN],
                 "capabilities": {"tools": {}},
                 "_meta": {"io.modelcontextprotocol/serverInfo": INFO},
-                **FRESH,
+                **fresh(ttl_ms),
             },
-            "tools/list": {"tools": [*many_tools(server, count), echo_tool()], **FRESH},
+            "tools/list": {"tools": [*many_tools(server, count), echo_tool()], **fresh(ttl_ms)},
             "ping": {},
         }
 
@@ -48,3 +48,7 @@ class Answers:
             error = {"code": METHOD_NOT_FOUND, "message": f"No method {method}"}
             return encode({"jsonrpc": "2.0", "id": message["id"], "error": error})
         return encode({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def fresh(ttl_ms: int) -> dict[str, Any]:
+    return {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": "public"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.answers import TTL_MS
 from bench.gateway import http_entries, measured_gateway, until_it_serves
 from bench.load import Spec
 from bench.process import http_servers, measure
@@ -13,15 +14,16 @@ TOOLS = 19  # and the one that echoes: 20 on each server
 
 async def discovery() -> None:
     print("tool_discovery on one connection, in ms; CPU is the gateway's own")
-    print(f"  {'servers':>7}{'tools':>7}  {'lists':10}{'p50':>7}{'p95':>7}{'p99':>7}{'CPU ms':>8}")
-    await _discover(50, "known", {"list_max_age_s": 3600})
+    print(f"  {'servers':>7}{'tools':>7}  {'lists':10}{'ttlMs':>7}{'p50':>7}{'p95':>7}{'p99':>7}{'CPU ms':>8}")
+    for ttl_ms in (TTL_MS, 0):
+        await _discover(50, "known", {"list_max_age_s": 3600}, ttl_ms)
     await _discover(10, "afresh", {"list_max_age_s": 0})
     await _discover(50, "afresh", {"list_max_age_s": 0})
 
 
-async def _discover(servers: int, lists: str, limits: dict[str, object]) -> None:
+async def _discover(servers: int, lists: str, limits: dict[str, object], ttl_ms: int = TTL_MS) -> None:
     async with (
-        http_servers(servers, TOOLS) as downstream,
+        http_servers(servers, TOOLS, ttl_ms) as downstream,
         measured_gateway(http_entries(downstream.urls), limits) as gateway,
     ):
         for number in range(servers):
@@ -39,5 +41,5 @@ async def _discover(servers: int, lists: str, limits: dict[str, object]) -> None
         )
         report, cpu = await measure(spec, gateway.pid)
     tools = servers * (TOOLS + 1)
-    print(f"  {servers:7}{tools:7,}  {lists:10}", end="")
+    print(f"  {servers:7}{tools:7,}  {lists:10}{ttl_ms:7}", end="")
     print(f"{report.p50_ms:7.2f}{report.p95_ms:7.2f}{report.p99_ms:7.2f}{cpu:8.2f}", flush=True)

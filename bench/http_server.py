@@ -1,4 +1,4 @@
-"""`python -m bench.http_server SERVERS TOOLS`: many trivial MCP servers in one process, at /0/mcp, /1/mcp and so on."""
+"""`python -m bench.http_server SERVERS TOOLS TTL_MS`: trivial MCP servers in one process, at /0/mcp, /1/mcp, ..."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def _content_length(head: bytes) -> int:
     return 0
 
 
-async def main(count: int, tools: int) -> None:
-    servers = [Answers(server, tools) for server in range(count)]
+async def main(count: int, tools: int, ttl_ms: int) -> None:
+    servers = [Answers(server, tools, ttl_ms) for server in range(count)]
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(lambda: HttpServer(servers), "127.0.0.1", 0, backlog=512)
     print(listener.sockets[0].getsockname()[1], flush=True)
@@ -67,4 +67,4 @@ async def main(count: int, tools: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2])))
+    uvloop.run(main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))

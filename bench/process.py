@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.answers import TTL_MS
 from bench.load import Report, Spec
 
 PIPE = asyncio.subprocess.PIPE
@@ -43,9 +44,9 @@ class HttpServers:
 
 
 @asynccontextmanager
-async def http_servers(count: int, tools: int) -> AsyncIterator[HttpServers]:
+async def http_servers(count: int, tools: int, ttl_ms: int = TTL_MS) -> AsyncIterator[HttpServers]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.http_server", str(count), str(tools)), stdin=PIPE, stdout=PIPE
+        *(sys.executable, "-m", "bench.http_server", str(count), str(tools), str(ttl_ms)), stdin=PIPE, stdout=PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None

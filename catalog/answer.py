@@ -12,7 +12,7 @@ from pointsman.catalog.clipping import clipped
 from pointsman.catalog.model import Json
 from pointsman.catalog.notices import DOUBTFUL
 from pointsman.catalog.results import Found, SearchOutcome
-from pointsman.catalog.signature import signature
+from pointsman.catalog.signature import returns, signature
 from pointsman.providers.base import ToolDocument
 
 # In characters of the answer's text, about four to a token.
@@ -21,6 +21,7 @@ BUDGET_EACH = 220  # for every result
 FULL_EXPLANATION = 60
 NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
 MAX_SCHEMA = 8_000  # a longer one is not shown, however good the tool
+MAX_OUTPUT_SCHEMA = 480  # of the best result; a longer one, and those of the others, are told as `returns`
 TOO_LONG = "The inputSchema is too long to show here; tool_execute shows it if the arguments do not fit."
 
 
@@ -31,11 +32,13 @@ class Form:
     description: int  # characters
     signature: int
     explanation: int
+    returns: int  # taken from the signature's room
+    title: int  # of the annotations
 
 
-LEAN = Form(description=44, signature=64, explanation=0)
-SHORT = Form(description=140, signature=140, explanation=60)
-LONG = Form(description=1_000, signature=1_000, explanation=60)
+LEAN = Form(description=44, signature=64, explanation=0, returns=32, title=0)
+SHORT = Form(description=140, signature=140, explanation=60, returns=80, title=60)
+LONG = Form(description=1_000, signature=1_000, explanation=60, returns=200, title=60)
 
 
 def answer(outcome: SearchOutcome) -> Json:
@@ -52,7 +55,7 @@ def _shown(results: Sequence[Found]) -> list[Json]:
     worth = [index for index, found in enumerate(results) if found.relevance >= DOUBTFUL]
     full: set[int] = set()
     if worth and worth[0] == 0:
-        page.put(0, _in_full(results[0]))
+        page.put(0, _as_best(results[0]))
         full.add(0)
     for index in _leaders(results):
         if index in worth and index not in full and page.grow(index, _in_full(results[index])):
@@ -64,10 +67,6 @@ def _shown(results: Sequence[Found]) -> list[Json]:
         near = results[index].relevance >= NEAR_THE_BEST * results[0].relevance
         if near and index not in full and page.grow(index, _in_full(results[index])):
             full.add(index)
-    # The outputSchema comes last: it tells no more than what the answer of the call will show.
-    for index in sorted(full):
-        if isinstance(results[index].tool.tool.get("outputSchema"), dict):
-            page.grow(index, _with_both_schemas(results[index]))
     return page.shown
 
 
@@ -104,10 +103,22 @@ def _leaders(results: Sequence[Found]) -> list[int]:
 
 
 def _without_schema(found: Found, form: Form) -> Json:
-    description, in_one_line = _texts(found, form)
-    shown = _head(found, description, form.explanation)
-    shown["signature"] = in_one_line
-    return _with_annotations(shown, found)
+    texts = _texts(found, form)
+    shown = _head(found, texts.description, form.explanation)
+    shown["signature"] = texts.signature
+    return _with_rest(shown, found, form)
+
+
+def _as_best(found: Found) -> Json:
+    """In full, with its outputSchema if that is short."""
+    shown = _in_full(found)
+    schema = found.tool.tool.get("outputSchema")
+    if not isinstance(schema, dict):
+        return shown
+    if _size(schema) > MAX_OUTPUT_SCHEMA:
+        return {**shown, "returns": _texts(found, LONG).returns}
+    del shown["returns"]
+    return {**shown, "outputSchema": schema}
 
 
 def _in_full(found: Found) -> Json:
@@ -122,11 +133,7 @@ def _with_schema(found: Found) -> Json:
     shown = _head(found, found.tool.document.description, FULL_EXPLANATION)
     if isinstance(found.tool.tool.get("inputSchema"), dict):
         shown["inputSchema"] = found.tool.tool["inputSchema"]
-    return _with_annotations(shown, found)
-
-
-def _with_both_schemas(found: Found) -> Json:
-    return {**_in_full(found), "outputSchema": found.tool.tool["outputSchema"]}
+    return _with_rest(shown, found, SHORT)
 
 
 def _head(found: Found, description: str, explanation: int) -> Json:
@@ -146,26 +153,51 @@ def _head(found: Found, description: str, explanation: int) -> Json:
     return shown
 
 
-def _with_annotations(shown: Json, found: Found) -> Json:
-    annotations = found.tool.tool.get("annotations")
-    if isinstance(annotations, dict):
+def _with_rest(shown: Json, found: Found, form: Form) -> Json:
+    """And what a call returns, and the annotations: the hints, and the title where there is room for it."""
+    returned = _texts(found, form).returns
+    if returned:
+        shown["returns"] = returned
+    annotations = dict(found.tool.tool.get("annotations") or {})
+    title = annotations.pop("title", "")
+    if title and form.title:
+        annotations = {"title": clipped(title, form.title), **annotations}
+    if annotations:
         shown["annotations"] = annotations
     return shown
 
 
-def _texts(found: Found, form: Form) -> tuple[str, str]:
-    """The description and the signature, worked out once for each definition of a tool."""
-    document = found.tool.document
-    known = _known_texts.setdefault(document, {})
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """A tool in one form, without its schema."""
+
+    description: str
+    signature: str
+    returns: str  # empty: the tool declares no outputSchema
+
+
+def _texts(found: Found, form: Form) -> _Texts:
+    """Worked out once for each definition of a tool."""
+    known = _known_texts.setdefault(found.tool.document, {})
     texts = known.get(form.signature)
     if texts is None:
-        texts = clipped(document.description, form.description), signature(found.tool.tool, form.signature)
-        known[form.signature] = texts
+        texts = known[form.signature] = _made_texts(found, form)
     return texts
 
 
+def _made_texts(found: Found, form: Form) -> _Texts:
+    tool = found.tool.tool
+    output = tool.get("outputSchema")
+    description = clipped(found.tool.document.description, form.description)
+    if not isinstance(output, dict):
+        return _Texts(description, signature(tool, form.signature), "")
+    returned = returns(output, form.returns)
+    in_one_line = signature(tool, form.signature - len(returned), with_result=False)
+    return _Texts(description, in_one_line, returned)
+
+
 # A document lives exactly as long as its tool's definition stays the same.
-_known_texts: WeakKeyDictionary[ToolDocument, dict[int, tuple[str, str]]] = WeakKeyDictionary()
+_known_texts: WeakKeyDictionary[ToolDocument, dict[int, _Texts]] = WeakKeyDictionary()
 
 
 def _size(shown: Json) -> int:

@@ -3,72 +3,114 @@
 from __future__ import annotations
 
 import logging
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from jsonschema_rs import ValidationError, Validator, validator_for
+from jsonschema_rs import FancyRegexOptions, ValidationError, Validator, validator_for
 
+from pointsman.catalog.check_program import problems, shortened
 from pointsman.catalog.errors import InvalidArguments
 from pointsman.catalog.model import Json
+from pointsman.catalog.schema_work import BACKTRACK_LIMIT, Work, work_of
 
 logger = logging.getLogger(__name__)
 
 MAX_SCHEMA_BYTES = 262_144
 MAX_SHOWN_SCHEMA_CHARS = 40_000  # only who got it wrong has to read it
-MAX_EXPANSION = 2_000  # sub-schemas that one value may have to be held against
-MAX_EXPLAINED_VALUES = 1_000  # larger arguments are only told that they are wrong
-MAX_PROBLEMS = 5
-MAX_PROBLEM_CHARS = 240
+MAX_COMPILED_BYTES = 65_536  # larger schemas are compiled in the check process
+MAX_CHECK_WORK = 8_000_000  # visits of a plain value (see `Work`): about 30 ms
+MAX_EXPLAIN_WORK = 2_000  # an error costs up to a hundred times a visit, and 10 KB
+MAX_EXPLAIN_CHARS = 400_000  # each error holds a copy of the value that it is about
+MAX_QUADRATIC_CHARS = 4_000
+MAX_EXPLAINED_VALUES = 1_000  # above that the answer says only that the arguments are wrong
+MAX_COUNTED_VALUES = 20_000  # one by one, which takes 3 ms
+MAX_JOB_BYTES = 1_048_576  # what the check process is given at most
 
-# Applied to the same value as the schema that holds them, so they multiply where they refer to each other.
-_IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
-_IN_PLACE = ("not", "if", "then", "else")
-_IN_PLACE_MAPS = ("dependentSchemas",)
+_PATTERNS = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
+_CONTAINERS = {dict, list}
+_TOO_COSTLY = "they do not fit; finding out where would take too long, so compare them with the schema"
 
 
 class ArgumentCheck:
     """The check of one tool definition. The schema is compiled at the first call, and only once."""
 
-    __slots__ = ("_compiled", "_schema", "_tool_key", "_validator")
+    __slots__ = ("_prepared", "_schema", "_tool_key", "_unusable", "_validator", "_warned", "_work")
 
     def __init__(self, tool_key: str, schema: Json) -> None:
         self._tool_key = tool_key
         self._schema = schema
-        self._compiled = False
-        self._validator: Validator | None = None
+        self._prepared = False
+        self._unusable = False
+        self._warned = False
+        self._work: Work | None = None
+        self._validator: Validator | None = None  # None where the check process has to do it
 
-    def __call__(self, arguments: Any) -> None:
-        """Raises InvalidArguments. A schema that is itself wrong stops nobody: the server decides then."""
+    def __call__(self, arguments: Any) -> Unproven | None:
+        """Check here what is known to be cheap; the rest is returned, for the check process.
+
+        A schema that is itself wrong stops no call: the server decides then.
+
+        Raises:
+            InvalidArguments: they do not fit.
+        """
         if not isinstance(arguments, dict):
-            raise self._mismatch(["`arguments`: must be an object"])
-        if not self._compiled:
-            self._validator = self._compile()
-            self._compiled = True
-        if self._validator is None or self._validator.is_valid(arguments):
-            return
-        raise self._mismatch(self._problems(self._validator, arguments))
-
-    def _compile(self) -> Validator | None:
-        """None for a schema that cannot be used, which is said once in the log."""
-        try:
-            _refuse_costly(self._schema)
-            return validator_for(self._schema, offline=True)  # a `$ref` to outside is an error, never fetched
-        except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
-            reason = error.message if isinstance(error, ValidationError) else str(error)
-            logger.warning("arguments of %r are not checked, its inputSchema: %r", self._tool_key, _shortened(reason))
+            raise self.mismatch(["`arguments`: must be an object"])
+        if not self._prepared:
+            self._prepare()
+        if self._unusable:
             return None
+        work, validator = self._work, self._validator
+        if work is None or validator is None:
+            return Unproven(self, arguments)
+        values, chars = _measured(arguments)
+        if not _cheap(work, values, chars):
+            return Unproven(self, arguments)
+        if validator.is_valid(arguments):
+            return None
+        return self._explain(validator, work, arguments, values, chars)
 
-    def _problems(self, validator: Validator, arguments: Json) -> list[str]:
-        # The explanation lists every single mismatch before it gives the first one: for a million wrong
-        # values that took 26 s and 3 GB, where the plain yes or no took 0.2 ms.
-        if _values(arguments, MAX_EXPLAINED_VALUES) > MAX_EXPLAINED_VALUES:
-            return ["the arguments hold too many values to say where"]
-        errors = list(islice(validator.iter_errors(arguments), MAX_PROBLEMS + 1))
-        problems = [f"`{_path(error.instance_path)}`: {_shortened(error.message)}" for error in errors[:MAX_PROBLEMS]]
-        return [*problems, "and more"] if len(errors) > MAX_PROBLEMS else problems
+    def _prepare(self) -> None:
+        self._prepared = True
+        try:
+            size = len(msgspec.json.encode(self._schema))
+            self._work = work_of(self._schema) if size <= MAX_COMPILED_BYTES else None
+            if self._work is not None:  # a `$ref` to outside is an error, never fetched
+                self._validator = validator_for(self._schema, offline=True, pattern_options=_PATTERNS)
+        except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
+            self.unusable(error.message if isinstance(error, ValidationError) else str(error))
+        else:
+            if size > MAX_SCHEMA_BYTES:
+                self.unusable(f"larger than {MAX_SCHEMA_BYTES} bytes")
 
-    def _mismatch(self, problems: list[str]) -> InvalidArguments:
+    def _explain(self, validator: Validator, work: Work, arguments: Json, values: int, chars: int) -> Unproven:
+        if values > MAX_EXPLAINED_VALUES:
+            raise self.mismatch(["the arguments hold too many values to say where"])
+        costly = work.per_value * values > MAX_EXPLAIN_WORK or work.per_value * chars > MAX_EXPLAIN_CHARS
+        if costly or work.quadratic:  # a pattern that ran into our limit fits, perhaps: the process has a higher one
+            return Unproven(self, arguments, invalid=not work.quadratic)
+        raise self.mismatch(problems(validator, arguments))
+
+    def unusable(self, reason: str) -> None:
+        """Stop checking. The log says so once."""
+        self._unusable = True
+        self.warn(shortened(reason))
+
+    def warn(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            logger.warning("arguments of %r are not checked, its inputSchema: %r", self._tool_key, reason)
+
+    def job(self, arguments: Json) -> bytes | None:
+        """What the check process is given; None where that would be too much."""
+        try:
+            job = msgspec.json.encode({"schema": self._schema, "arguments": arguments})
+        except (ValueError, RecursionError):
+            return None
+        return job if len(job) <= MAX_JOB_BYTES else None
+
+    def mismatch(self, problems: Sequence[str]) -> InvalidArguments:
         listed = "\n".join(f"- {problem}" for problem in problems)
         return InvalidArguments(
             f"The arguments do not fit `{self._tool_key}`, and nothing was sent:\n{listed}\n"
@@ -82,110 +124,67 @@ class ArgumentCheck:
         return f"{text[:MAX_SHOWN_SCHEMA_CHARS]}... (cut: it has {len(text)} characters)"
 
 
-def _refuse_costly(schema: Json) -> None:
-    if len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
-        raise ValueError(f"larger than {MAX_SCHEMA_BYTES} bytes")
-    if expansion(schema) > MAX_EXPANSION:
-        raise ValueError(f"holds one value against more than {MAX_EXPANSION} sub-schemas")
+@dataclass(frozen=True, slots=True)
+class Unproven:
+    """Arguments whose check, or explanation, may cost too much to be done on the event loop."""
+
+    check: ArgumentCheck
+    arguments: Json
+    invalid: bool = False  # known already; only the explanation is missing
+
+    def job(self) -> bytes | None:
+        return self.check.job(self.arguments)
+
+    def settle(self, lines: Sequence[bytes]) -> None:
+        """Act on what the check process said, which may have been ended before or between its lines.
+
+        Raises:
+            InvalidArguments: they do not fit.
+        """
+        verdict, _, reason = (lines[0] if lines else b"").decode().partition(" ")
+        if verdict == "valid":
+            return
+        if verdict == "unusable":
+            self.check.unusable(reason)
+        elif verdict == "invalid" or self.invalid:
+            raise self.check.mismatch(msgspec.json.decode(lines[1]) if len(lines) > 1 else [_TOO_COSTLY])
+        else:
+            self.check.warn("checking them takes too long")
 
 
-def expansion(schema: Json) -> int:
-    """How many sub-schemas one and the same value meets, counted up to just above MAX_EXPANSION.
-
-    Thirty definitions that each name the next one twice are small to send and take half a minute to evaluate.
-    What a recursive schema costs over the depth of the arguments is not counted.
-    """
-    counter = _Expansion(schema)
-    return max((counter.of(part) for part in _parts(schema)), default=0)
+def _cheap(work: Work, values: int, chars: int) -> bool:
+    if work.quadratic and chars > MAX_QUADRATIC_CHARS:
+        return False
+    return work.per_value * values + work.per_byte * chars <= MAX_CHECK_WORK
 
 
-class _Expansion:
-    def __init__(self, root: Json) -> None:
-        self._root = root
-        self._known: dict[int, int] = {}
-
-    def of(self, schema: Any) -> int:
-        if not isinstance(schema, dict):
-            return 1
-        known = self._known.get(id(schema))
-        if known is not None:
-            return known
-        self._known[id(schema)] = MAX_EXPANSION + 1  # holds while we are inside: a circle has no end
-        total = 1
-        for part in self._in_place(schema):
-            total += self.of(part)
-            if total > MAX_EXPANSION:
-                break
-        self._known[id(schema)] = total
-        return total
-
-    def _in_place(self, schema: Json) -> list[Any]:
-        parts: list[Any] = [schema[key] for key in _IN_PLACE if key in schema]
-        for key in _IN_PLACE_LISTS:
-            if isinstance(schema.get(key), list):
-                parts.extend(schema[key])
-        for key in _IN_PLACE_MAPS:
-            if isinstance(schema.get(key), dict):
-                parts.extend(schema[key].values())
-        references = (schema.get("$ref"), schema.get("$dynamicRef"))
-        parts.extend(self._target(reference) for reference in references if isinstance(reference, str))
-        return parts
-
-    def _target(self, reference: str) -> Any:
-        """What a reference inside the schema points to; for others (anchors, ids) the whole, to be on the safe side."""
-        if not reference.startswith("#/"):
-            return self._root
-        target: Any = self._root
-        for step in reference[2:].split("/"):
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(target, dict):
-                target = target.get(key)
-            elif isinstance(target, list) and key.isdecimal() and int(key) < len(target):
-                target = target[int(key)]
-            else:
-                return None
-        return target
-
-
-def _parts(schema: Any) -> list[Json]:
-    """Every object inside the schema, itself included. More than are schemas, which does no harm."""
-    found: list[Json] = []
-    waiting = [schema]
+def _measured(arguments: Json) -> tuple[int, int]:
+    """How many values and characters the arguments hold, at any depth; an upper bound of both where they are many."""
+    values, chars = 1, 0
+    waiting: list[Any] = [arguments]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, dict):
-            found.append(part)
-            waiting.extend(part.values())
-        elif isinstance(part, list):
-            waiting.extend(part)
-    return found
+        values += len(part)
+        if values > MAX_COUNTED_VALUES:
+            return _measured_at_once(arguments)
+        inside = part
+        if type(part) is dict:
+            inside = part.values()
+            for name in part:
+                chars += len(name)
+        for value in inside:
+            kind = type(value)
+            if kind is str:
+                chars += len(value)
+            elif kind in _CONTAINERS:
+                waiting.append(value)
+    return values, chars
 
 
-def _values(arguments: Any, enough: int) -> int:
-    """How many values the arguments hold, at any depth; stops counting above `enough`."""
-    count = 0
-    waiting = [arguments]
-    while waiting and count <= enough:
-        value = waiting.pop()
-        count += 1
-        if isinstance(value, dict):
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(islice(value, enough + 1))
-    return count
-
-
-def _path(steps: list[str | int]) -> str:
-    """`filter.ids[3]`; the arguments as a whole: `arguments`."""
-    path = ""
-    for step in steps:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
-    return _shortened(path) or "arguments"
-
-
-def _shortened(text: str) -> str:
-    """Head and tail: messages name the value first and the reason last."""
-    if len(text) <= MAX_PROBLEM_CHARS:
-        return text
-    half = MAX_PROBLEM_CHARS // 2
-    return f"{text[:half]} ... {text[-half:]}"
+def _measured_at_once(arguments: Json) -> tuple[int, int]:
+    """A value takes two bytes on the wire with what separates it from the next one."""
+    try:
+        size = len(msgspec.json.encode(arguments))
+    except (ValueError, RecursionError):
+        return MAX_CHECK_WORK + 1, 0
+    return size // 2, size

@@ -1,4 +1,4 @@
-"""One kind of list over all servers: asked of all at once, each under its own clock, and kept while true."""
+"""One kind of list over all servers: asked of all at once, under one clock for the request, and kept while true."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from pointsman.catalog.notices import Gap
 
 Usable = Callable[[], tuple[str, ...]]
 """The servers that a caller may use at this moment, in the order of the configuration."""
+
+Asked = Snapshot[Item] | Silent | asyncio.Task[Snapshot[Item] | Silent]
+"""What is known of a list, or the fetch under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +49,76 @@ class Lists(Generic[Item]):
 
     async def collect(self, usable: Usable, max_age_s: float) -> Collected[Item]:
         """Ask all usable servers at once for what is not known; one that is silent costs only its own part."""
-        gaps: dict[str, Gap] = {}
-        lists: dict[str, KnownList[Item]] = {}
-        for server_id in usable():
-            source = self._sources.get(server_id)
-            if source is None or source.status.state != "running":
-                gaps[server_id] = "starting" if source is None or source.status.state == "starting" else "failed"
-            else:
-                lists[server_id] = self.list_of(source)
-        answers = await self.answers(lists.values(), max_age_s)
+        sources = {server_id: self._sources.get(server_id) for server_id in usable()}
+        until = asyncio.get_running_loop().time() + _longest_list_s(sources.values())
+        asked = self._ask(sources, {}, max_age_s)  # before the wait for servers that are starting
+        if await self._first_starts(sources.values(), until):
+            asked = self._ask(sources, asked, max_age_s)
+        gaps: dict[str, Gap] = {
+            server_id: "starting" if source is None or source.status.state == "starting" else "failed"
+            for server_id, source in sources.items()
+            if server_id not in asked
+        }
+        answers = await self._answered(asked.values(), until)
         # Rights are asked after the wait: they may have changed meanwhile.
         still_usable = frozenset(usable())
         parts: dict[str, Snapshot[Item]] = {}
-        for server_id, answer in zip(lists, answers, strict=True):
+        for server_id, answer in zip(asked, answers, strict=True):
             if isinstance(answer, Silent):
                 gaps[server_id] = answer.kind
             elif server_id in still_usable:
                 parts[server_id] = answer
                 if answer.cut:
                     gaps[server_id] = "cut"
+                elif answer.unreadable:
+                    gaps[server_id] = "unreadable"
         told = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
-        return Collected(parts, told, 0.0 if told else self._ttl_s(parts.values()))
+        missing = any(gap != "unreadable" for gap in told.values())
+        return Collected(parts, told, 0.0 if missing else self._ttl_s(parts.values()))
 
-    async def answers(self, lists: Iterable[KnownList[Item]], max_age_s: float) -> list[Snapshot[Item] | Silent]:
-        """What each list holds. Cancelling this leaves the fetches to the others that wait for them."""
-        answers = [listed.known(max_age_s) or listed.fetch() for listed in lists]
+    def _ask(
+        self, sources: Mapping[str, ToolSource | None], asked: Mapping[str, Asked[Item]], max_age_s: float
+    ) -> dict[str, Asked[Item]]:
+        """All servers that run, in the order of `sources`; those in `asked` were asked already."""
+        found: dict[str, Asked[Item]] = {}
+        for server_id, source in sources.items():
+            if server_id in asked:
+                found[server_id] = asked[server_id]
+            elif source is not None and source.status.state == "running":
+                listed = self.list_of(source)
+                found[server_id] = listed.known(max_age_s) or listed.fetch()
+        return found
+
+    async def _first_starts(self, sources: Iterable[ToolSource | None], until: float) -> bool:
+        """Wait for servers that were never up and never failed, so that a first request finds those that come up.
+
+        Returns whether there were any.
+        """
+        starting = [each for each in sources if each is not None and each.status.state == "starting"]
+        if not starting:
+            return False
+        starts = [asyncio.create_task(each.first_start()) for each in starting]
+        try:
+            await asyncio.wait(starts, timeout=_left_s(until))
+        finally:
+            for start in starts:
+                start.cancel()
+        return True
+
+    async def answer(self, listed: KnownList[Item], max_age_s: float) -> Snapshot[Item] | Silent:
+        """What one list holds, for an item that it did not have so far."""
+        [answer] = await self._answered([listed.known(max_age_s, to_the_letter=True) or listed.fetch()], None)
+        return answer
+
+    async def _answered(self, asked: Iterable[Asked[Item]], until: float | None) -> list[Snapshot[Item] | Silent]:
+        """Cancelling this leaves the fetches to the others that wait for them.
+
+        A list that has not come by `until` (on the loop's clock) is missing here, and known when it comes.
+        """
+        answers = list(asked)
         fetches = [answer for answer in answers if isinstance(answer, asyncio.Task)]
         if fetches:
-            await asyncio.wait(fetches)
+            await asyncio.wait(fetches, timeout=None if until is None else _left_s(until))
         return [_result(answer) if isinstance(answer, asyncio.Task) else answer for answer in answers]
 
     def list_of(self, source: ToolSource) -> KnownList[Item]:
@@ -127,7 +172,17 @@ class Lists(Generic[Item]):
         return min(left, default=0.0)
 
 
+def _longest_list_s(sources: Iterable[ToolSource | None]) -> float:
+    return max((source.list_timeout_s for source in sources if source is not None), default=0.0)
+
+
+def _left_s(until: float) -> float:
+    return max(0.0, until - asyncio.get_running_loop().time())
+
+
 def _result(fetch: asyncio.Task[Snapshot[Item] | Silent]) -> Snapshot[Item] | Silent:
+    if not fetch.done():
+        return Silent("timeout", "it gave no list in time")
     if fetch.cancelled():  # its server was taken out of the configuration while we waited
         return Silent("failed", "it was taken out of the configuration")
     return fetch.result()

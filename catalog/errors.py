@@ -55,6 +55,16 @@ class AuditUnavailable(GatewayError):
         )
 
 
+class RateLimited(GatewayError):
+    """A call over its share. Nothing was sent to a server."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class Refused(Exception):
     """The caller as a whole is refused. `str(error)` is shown to the person."""
 

@@ -7,7 +7,7 @@ import logging
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.model import Caller, Json, ToolKey
-from pointsman.catalog.naming import holders, prefix_of
+from pointsman.catalog.naming import HAS_THE_NAME, HAS_THE_PREFIX, holders, prefix_of
 from pointsman.catalog.service import ToolCatalogService
 
 logger = logging.getLogger(__name__)
@@ -31,11 +31,10 @@ class FlatTools:
                 continue
             name = prefix + tool.tool_name
             first = named.get(name)
-            winner = first.server_id if first is not None else self._absent_holder(caller, name, tool.server_id)
-            if winner is None:
+            if first is not None:
+                self._log_hidden(name, tool.server_id, first.server_id, HAS_THE_NAME)
+            elif self._is_free(caller, name, tool.server_id):
                 named[name] = tool
-            else:
-                self._log_clash(name, winner, tool.server_id)
         return named
 
     def keys(self, caller: Caller, name: str) -> list[ToolKey]:
@@ -73,18 +72,23 @@ class FlatTools:
             return None if tool is None else tool.tool.get("inputSchema")
         return None
 
-    def _absent_holder(self, caller: Caller, name: str, server_id: str) -> str | None:
-        """A server before this one in the configuration that is away and has the name; it keeps it."""
-        for key in self.keys(caller, name):
+    def _is_free(self, caller: Caller, name: str, server_id: str) -> bool:
+        """Whether no other server has the name: by its prefix, or first in the configuration though away."""
+        keys = self.keys(caller, name)
+        if all(key.server_id != server_id for key in keys):
+            self._log_hidden(name, server_id, keys[0].server_id, HAS_THE_PREFIX)
+            return False
+        for key in keys:
             if key.server_id == server_id:
-                return None
+                return True
             if self._catalog.had(key) and self._catalog.rights.may_use(caller, key.server_id, key.tool_name):
-                return key.server_id
-        return None
+                self._log_hidden(name, server_id, key.server_id, HAS_THE_NAME)
+                return False
+        return True
 
-    def _log_clash(self, name: str, first: str, second: str) -> None:
-        clash = (name, first, second)
+    def _log_hidden(self, name: str, server_id: str, winner: str, why: str) -> None:
+        clash = (name, winner, server_id)
         if clash in self._logged or len(self._logged) >= MAX_LOGGED:
             return
         self._logged.add(clash)
-        logger.warning("tool %.200r of server %s is hidden: server %s has that name, too", name, second, first)
+        logger.warning("tool %.200r of server %s is hidden: %s", name, server_id, why.format(winner))

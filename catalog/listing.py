@@ -13,6 +13,7 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from pointsman.catalog.arguments import ArgumentCheck
+from pointsman.catalog.definitions import listed_names, shown_tool
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
 from pointsman.catalog.kinds import ListKind
 from pointsman.catalog.model import Json, ToolKey, ToolSource
@@ -36,8 +37,8 @@ class KnownTool:
 
     server_id: str
     tool_name: str
-    tool: Json  # as the server sent it
-    digest: bytes  # of `tool`
+    tool: Json  # as the server sent it, without invisible text
+    digest: bytes  # of what the server sent
     document: ToolDocument
     check_arguments: ArgumentCheck
 
@@ -49,6 +50,7 @@ class Snapshot(Generic[Item]):
     items: dict[str, Item]
     cut: bool  # the server has more than we take
     true_until: float | None  # as the server says; None: it does not
+    unreadable: tuple[str, ...] = ()  # names with invisible characters, left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class KnownList(Generic[Item]):
         self._generation = -1  # of the snapshot
         self._fetched_at = 0.0
         self._ttl_s: float | None = None
+        self._digest: bytes | None = None  # of what the snapshot was made from
         self._silent: Silent | None = None
         self._silent_generation = -1
         self._failures = 0
@@ -94,13 +97,20 @@ class KnownList(Generic[Item]):
         self._retry: asyncio.TimerHandle | None = None
         self._cancelled = False
 
-    def known(self, max_age_s: float) -> Snapshot[Item] | Silent | None:
-        """What is known without asking; None: it has to be fetched. Never waits."""
+    def known(self, max_age_s: float, *, to_the_letter: bool = False) -> Snapshot[Item] | Silent | None:
+        """What is known without asking; None: it has to be fetched. Never waits.
+
+        `to_the_letter` takes a time to live of 0 as it was said, for an item that the list does not have.
+        """
         generation = self.source.generation_of(self.kind.family)
         if self._silent is not None and self._silent_generation == generation:
             return self._silent
-        lifetime_s = max_age_s if self._ttl_s is None else min(self._ttl_s, max_age_s)
-        return self._snapshot if self._holds(generation, lifetime_s) else None
+        ttl_s = self._ttl_s
+        if ttl_s == 0 and not to_the_letter and self.source.hears_changes(self.kind.family):
+            ttl_s = None  # servers send 0 by default: it says nothing where a change would be heard
+        return (
+            self._snapshot if self._holds(generation, max_age_s if ttl_s is None else min(ttl_s, max_age_s)) else None
+        )
 
     def known_item(self, key: str, max_age_s: float) -> Item | None:
         """An item that can be used without asking for the list again.
@@ -180,9 +190,10 @@ class KnownList(Generic[Item]):
             generation = self.source.generation_of(self.kind.family)
             asked_at = self._clock()
             walked = await walk(self._page, self.kind)
-            before = self._snapshot.items if self._snapshot is not None else {}
-            items = self._recognise(self.source, walked.items, before)
-            snapshot = Snapshot(items, walked.cut, None if walked.ttl_s is None else asked_at + walked.ttl_s)
+            items = self._items_of(walked.items)
+            true_until = None if walked.ttl_s is None else asked_at + walked.ttl_s
+            snapshot = Snapshot(items, walked.cut, true_until, walked.unreadable)
+            self._log_unreadable(walked.unreadable)
             if walked.skipped or walked.cut:
                 logger.warning(
                     "server %s: %d entries of its %s left out", self.source.id, walked.skipped, self.kind.words
@@ -193,6 +204,22 @@ class KnownList(Generic[Item]):
                 break
             self._generation = -1
         return snapshot
+
+    def _log_unreadable(self, names: tuple[str, ...]) -> None:
+        if names and (self._snapshot is None or self._snapshot.unreadable != names):
+            logger.warning(
+                "server %s: %d %s left out, because their names carry invisible characters: %s",
+                *(self.source.id, len(names), self.kind.words, listed_names(names)),
+            )
+
+    def _items_of(self, entries: dict[str, Json]) -> dict[str, Item]:
+        """The items of the list before, where it is the same to the byte."""
+        encoded = encoded_entry({"name": self.source.name, "entries": [*entries.values()]})
+        digest = sha256(encoded).digest() if encoded is not None else None
+        if digest is not None and digest == self._digest and self._snapshot is not None:
+            return self._snapshot.items
+        self._digest = digest
+        return self._recognise(self.source, entries, self._snapshot.items if self._snapshot is not None else {})
 
     def _fail(self, generation: int, silent: Silent, detail: str = "") -> Silent:
         self._silent, self._silent_generation = silent, generation
@@ -235,7 +262,7 @@ def tools_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Kno
         if old is not None and old.digest == digest and old.document.server_name == source.name:
             known[name] = old
         elif not _deeper_than(tool, MAX_DEPTH):
-            known[name] = _known_tool(source, name, tool, digest)
+            known[name] = _known_tool(source, name, shown_tool(tool, encoded), digest)
     return known
 
 

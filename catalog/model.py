@@ -64,6 +64,14 @@ class ToolSource(Protocol):
         """Grows whenever a kept list stops being true: at each connect and at each `list_changed` of that kind."""
         ...
 
+    def hears_changes(self, kind: Family, /) -> bool:
+        """Whether a change of that list would be heard: it is connected, and tells of changes if it has any."""
+        ...
+
+    async def first_start(self) -> None:
+        """Wait until its first start is over, however it ended; no longer than such a start usually takes."""
+        ...
+
     async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:
         """One page of a list, as the server sent it (`tools` or what it lists, `nextCursor`, `ttlMs`).
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-Gap = Literal["starting", "failed", "timeout", "cut"]
+Gap = Literal["starting", "failed", "timeout", "cut", "unreadable"]
 
 _SENTENCES: Mapping[Gap, str] = {
     "starting": "Still starting, so without its tools for now: {}.",
     "failed": "Not working at the moment, so without its tools: {}.",
     "timeout": "Did not list its tools in time, so without them: {}.",
     "cut": "Has more tools than can be listed, so only with the first of them: {}.",
+    "unreadable": "Without tools whose names carry invisible characters: {}.",
 }
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pointsman.catalog.collecting import Lists
+from pointsman.catalog.definitions import shown_entry
 from pointsman.catalog.kinds import PROMPTS, RESOURCES, TEMPLATES, ListKind
-from pointsman.catalog.listing import Clock, Patience, Snapshot, encoded_entry
+from pointsman.catalog.listing import Clock, Patience, Recognise, Snapshot, encoded_entry
 from pointsman.catalog.model import Caller, Json, ToolSource
-from pointsman.catalog.naming import holders, prefix_of
+from pointsman.catalog.naming import HAS_THE_NAME, HAS_THE_PREFIX, holders, prefix_of
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.uris import fits, unwrapped, wrapped
 from pointsman.config.model import GatewayConfig, Server
@@ -58,7 +59,7 @@ class Offers:
     ) -> None:
         self._catalog = catalog
         self._lists = {
-            kind: Lists(kind, _entries, sources, clock, patience) for kind in (RESOURCES, TEMPLATES, PROMPTS)
+            kind: Lists(kind, _entries_of(kind), sources, clock, patience) for kind in (RESOURCES, TEMPLATES, PROMPTS)
         }
         self._logged: set[tuple[str, str, str]] = set()
 
@@ -73,17 +74,21 @@ class Offers:
     async def listed(self, caller: Caller, kind: ListKind) -> Offered:
         """In the order of the configuration; of two with one name the first counts, also while it is away."""
         parts, ttl_s = await self._parts(caller, kind)
+        servers = self._catalog.rights.servers_of(caller)
         seen: dict[str, str] = {}
         offers: list[Offer] = []
         for server_id, server in self._usable(caller).items():
             for key, entry in self._last_known(kind, server_id, parts).items():
                 name = _outside(server_id, server, kind, key)
-                if name not in seen:
+                owner = _owner(servers, kind, name, server_id)
+                if owner != server_id:
+                    self._log_hidden(name, owner, server_id, HAS_THE_PREFIX)
+                elif name not in seen:
                     seen[name] = server_id
                     if server_id in parts:
                         offers.append(Offer(server_id, key, {**entry, kind.key: name}))
                 elif server_id in parts:
-                    self._log_clash(name, seen[name], server_id)
+                    self._log_hidden(name, seen[name], server_id, HAS_THE_NAME)
         return Offered(offers, ttl_s)
 
     async def prompt(self, caller: Caller, name: str) -> Place | None:
@@ -92,7 +97,9 @@ class Offers:
         A prompt of a server that is away leads there, and so does one that only such a server may have: the answer
         then says who is missing.
         """
-        found = [Place(*holder) for holder in holders(self._usable(caller), name)]
+        usable = self._usable(caller)
+        owners = holders(self._catalog.rights.servers_of(caller), name)
+        found = [Place(server_id, own) for server_id, own in owners if server_id in usable]
         if len(found) < 2:
             return found[0] if found else None
         parts, _ = await self._parts(caller, PROMPTS)
@@ -147,12 +154,12 @@ class Offers:
         servers = self._catalog.rights.servers_of(caller)
         return {server_id: servers[server_id] for server_id in self._catalog.usable_servers(caller)}
 
-    def _log_clash(self, name: str, first: str, second: str) -> None:
+    def _log_hidden(self, name: str, first: str, second: str, why: str) -> None:
         clash = (name, first, second)
         if first == second or clash in self._logged or len(self._logged) >= MAX_LOGGED:
             return
         self._logged.add(clash)
-        logger.warning("%.200r of server %s is hidden: server %s has that name, too", name, second, first)
+        logger.warning("%.200r of server %s is hidden: %s", name, second, why.format(first))
 
 
 def outside(server_id: str, server: Server, uri: str) -> str:
@@ -164,10 +171,24 @@ def _outside(server_id: str, server: Server, kind: ListKind, key: str) -> str:
     return prefix_of(server_id, server) + key if kind is PROMPTS else outside(server_id, server, key)
 
 
+def _owner(servers: Mapping[str, Server], kind: ListKind, name: str, server_id: str) -> str:
+    """The server that a name leads to by its prefix, or a URI by its scheme; where none claims it, `server_id`."""
+    if kind is not PROMPTS:
+        known = unwrapped(name)
+        return known[0] if known is not None and known[0] in servers else server_id
+    owners = [owner for owner, _ in holders(servers, name)]
+    return server_id if server_id in owners or not owners else owners[0]
+
+
 def _is_bare(server_id: str, server: Server) -> bool:
     return not prefix_of(server_id, server)
 
 
-def _entries(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
-    """As they came, without what could not be sent on."""
-    return {key: entry for key, entry in entries.items() if encoded_entry(entry) is not None}
+def _entries_of(kind: ListKind) -> Recognise[Json]:
+    """Entries as they came, without invisible text and without what could not be sent on."""
+
+    def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
+        encoded = {key: encoded_entry(entry) for key, entry in entries.items()}
+        return {key: shown_entry(entries[key], kind.key, data) for key, data in encoded.items() if data is not None}
+
+    return entries_of

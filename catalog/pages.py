@@ -9,6 +9,7 @@ from typing import Any
 from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.catalog.kinds import TOOLS, ListKind
 from pointsman.catalog.model import Json
+from pointsman.providers.visible import is_visible_name
 
 MAX_PAGES = 500
 MAX_ITEMS = 10_000
@@ -32,6 +33,7 @@ class Walked:
     ttl_s: float | None  # the shortest of all pages; None: no page said any
     skipped: int  # entries that cannot be used
     cut: bool  # there was more than we take
+    unreadable: tuple[str, ...] = ()  # names with invisible characters, whose entries are left out
 
 
 async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES, max_items: int = MAX_ITEMS) -> Walked:
@@ -66,12 +68,13 @@ class _Walk:
         self._ttl_s: float | None = None
         self._skipped = 0
         self._lists = 0
+        self._unreadable: list[str] = []
 
     async def run(self) -> Walked:
         cut = await self._turn_pages()
         if not self._lists:
             raise BadList(f"it sent no list of {self._kind.words}")
-        return Walked(self._items, self._ttl_s, self._skipped, cut)
+        return Walked(self._items, self._ttl_s, self._skipped, cut, tuple(self._unreadable))
 
     async def _turn_pages(self) -> bool:
         """Returns whether something was left behind."""
@@ -112,6 +115,9 @@ class _Walk:
         for entry in entries:
             if not self._kind.is_usable(entry) or entry[self._kind.key] in self._items:  # of two, the first counts
                 self._skipped += 1
+            elif not is_visible_name(entry[self._kind.key]):
+                if len(self._unreadable) < self._max_items:
+                    self._unreadable.append(entry[self._kind.key])
             elif len(self._items) >= self._max_items:
                 return False
             else:

@@ -99,7 +99,8 @@ class RightsIndex:
         if server is None:
             return _nothing
         permissions = server.tool_permissions
-        return lambda tool_name: permissions.get(tool_name, True)
+        others = permissions.get(ANY, True)
+        return lambda tool_name: permissions.get(tool_name, others)
 
     def strategy(self, caller: Caller) -> Strategy | None:
         """How this caller's project searches; None: its discovery is switched off."""

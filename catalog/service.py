@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
 from pointsman.catalog import notices
+from pointsman.catalog.arguments import Unproven
 from pointsman.catalog.collecting import Collected, Lists
+from pointsman.catalog.definitions import ChangedTools, Definitions
 from pointsman.catalog.describe import ServerTools, described
 from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.kinds import TOOLS
 from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
-from pointsman.catalog.model import Caller, ToolKey, ToolSource, WallClock
+from pointsman.catalog.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
-from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, SearchUnavailable
+from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailable
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
+HEDGE_S = 0.2  # for another provider to answer before the local one searches beside it
 
 
 class ToolCatalogService:
     """Collects at request time from all servers that a caller may use, filters, searches and resolves.
 
     `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
-    a strategy to its provider; the local one always answers. `usage` tells what a project chose before.
+    a strategy to its provider; the local one always answers. `usage` tells what a project chose before, and
+    `changed_tools` is told when known tools have another definition.
     """
 
     def __init__(
@@ -38,12 +43,14 @@ class ToolCatalogService:
         clock: Clock = time.monotonic,
         patience: Patience = Patience(),  # noqa: B008 - frozen
         usage: UsageFigures = no_usage,
+        changed_tools: ChangedTools = lambda server_id, names: None,
     ) -> None:
         self.rights = RightsIndex(config)
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
-        self._lists = Lists(TOOLS, tools_of, sources, clock, patience)
+        self._definitions = Definitions(changed_tools)
+        self._lists = Lists(TOOLS, self._tools_of, sources, clock, patience)
         self._usage = usage
 
     def reconfigure(self, config: GatewayConfig) -> None:
@@ -66,6 +73,13 @@ class ToolCatalogService:
     async def collected(self, caller: Caller) -> Collected[KnownTool]:
         """The lists of all usable servers, permitted or not tool by tool."""
         return await self._lists.collect(lambda: self.usable_servers(caller), self.rights.config.limits.list_max_age_s)
+
+    @property
+    def searchable(self) -> bool:
+        """Whether any caller can search: its project, or having none, has an `optimization`."""
+        config = self.rights.config
+        strategies = [project.optimization for project in config.projects.values()]
+        return any((*strategies, config.unassigned.optimization))
 
     @property
     def learns(self) -> bool:
@@ -132,7 +146,7 @@ class ToolCatalogService:
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known has seen to it
         listed = self._lists.list_of(self._sources[key.server_id])
-        [answer] = await self._lists.answers([listed], self.rights.config.limits.list_max_age_s)
+        answer = await self._lists.answer(listed, self.rights.config.limits.list_max_age_s)
         return self._settle(caller, key, _callable(listed, key, answer))
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
@@ -149,7 +163,7 @@ class ToolCatalogService:
             return self._settle(caller, key, Silent("failed", _why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
-        known = listed.known_item(key.tool_name, max_age_s) or listed.known(max_age_s)
+        known = listed.known_item(key.tool_name, max_age_s) or listed.known(max_age_s, to_the_letter=True)
         # What is not known is fetched, forbidden or not, so that the time it takes tells nothing.
         return None if known is None else self._settle(caller, key, _callable(listed, key, known))
 
@@ -157,10 +171,9 @@ class ToolCatalogService:
         """Whether the tool was in the last list that its server gave, true or not by now."""
         return self._lists.had(key.server_id, key.tool_name)
 
-    def check_arguments(self, tool: KnownTool, arguments: object) -> None:
-        """Raises InvalidArguments. Bundled servers are exempt: they answer with their own words."""
-        if not self.is_bundled(tool.server_id):
-            tool.check_arguments(arguments)
+    def check_arguments(self, tool: KnownTool, arguments: object) -> Unproven | None:
+        """As ArgumentCheck. Bundled servers are exempt: they answer with their own words."""
+        return None if self.is_bundled(tool.server_id) else tool.check_arguments(arguments)
 
     def is_bundled(self, server_id: str) -> bool:
         """Whether the server is a part of Pointsman, and so is trusted with more than a stranger's."""
@@ -170,6 +183,14 @@ class ToolCatalogService:
     async def close(self) -> None:
         """End what goes on in the background."""
         await self._lists.close()
+
+    def _tools_of(
+        self, source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]
+    ) -> dict[str, KnownTool]:
+        known = tools_of(source, entries, before)
+        read = {name: tool.digest for name, tool in known.items() if before.get(name) is not tool}
+        self._definitions.note(source.id, read)
+        return known
 
     def _settle(self, caller: Caller, key: ToolKey, known: KnownTool | Snapshot[KnownTool] | Silent) -> KnownTool:
         """Rights first, then the server's state, then the list: the order decides what a caller can find out."""
@@ -197,16 +218,36 @@ class ToolCatalogService:
         self, strategy: Strategy, request: SearchRequest
     ) -> tuple[str, list[SearchHit], SearchUnavailable | None]:
         """The strategy's provider; where it gives no answer, the local one, and why."""
-        provider = self._providers[strategy]
-        try:
-            hits = await provider.search(request)
-        except SearchUnavailable as error:
-            if strategy == LOCAL:
-                raise
-            local = self._providers[LOCAL]
+        provider, local = self._providers[strategy], self._providers[LOCAL]
+        if strategy == LOCAL:
             hits = await local.search(request)
-            return local.name, hits, error
-        return provider.name, hits, None  # the name after the search: it says what was really in use
+            return _ranked_by(local, hits), hits, None
+        asked = asyncio.ensure_future(provider.search(request))
+        fallback: asyncio.Future[list[SearchHit]] | None = None
+        try:
+            answered, _ = await asyncio.wait({asked}, timeout=HEDGE_S)
+            if not answered:
+                fallback = asyncio.ensure_future(local.search(request))
+            hits = await asked
+        except SearchUnavailable as error:
+            hits = await (fallback or local.search(request))
+            return _ranked_by(local, hits), hits, error
+        finally:
+            await _dropped(asked, fallback)
+        return _ranked_by(provider, hits), hits, None
+
+
+def _ranked_by(provider: SearchProvider, hits: list[SearchHit]) -> str:
+    """What was really in use."""
+    return (hits.ranked_by if isinstance(hits, SearchHits) else None) or provider.name
+
+
+async def _dropped(*searches: asyncio.Future[list[SearchHit]] | None) -> None:
+    """End searches that nothing waits for any more."""
+    under_way = [search for search in searches if search is not None]
+    for search in under_way:
+        search.cancel()
+    await asyncio.gather(*under_way, return_exceptions=True)
 
 
 def _callable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,24 +19,44 @@ MAX_CHOICES = 6
 MORE = "…"
 
 _PLAIN = re.compile(r"[^\W\d][\w.\-$]*")
+_VAGUE = frozenset({"object", "any", "object[]", "any[]"})
 _COMBINATIONS = ("anyOf", "oneOf")
 
 
-def signature(tool: Json, room: int) -> str:
+def signature(tool: Json, room: int, *, with_result: bool = True) -> str:
     """Every required parameter by name and, within `room` characters, the first optional ones. Never raises.
 
     Where one of several sets of parameters must be given, they stand in brackets: `(zip: string | lat: number, lon:
-    number)`.
+    number)`. Without `with_result` the `-> type` is left out, for those who show it apart.
     """
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
     types = _Types(schema)
     parameters = types.parameters(schema)
     required = list(_required(parameters, types, MAX_DEPTH))
-    result = _result(tool.get("outputSchema"))
-    room -= len(f"{tool['name']}({', '.join(required)}) -> {result}")
+    result = f" -> {_result(tool.get('outputSchema'))}" if with_result else ""
+    room -= len(f"{tool['name']}({', '.join(required)}){result}")
     shown = [*required, *_fitting(_optional(parameters, types, MAX_DEPTH), room)]
-    return f"{tool['name']}({', '.join(shown)}) -> {result}"
+    return f"{tool['name']}({', '.join(shown)}){result}"
+
+
+def returns(schema: Json, room: int) -> str:
+    """What a call gives back, `{title: string, labels?: string[]}`, within `room` characters. Never raises.
+
+    An object that has no room is told by the first of its properties.
+    """
+    types = _Types(schema)
+    for depth in range(MAX_DEPTH, 0, -1):
+        text = types.type_of(schema, depth)
+        if len(text) <= room and text not in _VAGUE:
+            return text
+    inner, brackets = (schema.get("items"), "[]") if schema.get("type") == "array" else (schema, "")
+    parameters = types.parameters(inner if isinstance(inner, dict) else {})
+    properties = chain(_required(parameters, types, 0), _optional(parameters, types, 0))
+    listed = ", ".join(_fitting(properties, room - len(f"{{{MORE}}}{brackets}")))
+    if listed in ("", MORE):
+        return types.short(schema, 0)
+    return f"{{{listed}}}{brackets}"
 
 
 def _fitting(optional: Iterator[str], room: int) -> Iterator[str]:
@@ -89,17 +110,17 @@ class _Types:
     def short(self, schema: Any, depth: int) -> str:
         """As exact as there is room for."""
         for deep in range(depth, -1, -1):
-            text = self._type(schema, deep)
+            text = self.type_of(schema, deep)
             if len(text) <= MAX_TYPE_CHARS:
                 return text
         return self._kind(schema)
 
-    def _type(self, schema: Any, depth: int) -> str:
+    def type_of(self, schema: Any, depth: int) -> str:
         if not isinstance(schema, dict) or depth < -MAX_DEPTH:  # lists of lists and the like count as well
             return "any"
         if "$ref" in schema:
             meant = target(schema["$ref"], self._root)
-            return self._type(meant, depth - 1) if depth > 0 else self._kind(meant)
+            return self.type_of(meant, depth - 1) if depth > 0 else self._kind(meant)
         if "const" in schema:
             return _literal(schema["const"])
         choices = schema.get("enum")
@@ -110,7 +131,7 @@ class _Types:
                 return self._union(schema[key][:MAX_CHOICES], depth)
         parts = schema.get("allOf")
         if isinstance(parts, list) and len(parts) == 1 and "properties" not in schema:
-            return self._type(parts[0], depth - 1)
+            return self.type_of(parts[0], depth - 1)
         named = schema.get("type")
         if isinstance(named, list):
             return self._union([{**schema, "type": one} for one in named[:MAX_CHOICES]], depth)
@@ -118,7 +139,7 @@ class _Types:
 
     def _plain(self, schema: Json, named: Any, depth: int) -> str:
         if named == "array" or (named is None and "items" in schema):
-            inner = self._type(schema.get("items"), depth - 1)
+            inner = self.type_of(schema.get("items"), depth - 1)
             return f"({inner})[]" if "|" in inner and not inner.startswith("{") else f"{inner}[]"
         if named == "object" or (named is None and ("properties" in schema or "allOf" in schema)):
             return self._object(schema, depth)
@@ -134,7 +155,7 @@ class _Types:
         return f"{{{', '.join(inner)}}}"
 
     def _union(self, schemas: list[Any], depth: int) -> str:
-        return "|".join(dict.fromkeys(self._type(schema, depth - 1) for schema in schemas))
+        return "|".join(dict.fromkeys(self.type_of(schema, depth - 1) for schema in schemas))
 
     def _kind(self, schema: Any) -> str:
         """The last resort for a type that is too long: of what kind it is."""

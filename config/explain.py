@@ -13,13 +13,20 @@ from pointsman.config.document import Document, KeyPath
 from pointsman.config.errors import near
 from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Part
 
+MAX_EXPLAINED = 100
 _KEY_ITSELF = "[key]"  # pydantic's last step where a mapping's key is wrong and not its value
 _CLIENT_WORDS = {"type": "transport", "disabled": "enabled", "timeout": "timeouts"}  # as clients write them
 
 
 def explain(error: ValidationError, document: Document) -> None:
-    """Add every refusal to the document's problems, where it was written."""
-    for detail in error.errors(include_url=False):
+    """Add the refusals to the document's problems, where they were written.
+
+    At most MAX_EXPLAINED: finding the place of one takes time in proportion to the file, so all could take hours.
+    """
+    details = error.errors(include_url=False)
+    if len(details) > MAX_EXPLAINED:
+        document.complain((), f"{len(details) - MAX_EXPLAINED} more problems are not listed")
+    for detail in details[:MAX_EXPLAINED]:
         path: KeyPath = detail["loc"]
         wrong_key = path[-1:] == (_KEY_ITSELF,)
         if wrong_key:

@@ -14,6 +14,7 @@ from pointsman.config.document import Document
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.explain import explain
 from pointsman.config.model import GatewayConfig, Token
+from pointsman.config.regular_file import NotRegular, open_regular
 
 MAX_BYTES = 8 * 1_048_576
 
@@ -72,8 +73,11 @@ def load_tokens(path: Path, environ: Mapping[str, str]) -> Mapping[str, Token]:
 def read_text(path: Path) -> str:
     """The text of a configuration file, wherever its line ends are. Raises ConfigError."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_BYTES + 1)
+    except NotRegular as error:
+        reason = f"is a {error.kind}; the configuration is read from a regular file only"
+        raise ConfigError([_whole_file(path, reason)]) from None
     except OSError as error:
         raise ConfigError([_whole_file(path, f"cannot be read: {error.strerror}")]) from None
     if len(raw) > MAX_BYTES:

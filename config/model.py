@@ -27,6 +27,7 @@ from pointsman.config.values import (
     header_value,
     moment,
     named_path,
+    network,
     no_boolean,
     program,
     request_key,
@@ -39,6 +40,7 @@ from pointsman.config.values import (
 DEFAULT_PORT = 3282
 SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
+SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the variable that names the store of a bundled archive
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
@@ -62,6 +64,7 @@ Program = Annotated[str, AfterValidator(program)]
 RootName = Annotated[str, AfterValidator(root_name)]
 VariableName = Annotated[str, AfterValidator(environment_name)]
 Variable = Annotated[SecretStr, AfterValidator(without_nul)]
+Network = Annotated[str, AfterValidator(network)]
 HeaderName = Annotated[str, AfterValidator(header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(header_value)]
 
@@ -92,6 +95,7 @@ class Listen(Part):
     port: Annotated[int, Field(ge=0, le=65_535)] = DEFAULT_PORT
     allowed_hosts: tuple[str, ...] = ()  # besides loopback with our port, compared exactly
     allowed_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()  # reverse proxies: many clients share their addresses
 
 
 class Timeouts(Part):
@@ -125,7 +129,7 @@ class Server(Part):
     isolation: Literal["shared", "per-caller"] = "shared"
     prefix: Prefix | None = None  # absent: `<id>__`; empty: none, and resource URIs are the server's own
     projects: tuple[Id, ...] = ()
-    tool_permissions: Mapping[str, bool] = {}
+    tool_permissions: Mapping[str, bool] = {}  # "*": what holds for tools that are not named; absent: allowed
     timeouts: ServerTimeouts = ServerTimeouts()
     db: LocalPath | None = None
     roots: Mapping[RootName, LocalPath] = {}
@@ -144,7 +148,20 @@ class Server(Part):
             if getattr(self, key) and ways[0] not in _BELONGS_TO[key]:
                 needed = " or ".join(f"`{way}`" for way in _BELONGS_TO[key])
                 raise ValueError(f"`{key}` belongs to a server with {needed}, and this one has `{ways[0]}`")
+        if self.bundled and self.store_variable and not Path(self.store_variable).is_absolute():
+            raise ValueError(f"`env.{SEARCH_DB_PATH}` must be an absolute path; `db` takes one relative to this file")
         return self
+
+    @property
+    def store_variable(self) -> str:
+        """The store that `env` names; empty: none."""
+        variable = self.env.get(SEARCH_DB_PATH)
+        return variable.get_secret_value() if variable is not None else ""
+
+    @property
+    def names_store(self) -> bool:
+        """Whether the entry of a bundled archive says itself where its store is."""
+        return self.db is not None or bool(self.store_variable)
 
 
 # What would have no effect is refused, so that nobody relies on it.
@@ -232,7 +249,13 @@ class Limits(Part):
     result_bytes: Count = 16_777_216
     sessions: Count = 1000
     session_idle_s: Seconds = 600
-    connections: Count = 1000
+    connections: Count = 1000  # one address has at most half of them
+    calls: Count = 1000  # requests under way in the whole daemon
+    token_calls: Count = 64  # of one token
+    server_calls: Count = 128  # at one server; more wait, with round robin between tokens
+    queue_s: Seconds = 10  # for a slot of a server
+    unread_bytes: Count = 134_217_728  # of answers that clients have not read yet, in the whole daemon
+    audit_bytes_per_s: Count = 1_048_576  # of one token's audit rows
     header_s: Seconds = 10
     body_s: Seconds = 10
     messages: Count = 1000  # of one call, from its server

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pointsman.config.regular_file import NotRegular, open_regular
+
 MAX_FILE_BYTES = 1_048_576
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
@@ -66,15 +68,14 @@ def _from_environment(inner: str, environ: Mapping[str, str], filled: Filled) ->
 
 def _from_file(path: Path, filled: Filled) -> str:
     try:
-        if path.exists() and not path.is_file():  # a pipe or a device could block for ever
-            filled.failures.append(f"{path} is not a regular file")
-            return ""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             raw = file.read(MAX_FILE_BYTES + 1)
         if len(raw) > MAX_FILE_BYTES:
             filled.failures.append(f"{path} has more than {MAX_FILE_BYTES} bytes")
             return ""
         return raw.decode().rstrip("\r\n")  # editors and `echo` end a file with a line break that nobody means
+    except NotRegular:
+        filled.failures.append(f"{path} is not a regular file")
     except OSError as error:
         filled.failures.append(f"{path} cannot be read: {error.strerror}")
     except ValueError:  # not UTF-8, or a null character in the path

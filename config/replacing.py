@@ -9,6 +9,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
+
+from pointsman.config.regular_file import NotRegular, open_regular
 
 _ATTEMPTS = 10
 _BOM = b"\xef\xbb\xbf"
@@ -30,13 +33,15 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     try:
         target = path.resolve(strict=True)
         for _ in range(_ATTEMPTS):
-            with _locked(target) as handle:
-                before = os.fstat(handle)
-                raw = target.read_bytes()
+            with _locked(target) as file:
+                before = os.fstat(file.fileno())
+                raw = file.read()
                 mark = _BOM if raw.startswith(_BOM) else b""
                 new = mark + change(raw.removeprefix(_BOM).decode()).encode()
                 if _put(target, new, before):
                     return
+    except NotRegular as error:
+        raise CannotReplace(f"{path} cannot be changed: {error}.") from error
     except OSError as error:
         raise CannotReplace(_reason(path, error)) from error
     except UnicodeDecodeError as error:
@@ -45,17 +50,14 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
 
 
 @contextmanager
-def _locked(target: Path) -> Iterator[int]:
+def _locked(target: Path) -> Iterator[BinaryIO]:
     """Hold the lock on the file that has this name now, and not on one that was replaced while we waited."""
     while True:
-        handle = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(handle), target.stat()):
-                yield handle
+        with open_regular(target) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), target.stat()):
+                yield file
                 return
-        finally:
-            os.close(handle)
 
 
 def _put(target: Path, new: bytes, before: os.stat_result) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, time
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +25,19 @@ def moment(value: object) -> datetime:
     except OverflowError:
         pass  # a zone's offset led out of the calendar
     raise ValueError("must be a date like 2027-01-31 or a time like 2027-01-31T18:00:00Z")
+
+
+def network(text: str) -> str:
+    """An IP address or a CIDR network in canonical form."""
+    try:
+        found = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError("must be an IP address or a CIDR network, such as `10.0.0.5` or `10.0.0.0/24`") from None
+    if "/" in text and str(found.network_address) != str(ip_address(text.partition("/")[0])):
+        raise ValueError(f"is an address inside a network: write the network `{found}` or the address alone")
+    if found.prefixlen == 0:
+        raise ValueError("must not cover every address: name the proxy's own address or network")
+    return str(found.network_address) if found.num_addresses == 1 else str(found)
 
 
 def anchored(path: Path, info: ValidationInfo) -> Path:

@@ -41,9 +41,10 @@ class SearchHit:
 class SearchHits(list[SearchHit]):
     """A ranking that also tells, for each query, how well the best of all tools fits it, listed here or not."""
 
-    def __init__(self, hits: Iterable[SearchHit], best_by_query: Sequence[float]) -> None:
+    def __init__(self, hits: Iterable[SearchHit], best_by_query: Sequence[float], ranked_by: str | None = None) -> None:
         super().__init__(hits)
         self.best_by_query = tuple(best_by_query)
+        self.ranked_by = ranked_by  # as `SearchProvider.name`, where a provider ranks in more than one way
 
 
 class SearchUnavailable(Exception):

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pointsman.providers import embeddings as static
@@ -28,6 +30,9 @@ INDEX_ASIDE_FROM = 1_000  # tools
 INDEX_ASIDE_FROM_NEW = 50  # a new tool costs far more than a known one
 SEARCH_ASIDE_FROM = 5_000  # tools, once for each query
 SEARCH_ASIDE_FROM_CHARS = 4_000  # of all queries
+LOAD_WAIT_S = 1.0  # for the model, where a search comes while it loads; then words alone answer
+
+WITH_MEANING, WORDS_ALONE = "bm25+static", "bm25"  # names, as in the audit row
 
 _Tools = tuple[ToolDocument, ...]
 _Key = tuple[bool, _Tools]  # with vectors or without
@@ -41,10 +46,14 @@ class BM25SearchProvider:
     """
 
     def __init__(
-        self, embeddings: bool | Callable[[], bool] = True, load: Callable[[], Embedder] = static.load
+        self,
+        embeddings: bool | Callable[[], bool] = True,
+        load: Callable[[], Embedder] = static.load,
+        load_wait_s: float | None = None,  # None: until the model is there, or cannot be loaded
     ) -> None:
         self._embeddings = embeddings
         self._load = load
+        self._load_wait_s = load_wait_s
         self._embedder: Embedder | None = None
         self._broken = False
         self._library = Library()
@@ -54,16 +63,28 @@ class BM25SearchProvider:
 
     @property
     def name(self) -> str:
-        return "bm25+static" if self._wants_meaning() else "bm25"
+        return WITH_MEANING if self._wants_meaning() else WORDS_ALONE
+
+    async def prepare(self) -> None:
+        """Load in a thread what the first search would wait for: its modules and, unless switched off, the model."""
+        try:
+            await asyncio.to_thread(_load_modules)
+        except Exception:
+            logger.exception("search could not be prepared; the first search tries again")
+            return
+        if self._wants_meaning() and self._embedder is None:
+            await self._load_embedder()
+        logger.info("search is prepared (%s)", self.name)
 
     async def search(self, request: SearchRequest) -> SearchHits:
         tools = tuple(request.tools)
         if not tools:
             return SearchHits([], [0.0] * len(request.queries))
-        index = await self._index_of(tools, await self._embedder_in_use())
-        if _takes_long(request):
-            return await asyncio.to_thread(_search, index, request)
-        return _search(index, request)
+        embedder = await self._embedder_in_use()
+        index = await self._index_of(tools, embedder)
+        hits = await asyncio.to_thread(_search, index, request) if _takes_long(request) else _search(index, request)
+        hits.ranked_by = WITH_MEANING if embedder is not None else WORDS_ALONE
+        return hits
 
     def _wants_meaning(self) -> bool:
         wanted = self._embeddings() if callable(self._embeddings) else self._embeddings
@@ -73,13 +94,19 @@ class BM25SearchProvider:
         if not self._wants_meaning():
             return None
         if self._embedder is None:
-            try:
-                self._embedder = await self._loading.run(None, self._load)
-            except EmbeddingsUnavailable as error:
-                if not self._broken:
-                    logger.warning("search goes by words alone, because the embeddings do not load: %s", error)
-                self._broken = True
+            with suppress(TimeoutError):  # the load goes on in its thread, for the searches after this one
+                async with asyncio.timeout(self._load_wait_s):
+                    await self._load_embedder()
         return self._embedder
+
+    async def _load_embedder(self) -> None:
+        """Single-flight. Where it fails, words alone answer from then on."""
+        try:
+            self._embedder = await self._loading.run(None, self._load)
+        except EmbeddingsUnavailable as error:
+            if not self._broken:
+                logger.warning("search goes by words alone, because the embeddings do not load: %s", error)
+            self._broken = True
 
     async def _index_of(self, tools: _Tools, embedder: Embedder | None) -> Index:
         key = (embedder is not None, tools)
@@ -109,7 +136,7 @@ class BM25SearchProvider:
         library = self._library
         prepared = [library.prepared(tool) for tool in tools]
         meaning = Meaning(library.vectors(tools, prepared, embedder), embedder) if embedder else None
-        return Index([tool.tool_key for tool in tools], prepared, library.vocabulary, meaning)
+        return Index(tools, prepared, library.vocabulary, meaning)
 
     def _keep(self, key: _Key, index: Index) -> None:
         self._indexes[key] = index
@@ -120,6 +147,16 @@ class BM25SearchProvider:
         return sum(len(tools) for _, tools in self._indexes)
 
 
+def _load_modules() -> None:
+    """By one search over nothing of anybody's, which also fills the tables that are made at first use."""
+    load_numpy()
+    from pointsman.providers.index import Index
+
+    library, tool = Library(), ToolDocument("none:none", "none", "none", "None", {})
+    index = Index([tool], [library.prepared(tool)], library.vocabulary, None)
+    _search(index, SearchRequest(("none",), None, (tool,), 1))
+
+
 def _takes_long(request: SearchRequest) -> bool:
     """Whether searching would hold up the event loop."""
     if len(request.tools) * len(request.queries) > SEARCH_ASIDE_FROM:
@@ -128,18 +165,23 @@ def _takes_long(request: SearchRequest) -> bool:
 
 
 def _search(index: Index, request: SearchRequest) -> SearchHits:
+    from pointsman.providers.exact import NOTE, put_first
     from pointsman.providers.fusion import fuse
 
     *queries, context = parse_all([*request.queries, request.context or ""])
     fits = [index.fit(query) for query in queries]
+    named = [index.exact_names.rows(text) for text in request.queries]
+    for fit, rows in zip(fits, named, strict=True):
+        put_first(fit, rows)
+    exact = frozenset(chain.from_iterable(named))
     explainer = Explainer(queries, context, index.vocabulary)
     hits = [
         SearchHit(
             index.tool_keys[hit.row],
             round(hit.relevance, 3),
-            explainer.explain(index.documents[hit.row], hit.intents),
+            NOTE if hit.row in exact else explainer.explain(index.documents[hit.row], hit.intents),
             hit.intents,
         )
-        for hit in fuse(fits, index.fit(context), request.max_results)
+        for hit in fuse(fits, index.fit(context), request.max_results, exact)
     ]
     return SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])

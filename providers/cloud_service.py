@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 PACK_ASIDE_FROM = 50  # tools
 PROBE_PATIENCE_S = 0.25  # for the one whose request is the probe; the probe itself has the whole deadline
 
+# Loading the HTTP client, once, is no part of the service's deadline, and a caller must not wait for both in full.
+OPEN_ALLOWANCE_S = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class CloudStatus:
@@ -71,7 +74,10 @@ class CloudService:
             each.on_cut = call.cancel
         call.add_done_callback(lambda done: self._over(done, entered))
         probes = any(each.probes for each in entered)
-        await asyncio.wait({call}, timeout=self._probe_patience_s if probes else None)
+        patience_s = self._probe_patience_s if probes else self.settings.timeout_s + OPEN_ALLOWANCE_S
+        await asyncio.wait({call}, timeout=patience_s)
+        if not call.done() and not probes:
+            raise cloud_failure.timed_out(self.settings.timeout_s)
         if not call.done() or call.cancelled():
             raise cloud_failure.left_alone()
         return call.result()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import msgspec
 from pointsman.config.secret_shapes import MASK, SECRET
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, ToolDocument
 from pointsman.providers.cloud_failure import malformed
+from pointsman.providers.visible import visible_line
 
 API_VERSION = "1"
 PACK_FROM_BYTES = 16_384
@@ -143,14 +143,8 @@ def _bounded(figure: float) -> float:
 
 def _explanation(text: str | None) -> str | None:
     """One line of visible characters: a model reads it, and a terminal may show it."""
-    beginning = (text or "")[: 4 * MAX_EXPLANATION_CHARS]
-    line = " ".join("".join(" " if _invisible(character) else character for character in beginning).split())
+    line = visible_line(text or "", MAX_EXPLANATION_CHARS + 1)
     return (line if len(line) <= MAX_EXPLANATION_CHARS else line[: MAX_EXPLANATION_CHARS - 1] + "…") or None
-
-
-def _invisible(character: str) -> bool:
-    """Control and format characters, private ones, and those that are none."""
-    return unicodedata.category(character)[0] == "C"
 
 
 def _without_secrets(text: str) -> str:

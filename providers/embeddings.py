@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import importlib.util
+import json
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +16,11 @@ if TYPE_CHECKING:  # heavy: loaded with the model
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
+
+# In the folder of wordllama.
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TENSOR = "embedding.weight"
 
 
 class Embedder(Protocol):
@@ -61,7 +66,7 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def load() -> Embedder:
-    """The model, the same for all who ask. The first takes about a second.
+    """The model, the same for all who ask. The first takes about half a second.
 
     Raises:
         EmbeddingsUnavailable: it is not installed or does not load.
@@ -77,16 +82,40 @@ _loading = threading.Lock()
 def _load() -> Embedder:
     try:
         load_numpy()
-        with _logging_left_alone():
-            import wordllama
-        package = Path(wordllama.__file__).parent
-        model = wordllama.WordLlama.load(cache_dir=package, disable_download=True)
-        model.tokenizer.no_padding()
-        _forget_texts(model.tokenizer)
-        # The table ships in half precision and is widened by its loader; narrow again it loses nothing but weight.
-        return StaticEmbeddings(model.tokenizer, model.embedding.astype("float16"))
+        from tokenizers import Tokenizer
+
+        package = _package_folder()
+        tokenizer = Tokenizer.from_file(str(package / _TOKENIZER))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        _forget_texts(tokenizer)
+        return StaticEmbeddings(tokenizer, _mapped(package / _WEIGHTS))
     except Exception as error:  # whatever is wrong inside a foreign package, search goes on without it
         raise EmbeddingsUnavailable(f"{type(error).__name__}: {error}") from error
+
+
+def _package_folder() -> Path:
+    """Where wordllama is installed. Its code is not imported: that takes longer than all the rest, for a downloader."""
+    spec = importlib.util.find_spec("wordllama")
+    if spec is None or spec.origin is None:
+        raise ImportError("wordllama is not installed")
+    return Path(spec.origin).parent
+
+
+def _mapped(weights: Path) -> NDArray[np.float16]:
+    """The table as a view of its file (safetensors: a length, a JSON header, then the numbers).
+
+    Only rows that are used come into memory, and processes on one machine share them.
+    """
+    import numpy as np
+
+    with weights.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        tensor = json.loads(file.read(size))[_TENSOR]
+    if tensor["dtype"] != "F16":
+        raise ValueError(f"{weights.name} holds {tensor['dtype']} in place of F16")
+    start = 8 + size + tensor["data_offsets"][0]
+    return np.asarray(np.memmap(weights, np.float16, "r", start, tuple(tensor["shape"])))
 
 
 def _forget_texts(tokenizer: Tokenizer) -> None:
@@ -94,14 +123,3 @@ def _forget_texts(tokenizer: Tokenizer) -> None:
     resize = getattr(tokenizer.model, "_resize_cache", None)
     if resize is not None:
         resize(0)
-
-
-@contextmanager
-def _logging_left_alone() -> Iterator[None]:
-    """wordllama sets up logging for the whole process when it is imported, unless somebody has done so."""
-    root, somebody = logging.getLogger(), logging.NullHandler()
-    root.addHandler(somebody)
-    try:
-        yield
-    finally:
-        root.removeHandler(somebody)

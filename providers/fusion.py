@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,12 +23,19 @@ class Fused:
     intents: tuple[int, ...]
 
 
-def fuse(fits: Sequence[Floats], context: Floats, max_results: int) -> list[Fused]:
-    """Best first: what fits one query best, then a little for what fits the others too and the context."""
+def fuse(
+    fits: Sequence[Floats], context: Floats, max_results: int, first: Collection[int] = frozenset()
+) -> list[Fused]:
+    """Best first: what fits one query best, then a little for what fits the others too and the context.
+
+    The rows in `first` come before all others.
+    """
     aside = CONTEXT_WEIGHT * context
     by_query = np.array(fits) if fits else np.zeros((1, len(context)))
     best = by_query.max(axis=0)
     scores = best + ALL_WEIGHT * by_query.sum(axis=0) + aside
+    if first:
+        scores[list(first)] += scores.max()
     relevance = np.maximum(best, aside)
     return [Fused(row, float(relevance[row]), _served(by_query, row)) for row in _chosen(scores, by_query, max_results)]
 

@@ -9,8 +9,10 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pointsman.providers.base import ToolDocument
 from pointsman.providers.documents import Prepared, Vocabulary
 from pointsman.providers.embeddings import Embedder, unit
+from pointsman.providers.exact import ExactNames
 from pointsman.providers.names import Names
 from pointsman.providers.postings import Floats, Postings, Rows
 from pointsman.providers.query import PAIR_LENGTH, Query
@@ -54,12 +56,13 @@ class Meaning:
 class Index:
     def __init__(
         self,
-        tool_keys: Sequence[str],
+        tools: Sequence[ToolDocument],
         documents: Sequence[Prepared],
         vocabulary: Vocabulary,
         meaning: Meaning | None,
     ) -> None:
-        self.tool_keys = tool_keys
+        self.tool_keys = [tool.tool_key for tool in tools]
+        self.exact_names = ExactNames(tools)
         self.documents = documents
         self.vocabulary = vocabulary
         self._meaning = meaning

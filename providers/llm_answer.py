@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pointsman.providers.base import SearchHit
-from pointsman.providers.llm_question import clean, ids
+from pointsman.providers.llm_question import ids
+from pointsman.providers.visible import visible_line
 
 MAX_PLACES = 9  # that a tool moves, up or down
 MAX_SHIFT = 0.25  # of its relevance
@@ -50,7 +51,7 @@ def read(answer: Any, shown: int) -> Selection:
             invented += 1
         elif place not in choices and (figure := _figure(score)) is not None:
             reason = entry.get("reason")
-            choices[place] = Choice(figure, clean(reason, MAX_REASON_CHARS) if isinstance(reason, str) else "")
+            choices[place] = Choice(figure, visible_line(reason, MAX_REASON_CHARS) if isinstance(reason, str) else "")
     if entries and not choices:
         raise NotASelection(invented)  # to choose nothing is a judgement; to say nothing that makes sense is none
     return Selection(choices, invented)

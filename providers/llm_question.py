@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Sequence
 
 from pointsman.providers.base import Json, SearchRequest, ToolDocument
 from pointsman.providers.documents import texts_of
+from pointsman.providers.visible import visible_line
 
 MAX_REQUEST_CHARS = 4_000  # of all queries together, and of the context
 MAX_NAME_CHARS = 120
@@ -55,33 +55,22 @@ def ids(count: int) -> list[str]:
 
 def messages(request: SearchRequest, shortlist: Sequence[ToolDocument]) -> list[dict[str, str]]:
     room = MAX_REQUEST_CHARS // max(1, len(request.queries))
-    data: Json = {"requests": [clean(query, room) for query in request.queries]}
+    data: Json = {"requests": [visible_line(query, room) for query in request.queries]}
     if request.context:
-        data["context"] = clean(request.context, MAX_REQUEST_CHARS)
+        data["context"] = visible_line(request.context, MAX_REQUEST_CHARS)
     data["tools"] = [_shown(name, tool) for name, tool in zip(ids(len(shortlist)), shortlist, strict=True)]
     # No text can close the fence: a `<` inside a JSON string has another spelling.
     fenced = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
     return [{"role": "system", "content": _TASK}, {"role": "user", "content": f"<data>\n{fenced}\n</data>"}]
 
 
-def clean(text: str, room: int) -> str:
-    """One line of characters that people can see."""
-    seen = "".join(" " if _unseen(character) else character for character in text[: 2 * room])
-    return " ".join(seen.split())[:room]
-
-
-def _unseen(character: str) -> bool:
-    """Line ends, controls, marks of direction, halves of pairs: nothing that a text of one line needs."""
-    return unicodedata.category(character).startswith("C") or character in "\u2028\u2029"
-
-
 def _shown(name: str, tool: ToolDocument) -> Json:
     texts = texts_of(tool)
     shown = {
         "id": name,
-        "name": clean(tool.tool_name, MAX_NAME_CHARS),
-        "server": clean(tool.server_name, MAX_NAME_CHARS),
-        "description": clean(texts["description"], MAX_DESCRIPTION_CHARS),
-        "parameters": clean(texts["parameter"], MAX_PARAMETERS_CHARS),
+        "name": visible_line(tool.tool_name, MAX_NAME_CHARS),
+        "server": visible_line(tool.server_name, MAX_NAME_CHARS),
+        "description": visible_line(texts["description"], MAX_DESCRIPTION_CHARS),
+        "parameters": visible_line(texts["parameter"], MAX_PARAMETERS_CHARS),
     }
     return {key: text for key, text in shown.items() if text}

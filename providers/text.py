@@ -43,6 +43,7 @@ STOP_WORDS = frozenset((_GRAMMAR + _COURTESY).split())
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
+_BETWEEN = re.compile(r"[\W_]+")
 _CJK_CHARACTER = re.compile(f"[{_CJK}]")
 
 
@@ -85,6 +86,11 @@ def words(text: str) -> Iterator[str]:
 def tokens(text: str) -> list[str]:
     """What is compared: stems of the words that carry meaning."""
     return [stem(word) for word in words(text) if word not in STOP_WORDS]
+
+
+def squeezed(text: str) -> str:
+    """Letters and digits alone, in one case: the same for all spellings of one name."""
+    return _BETWEEN.sub("", _plain(text)).casefold()
 
 
 @lru_cache(maxsize=65_536)

@@ -94,6 +94,12 @@ def _bytes(text: str) -> bytes:
     return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), b"-_", validate=True)
 
 
+def refuse_any(cursor: object) -> None:
+    """For a list of one page, which never gives a cursor. Raises ProtocolError."""
+    if cursor is not None:
+        raise _foreign()
+
+
 def _foreign() -> ProtocolError:
     return ProtocolError(INVALID_PARAMS, "This `cursor` is not one that this list gave you: begin without one")
 

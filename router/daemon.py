@@ -21,10 +21,11 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.advice import advice
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.providers.base import SearchProvider
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25 import LOAD_WAIT_S, BM25SearchProvider
 from pointsman.providers.cloud import CloudSearchProvider
 from pointsman.router import signals, state_folder
 from pointsman.router.app import build_app
+from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.audit.moving import auditing
 from pointsman.router.caller_ids import CallerIds
 from pointsman.router.cursors import Cursors
@@ -33,8 +34,10 @@ from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.downstream.guard import Guard
 from pointsman.router.downstream.process import SystemProcesses
 from pointsman.router.downstream.server_logs import ServerLogs
+from pointsman.router.downstream.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.checks import HostRules
+from pointsman.router.front.connections import is_exempt
 from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.protocol import guarded_protocol
 from pointsman.router.gateway import PointsmanGateway
@@ -44,10 +47,13 @@ from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
 from pointsman.router.request_keys import request_keys
 from pointsman.router.sdk import load_sealing
+from pointsman.router.shares import TokenShares
+from pointsman.router.tasks import TaskSet
 from pointsman.router.usage import UsageMemory
 
 logger = logging.getLogger(__name__)
 
+HTTP_SERVER = "HTTP server"
 SETTLE_S = 1.0  # for servers to be reached before the port opens, so that a first call finds them
 GRACE_S = 8.0  # for calls under way when we are asked to end
 CLOSE_S = 1.0  # for connections to close after that
@@ -69,6 +75,7 @@ class Parts:
     front: Front
     health: Health
     reloader: Reloader
+    tasks: TaskSet
     app: Starlette
 
 
@@ -78,6 +85,7 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     Raises:
         StateFolderError: another daemon has the state folder, or it cannot be written.
         CannotListen: the address cannot be had.
+        DaemonFailed: an essential task ended.
     """
     with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         async with _put_together(launch, listener.getsockname()[1]) as parts:
@@ -99,14 +107,16 @@ async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: as
 
     server = HttpServer(_http_settings(parts), opened)
     with signals.reloading(parts.reloader.request), state_folder.announced(launch.state_dir, url):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.serve(sockets=[listener]))
-            await stop.wait()
+        parts.tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
+        try:
+            await parts.tasks.until(stop)
+        finally:
             parts.health.open = False
             if parts.front.calls_running:
                 logger.info("waiting for %d calls to end; a second signal ends at once", parts.front.calls_running)
             server.should_exit = True
             await parts.front.drain(GRACE_S)
+            await parts.tasks.join(HTTP_SERVER)
 
 
 def _spare_the_collector() -> None:
@@ -119,7 +129,11 @@ def _spare_the_collector() -> None:
 def _http_settings(parts: Parts) -> uvicorn.Config:
     return uvicorn.Config(
         Entrance(parts.front, parts.app),
-        http=guarded_protocol(lambda: parts.front.limits),
+        http=guarded_protocol(
+            lambda: parts.front.limits,
+            exempt=lambda host: is_exempt(host, parts.front.hosts.trusted_proxies),
+            unread=parts.front.unread,
+        ),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -151,23 +165,43 @@ def _warn(config: GatewayConfig) -> None:
 async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
     """Build from the bottom up; what was opened is closed in the opposite order."""
     async with AsyncExitStack() as stack:
+        tasks = TaskSet()
+        stack.push_async_callback(tasks.close)
         guard = Guard()
         await guard.start()
         stack.push_async_callback(guard.close)
 
         logs = ServerLogs(launch.state_dir)
-        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs)
+        memory = ServerMemory(launch.state_dir)
+        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs, memory=memory)
+        shares = TokenShares(launch.config.limits)
         fleet = Fleet(
-            connectors, clock=time.time, on_change=lambda server_id, change: gateway.hub.publish(server_id, change)
+            connectors,
+            clock=time.time,
+            on_change=lambda server_id, change: gateway.hub.publish(server_id, change),
+            shares=shares,
+            memory=memory,
         )
         usage = UsageMemory()
-        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings)
+        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
         cloud = CloudSearchProvider(launch.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": local, "cloud": cloud}
-        catalog = ToolCatalogService(launch.config, fleet.servers, providers, usage=usage.figures)
+        catalog = ToolCatalogService(
+            launch.config,
+            fleet.servers,
+            providers,
+            usage=usage.figures,
+            changed_tools=lambda server_id, names: audit.changed_tools(server_id, names),
+        )
         metrics = Metrics()
         audit = await stack.enter_async_context(
-            auditing(launch.state_dir, lambda: catalog.rights.config.audit, observers=[metrics, usage])
+            auditing(
+                launch.state_dir,
+                lambda: catalog.rights.config.audit,
+                tasks=tasks,
+                observers=[metrics, usage],
+                bytes_per_s=lambda: shares.limits.audit_bytes_per_s,
+            )
         )
         stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(catalog.close)
@@ -175,7 +209,10 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
         offers = Offers(catalog, fleet.servers)
         stack.push_async_callback(offers.close)
         keys = request_keys(launch.config.state.request_keys, launch.state_dir)
-        gateway = PointsmanGateway(catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys))
+        gateway = PointsmanGateway(
+            catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys), shares
+        )
+        stack.push_async_callback(gateway.close)
         front = Front(
             gateway,
             launch.config.limits,
@@ -183,18 +220,21 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
             instructions=gateway.instructions,
             request_keys=keys,
+            full=lambda: shares.full,
         )
 
         async def apply(config: GatewayConfig) -> None:
-            """Rights first: a revoked token must not wait for servers to start or end."""
-            for key in _kept_until_restart(catalog.rights.config, config):
-                logger.warning("`%s` has changed; that takes effect at the next start", key)
+            """Rights first: a revoked token must not wait for anything else, and nothing else can keep it alive."""
+            before = catalog.rights.config
             catalog.reconfigure(config)
-            cloud.configure(config.cloud_search)
-            _warn(config)
+            shares.limits = config.limits
             offers.reconfigure(config)
             gateway.hub.rights_changed()
             front.configure(config.limits, HostRules.of(config.listen, port))
+            for key in _kept_until_restart(before, config):
+                logger.warning("`%s` has changed; that takes effect at the next start", key)
+            _warn(config)
+            cloud.configure(config.cloud_search)
             await fleet.apply(config)
 
         reloader = Reloader(launch.config_path, launch.load, apply)
@@ -204,9 +244,14 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
                 restarts=lambda: {server_id: server.restarts for server_id, server in fleet.servers.items()},
                 sessions=lambda: front.sessions_open,
                 cloud=cloud.status,
+                task_restarts=lambda: tasks.restarts,
+                databases_set_aside=lambda: len(databases_set_aside(launch.state_dir)),
+                requests=lambda: shares.total,
+                queued=lambda: sum(server.queue.waiting for server in fleet.servers.values()),
+                unread_bytes=lambda: front.unread.total,
             )
         )
-        health = Health(catalog, cloud, fleet, audit, reloader)
+        health = Health(catalog, cloud, fleet, audit, reloader, tasks, launch.state_dir)
         _warn(launch.config)
         await fleet.apply(launch.config)
 
@@ -215,11 +260,15 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             with suppress(TimeoutError):  # the others are there; these come when they come
                 async with asyncio.timeout(SETTLE_S):
                     await fleet.settled()
-            works = (front.run(), reloader.run(), logs.run(), asyncio.to_thread(load_sealing), cloud.prepare())
-            beside = [asyncio.create_task(work) for work in works]
+            reloader.start(tasks)
+            tasks.start("session cleanup", front.run)
+            tasks.start("server logs", logs.run)
+            tasks.start("sealing", lambda: asyncio.to_thread(load_sealing), on_failure="log")
+            tasks.start("cloud search preparation", cloud.prepare, on_failure="log")
+            if catalog.searchable:
+                tasks.start("search model", local.prepare, on_failure="log")
             yield
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            beside = ("session cleanup", "server logs", "sealing", "cloud search preparation", "search model")
+            await tasks.cancel(*reloader.tasks, *beside)
 
-        yield Parts(front, health, reloader, build_app(front, gateway, health, metrics, lifespan))
+        yield Parts(front, health, reloader, tasks, build_app(front, gateway, health, metrics, lifespan))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from pointsman.catalog.answer import answer
 from pointsman.catalog.errors import GatewayError
 from pointsman.catalog.model import Json
@@ -20,20 +18,10 @@ async def discover(
 ) -> Json:
     """One row in the audit, however it ends."""
     try:
-        record = audit.begin(request, "discovery", queries=_queries_named(given))
+        with audit.begin(request, "discovery", queries=_queries_named(given)) as record:
+            return await _search(catalog, record, usage, request, given)
     except GatewayError as error:
         return failure(error)
-    try:
-        return await _search(catalog, record, usage, request, given)
-    except GatewayError as error:
-        record.finish("error", error.code)
-        return failure(error)
-    except asyncio.CancelledError:
-        record.finish("cancelled")
-        raise
-    except BaseException:
-        record.finish("error", "internal")
-        raise
 
 
 async def _search(

@@ -21,6 +21,14 @@ from pointsman.router import state_folder
 HEALTH_S = 5.0
 SHOWN_PROJECTS = 20
 _SAMPLE = ToolDocument("doctor:greet", "greet", "Doctor", "Greet somebody by name", {})
+Level = Literal["ok", "note", "problem"]
+_SAID_BY_HEALTH: dict[str, Level] = {
+    "audit": "problem",
+    "audit_database": "problem",
+    "configuration": "problem",
+    "configuration_watch": "note",
+    "tasks": "problem",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +36,7 @@ class Finding:
     """`problem`: something is wrong, and the message says what to do. `note`: worth knowing."""
 
     check: str
-    level: Literal["ok", "note", "problem"]
+    level: Level
     message: str
 
 
@@ -129,7 +137,7 @@ def _may_act_for(config: GatewayConfig, token: str, project_id: str | None) -> b
 
 def _of_health(place: str, report: dict[str, Any]) -> list[Finding]:
     findings = [
-        Finding("gateway", "problem", f"{place}: {report[key]}") for key in ("audit", "configuration") if key in report
+        Finding("gateway", level, f"{place}: {report[key]}") for key, level in _SAID_BY_HEALTH.items() if key in report
     ]
     for server_id, server in report.get("servers", {}).items():
         if server["state"] == "failed":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from pointsman.catalog.errors import RateLimited
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.kinds import TOOLS as TOOLS_KIND
 from pointsman.catalog.model import Caller, Json
@@ -13,7 +14,8 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
 from pointsman.router.caller_ids import CallerIds
 from pointsman.router.changes import ChangeHub
-from pointsman.router.cursors import Cursors
+from pointsman.router.check_process import CheckProcess
+from pointsman.router.cursors import Cursors, refuse_any
 from pointsman.router.discover import discover
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.execute import Executor
@@ -21,7 +23,9 @@ from pointsman.router.links import Links
 from pointsman.router.lists import KINDS, ListDesk
 from pointsman.router.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.reads import Reads
+from pointsman.router.results import failure
 from pointsman.router.seams import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     BackChannel,
@@ -30,6 +34,7 @@ from pointsman.router.seams import (
     FrontRequest,
     ProtocolError,
 )
+from pointsman.router.shares import TokenShares
 from pointsman.router.usage import UsageMemory
 from pointsman.router.watching import Watching
 
@@ -37,6 +42,8 @@ INSTRUCTIONS = (
     "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
     "and run them with tool_execute."
 )
+
+_ALWAYS = frozenset({"resources/unsubscribe"})  # frees what a server keeps, so no share holds it back
 
 Handler = Callable[[FrontRequest, BackChannel], Awaitable[Json]]
 
@@ -53,15 +60,18 @@ class PointsmanGateway:
         cursors: Cursors,
         usage: UsageMemory,
         caller_ids: CallerIds,
+        shares: TokenShares,
     ) -> None:
         self._catalog = catalog
+        self._shares = shares
         self._usage = usage
         self._audit = audit
         self._flat = FlatTools(catalog)
         links = Links()
-        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids)
+        self._check_process = CheckProcess()
+        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids, self._check_process)
         self._lists = ListDesk(catalog, self._flat, offers, cursors)
-        reads = Reads(offers, fleet, links)
+        reads = Reads(offers, fleet, links, audit)
         watching = Watching(reads, fleet)
         self.hub = ChangeHub(lambda: catalog.rights, watching.forms)
         self._handlers: dict[str, Handler] = {
@@ -71,6 +81,9 @@ class PointsmanGateway:
             "prompts/get": reads.prompt,
             "completion/complete": reads.completion,
         }
+
+    async def close(self) -> None:
+        await self._check_process.close()
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         return self._catalog.identify(token, project)
@@ -84,7 +97,7 @@ class PointsmanGateway:
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         name, given = params.get("name"), params.get("arguments")
-        kind: Kind = "discovery" if name == DISCOVERY else "execute"
+        kind: Kind = "read" if method in self._handlers else "discovery" if name == DISCOVERY else "execute"
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
         self._audit.refused(
             code,
@@ -113,10 +126,24 @@ class PointsmanGateway:
         return None if self._catalog.rights.is_flat(caller) else INSTRUCTIONS
 
     async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
-        if request.method == "tools/call":
-            return await self._call(request, back)
+        token_id = request.caller.token_id
+        try:
+            self._shares.enter(token_id)
+        except RateLimited as error:
+            if request.method not in _ALWAYS:
+                return self._over_share(request, error)
+            self._shares.enter_anyway(token_id)
+        try:
+            if request.method == "tools/call":
+                return await self._call(request, back)
+            return await self._read(request, back)
+        finally:
+            self._shares.leave(token_id)
+
+    async def _read(self, request: FrontRequest, back: BackChannel) -> Json:
         kind = KINDS.get(request.method)
         if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
+            refuse_any(request.params.get("cursor"))
             return {"tools": described_tools(await self._catalog.overview(request.caller))}
         if kind is not None:
             return await self._lists.page(kind, request)
@@ -124,6 +151,24 @@ class PointsmanGateway:
         if handler is None:
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
         return await handler(request, back)
+
+    def _over_share(self, request: FrontRequest, error: RateLimited) -> Json:
+        """Raises ProtocolError where the answer is no result of a tool."""
+        name, given = request.params.get("name"), request.params.get("arguments")
+        tool_key = given.get("toolKey") if isinstance(given, dict) else None
+        self._audit.refused(
+            error.code,
+            kind="discovery" if name == DISCOVERY or request.method in KINDS else "execute",
+            method=request.method,
+            token_id=request.caller.token_id,
+            project_id=request.caller.project_id,
+            client=request.client.name,
+            request_id=request.id,
+            tool_key=tool_key if isinstance(tool_key, str) else None,
+        )
+        if request.method == "tools/call":
+            return failure(error)
+        raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code, "retryAfterS": error.retry_after_s})
 
     def changes(self, caller: Caller) -> AsyncIterator[Change]:
         return self.hub.listen(caller)

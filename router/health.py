@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from pointsman import __version__
 from pointsman.catalog.model import Caller, Json, ServerStatus
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.providers.cloud import CloudSearchProvider
+from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.fleet import Fleet
 from pointsman.router.reload import Reloader
+from pointsman.router.tasks import TaskSet
 
 
 class Health:
@@ -21,12 +24,16 @@ class Health:
         fleet: Fleet,
         audit: AuditLog,
         reloader: Reloader,
+        tasks: TaskSet,
+        state_dir: Path,
     ) -> None:
         self._catalog = catalog
         self._cloud = cloud
         self._fleet = fleet
         self._audit = audit
         self._reloader = reloader
+        self._tasks = tasks
+        self._state_dir = state_dir
         self.open = False  # set while requests are taken
 
     @property
@@ -40,11 +47,12 @@ class Health:
         report: Json = {"ready": self.ready, "version": __version__}
         if self._audit.failing:
             report["audit"] = "The journal cannot be written, so calls are refused. The gateway's log has the reason."
-        if self._reloader.refusal:
-            report["configuration"] = (
-                f"The last edit was refused ({len(self._reloader.refusal)} problems) and the one before it holds. "
-                "`pointsman config validate` shows what is wrong."
+        if broken := databases_set_aside(self._state_dir):
+            report["audit_database"] = (
+                f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "
+                "Earlier rows are in that file: recover them with `sqlite3 FILE .recover`, or move it away."
             )
+        report |= self._reloader.report() | self._tasks.report()
         cloud_search = self._cloud_search(caller)
         if cloud_search:
             report["cloud_search"] = cloud_search

@@ -19,6 +19,7 @@ from pointsman.providers.cloud_service import CloudStatus
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.cloud_metrics import cloud_families
 from pointsman.router.quantiles import Window, quantile_gauges
+from pointsman.router.results import BUNDLED_CODES
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -31,6 +32,7 @@ MAX_TOOLS = 1000
 MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
+_SAID_BY_TOOLS = BUNDLED_CODES - {"rate_limited"}  # which may also mean that no server was asked
 _STATES: tuple[ServerState, ...] = get_args(ServerState)
 
 Labels = tuple[str, ...]
@@ -49,6 +51,11 @@ class Gauges:
     restarts: Callable[[], Mapping[str, int]] = dict
     sessions: Callable[[], int] = int
     cloud: Callable[[], CloudStatus | None] = lambda: None
+    task_restarts: Callable[[], Mapping[str, int]] = dict
+    databases_set_aside: Callable[[], int] = int
+    requests: Callable[[], int] = int
+    queued: Callable[[], int] = int
+    unread_bytes: Callable[[], int] = int
 
 
 class Metrics:
@@ -61,10 +68,13 @@ class Metrics:
         self._calls: dict[Labels, _Counter] = {}
         self._call_seconds: dict[Labels, _Histogram] = {}
         self._last_calls: dict[Labels, Window] = {}
+        self._reads: dict[Labels, _Counter] = {}
+        self._read_seconds: dict[Labels, _Histogram] = {}
         self._discoveries: dict[Labels, _Counter] = {}
         self._discovery_seconds: dict[Labels, _Histogram] = {}
         self._refused: dict[Labels, _Counter] = {}
         self._rate_limited: dict[Labels, _Counter] = {}
+        self._tool_changes: dict[Labels, _Counter] = {}
         self._journal_failures = _Counter()
 
     def watch(self, gauges: Gauges) -> None:
@@ -75,6 +85,10 @@ class Metrics:
             _counter(self._refused, (intent.kind, self._names.code(outcome.code))).count += 1
         elif intent.kind == "discovery":
             self._discovered(outcome)
+        elif intent.kind == "read":
+            self._read(intent, outcome)
+        elif intent.kind == "change":
+            _counter(self._tool_changes, (self._names.server(intent.server_id),)).count += 1
         else:
             self._called(intent, outcome)
 
@@ -113,6 +127,13 @@ class Metrics:
             self._series[key] = series
         return series
 
+    def _read(self, intent: Intent, outcome: Outcome) -> None:
+        """By method, of which there are five; names and URIs are whatever a caller likes to send."""
+        server = self._names.server(intent.server_id)
+        labels = (server, intent.method, outcome.outcome, self._names.code(outcome.code))
+        _counter(self._reads, labels).count += 1
+        self._read_seconds.setdefault((server, intent.method), _Histogram()).observe((outcome.ms or 0.0) / 1000)
+
     def _discovered(self, outcome: Outcome) -> None:
         provider = self._names.provider(outcome.provider)
         fallback = "true" if outcome.fallback else "false"
@@ -122,7 +143,17 @@ class Metrics:
 
     def _look(self) -> _Seen:
         gauges = self._gauges
-        return _Seen(dict(gauges.statuses()), dict(gauges.restarts()), gauges.sessions(), gauges.cloud())
+        return _Seen(
+            dict(gauges.statuses()),
+            dict(gauges.restarts()),
+            gauges.sessions(),
+            gauges.cloud(),
+            dict(gauges.task_restarts()),
+            gauges.databases_set_aside(),
+            gauges.requests(),
+            gauges.queued(),
+            gauges.unread_bytes(),
+        )
 
     def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
         from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -138,6 +169,10 @@ class Metrics:
         seconds = _lumped(self._call_seconds, may_see, names=2)
         yield _histograms("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
         yield quantile_gauges(_lumped(self._last_calls, may_see, names=2))
+        reads = _lumped(self._reads, may_see, names=1)
+        yield _counters("reads", "Reads by MCP method.", ("server", "method", "outcome", "code"), reads)
+        read_seconds = _lumped(self._read_seconds, may_see, names=1)
+        yield _histograms("read_duration_seconds", "Time of a read.", ("server", "method"), read_seconds)
         labels = ("provider", "fallback", "outcome", "code")
         yield _counters("discoveries", "Discoveries by the provider that answered.", labels, self._discoveries)
         duration = "discovery_duration_seconds"
@@ -146,6 +181,8 @@ class Metrics:
         yield _counters(
             "rate_limited", "Calls over a rate limit.", ("server",), _lumped(self._rate_limited, may_see, names=1)
         )
+        changes = _lumped(self._tool_changes, may_see, names=1)
+        yield _counters("tool_changes", "Changed definitions of known tools.", ("server",), changes)
         failures: dict[Labels, _Counter] = {(): self._journal_failures}
         yield _counters("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from _looked_up(seen, may_see)
@@ -189,6 +226,11 @@ class _Seen:
     restarts: Mapping[str, int]
     sessions: int
     cloud: CloudStatus | None
+    task_restarts: Mapping[str, int]
+    databases_set_aside: int
+    requests: int
+    queued: int
+    unread_bytes: int
 
 
 class _Names:
@@ -205,7 +247,8 @@ class _Names:
         return _bounded(self._servers, server_id, MAX_SERVERS if checked else 0)
 
     def code(self, code: str | None) -> str:
-        return _bounded(self._codes, code, MAX_CODES)
+        """Codes of foreign servers are numbers of any kind, and must not use up the places of those we know."""
+        return code if code in BUNDLED_CODES else _bounded(self._codes, code, MAX_CODES)
 
     def provider(self, provider: str | None) -> str:
         return _bounded(self._providers, provider, MAX_PROVIDERS)
@@ -249,7 +292,9 @@ def _was_asked(ending: str, code: str | None) -> bool:
     """
     if ending in ("ok", "input_required", "timeout"):
         return True
-    return ending == "error" and code is not None and (code == "tool_error" or code.lstrip("-").isdigit())
+    if ending != "error" or code is None:
+        return False
+    return code == "tool_error" or code in _SAID_BY_TOOLS or code.lstrip("-").isdigit()
 
 
 def _counter(counters: dict[Labels, _Counter], labels: Labels) -> _Counter:
@@ -303,7 +348,16 @@ def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
     for server_id, count in filter(lambda item: may_see(item[0]), seen.restarts.items()):
         restarts.add_metric([server_id], count)
     yield restarts
+    tasks = CounterMetricFamily("pointsman_task_restarts", "Restarts of a background task.", labels=["task"])
+    for name, count in seen.task_restarts.items():
+        tasks.add_metric([name], count)
+    yield tasks
+    aside = "Broken state databases that lie in the state folder."
+    yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=seen.databases_set_aside)
     yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)
+    yield GaugeMetricFamily("pointsman_requests_under_way", "Requests under way.", value=seen.requests)
+    yield GaugeMetricFamily("pointsman_requests_queued", "Requests that wait for a server's slot.", value=seen.queued)
+    yield GaugeMetricFamily("pointsman_unread_bytes", "Answers that clients have not read.", value=seen.unread_bytes)
     build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build

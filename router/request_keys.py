@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from pointsman.router.state_folder import StateFolderError
+from pointsman.router.state_folder import NO_SPACE, StateFolderError, unwritable
 
 FILE = "request.key"
 _BYTES = 32
@@ -27,6 +27,8 @@ def request_keys(configured: Sequence[SecretStr], state_dir: Path) -> tuple[str,
     try:
         return (_kept(path) or _made(path),)
     except OSError as error:
+        if error.errno in NO_SPACE:
+            raise unwritable(state_dir, error) from error
         raise StateFolderError(
             f"The key in {path} cannot be used: {error.strerror}. Make it accessible, or set `state.request_keys`."
         ) from error

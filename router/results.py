@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from pointsman.catalog.errors import GatewayError
+from pointsman.catalog.errors import GatewayError, RateLimited
 from pointsman.catalog.model import Json
 from pointsman.router import wire
 
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+
+
+# The codes that our own bundled servers put beside `error`. A foreign server's text never becomes a code of ours.
+BUNDLED_CODES = frozenset(
+    {
+        "already_exists",
+        "embedding_failed",
+        "file_not_found",
+        "internal_error",
+        "invalid_parameters",
+        "limit_reached",
+        "no_embeddings",
+        "not_configured",
+        "not_found",
+        "not_parsed",
+        "not_text",
+        "permission_denied",
+        "rate_limited",
+        "result_too_large",
+        "store_unavailable",
+        "timeout",
+    }
+)
 
 
 def structured(content: Json) -> Json:
@@ -17,11 +40,10 @@ def structured(content: Json) -> Json:
 def failure(error: GatewayError) -> Json:
     """An error that the model can act on."""
     message = str(error)
-    return {
-        "content": [{"type": "text", "text": message}],
-        "structuredContent": {"error": {"code": error.code, "message": message}},
-        "isError": True,
-    }
+    shown: Json = {"code": error.code, "message": message}
+    if isinstance(error, RateLimited):
+        shown["retryAfterS"] = error.retry_after_s
+    return {"content": [{"type": "text", "text": message}], "structuredContent": {"error": shown}, "isError": True}
 
 
 def carried(result: Json) -> Json:

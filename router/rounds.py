@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pointsman.catalog.errors import AuditUnavailable
 from pointsman.catalog.model import Json
-from pointsman.router.audit.log import AuditLog, Record
+from pointsman.router.audit.log import Record
 from pointsman.router.seams import INTERNAL_ERROR, BackChannel, CannotAsk, FrontRequest, ProtocolError
 
 _CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
@@ -19,33 +19,25 @@ def with_round(params: Json, given: Json) -> Json:
     return params
 
 
+def recorded(back: BackChannel, request: FrontRequest, record: Record) -> BackChannel:
+    """`back`, with a row for each round of questions. A legacy client answers within its one request and row."""
+    return back if request.client.era == "legacy" else Rounds(back, request, record)
+
+
 class Rounds:
-    """Fits `BackChannel`. `record` is the row of the present round.
+    """Fits `BackChannel`.
 
     For a modern client each round is an exchange of its own: it ends with `input_required`, and the answer begins
     the next one.
     """
 
-    __slots__ = ("_arguments", "_audit", "_back", "_request", "_server_id", "_tool_key", "_waiting", "record")
+    __slots__ = ("_back", "_record", "_request", "_waiting")
 
-    def __init__(
-        self,
-        audit: AuditLog,
-        request: FrontRequest,
-        back: BackChannel,
-        tool_key: str | None,
-        server_id: str | None,
-        arguments: object,
-    ) -> None:
-        """Raises AuditUnavailable."""
-        self._audit = audit
-        self._request = request
+    def __init__(self, back: BackChannel, request: FrontRequest, record: Record) -> None:
         self._back = back
-        self._tool_key = tool_key
-        self._server_id = server_id
-        self._arguments = arguments
+        self._request = request
+        self._record = record
         self._waiting = False  # the row has ended, and no answer has begun another
-        self.record = self._begin()
 
     def tell(self, method: str, params: Json) -> None:
         self._back.tell(method, params)
@@ -55,7 +47,7 @@ class Rounds:
             return await self._back.ask(method, params)  # is refused, so there is no round
         if not self._waiting:
             self._waiting = True
-            self.record.finish("input_required")
+            self._record.finish("input_required")
         try:
             answer = await self._back.ask(method, params)
         except (CannotAsk, ProtocolError):
@@ -69,16 +61,7 @@ class Rounds:
         if not self._waiting:
             return
         try:
-            self.record = self._begin()
+            self._record.begin_next_round()
         except AuditUnavailable as error:
             raise ProtocolError(INTERNAL_ERROR, str(error)) from None
         self._waiting = False
-
-    def _begin(self) -> Record:
-        return self._audit.begin(
-            self._request,
-            "execute",
-            tool_key=self._tool_key,
-            server_id=self._server_id,
-            arguments=self._arguments,
-        )

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 
-from pointsman.catalog.errors import DownstreamRefusal, GatewayError
+from pointsman.catalog.errors import AuditUnavailable, DownstreamRefusal, GatewayError
 from pointsman.catalog.model import Caller, Json
 from pointsman.catalog.offers import Place
 from pointsman.router.downstream.fleet import Fleet
-from pointsman.router.reads import Reads
+from pointsman.router.reads import Reads, unavailable, uri_parts
 from pointsman.router.seams import BackChannel, FrontRequest
 
 
@@ -42,7 +42,12 @@ class Watching:
         return {}
 
     async def unsubscribe(self, request: FrontRequest, back: BackChannel) -> Json:
-        """What is not watched needs no ending. Needs no rights either, for they may be gone."""
+        """What is not watched needs no ending. Needs no rights either, for they may be gone.
+
+        Raises:
+            ProtocolError: the audit cannot record it. The caller hears no more of the resource all the same; only the
+                server, which may not be told anything then, believes that it is watched until it is connected anew.
+        """
         uri: str = request.params["uri"]
         held = self._held.get((request.caller, uri))
         if not held:
@@ -72,5 +77,11 @@ class Watching:
         server = self._fleet.get(place.server_id)
         if server is None:
             return
-        with suppress(GatewayError, DownstreamRefusal):  # one that is away is told nothing, and needs nothing
-            await server.request(request.method, {"uri": place.own}, request, back)
+        try:
+            with suppress(DownstreamRefusal):  # one that refuses needs no ending
+                await self._reads.send(place.server_id, {"uri": place.own}, request, back, uri_parts(place.own))
+        except AuditUnavailable as error:
+            server.watches.discard(request.caller, place.own)
+            raise unavailable(error) from None
+        except GatewayError:
+            return  # one that is away is told nothing, and needs nothing

@@ -3,6 +3,11 @@
 import signal
 
 import pytest
+from hypothesis import settings
+
+# No timing is asserted: on a busy machine the first example, which loads tables, would fail now and then.
+settings.register_profile("pointsman", deadline=None)
+settings.load_profile("pointsman")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets what it starts in the background ignore SIGINT, and children inherit that, so that none of them

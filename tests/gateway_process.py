@@ -49,6 +49,11 @@ class GatewayProcess:
     def stderr(self) -> str:
         return "\n".join(self.lines)
 
+    async def until_logged(self, text: str) -> None:
+        async with asyncio.timeout(SERVERS_S):
+            while text not in self.stderr:
+                await asyncio.sleep(0.02)
+
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replace the config in one step, as an editor does; the test's token stays in it."""
         write_config(self.config_file, config, self.token)
@@ -79,18 +84,20 @@ async def gateway_process(
     args: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     without: Collection[str] = (),
+    prefix: Sequence[str] = (),
 ) -> AsyncIterator[GatewayProcess]:
     """Start a gateway in `folder`, wait for its ready line and for its servers, and end it with the block.
 
     It gets ready without servers that are slow to start, as all are on a busy machine; `without` names those that
-    never answer. A second block on the same folder is a second run on the same state.
+    never answer. A second block on the same folder is a second run on the same state. `prefix` is a command that
+    executes the one behind it (`unshare`, `env`).
     """
     secret = token or "ptm_" + secrets.token_urlsafe(32)
     config_file = folder / "pointsman.yaml"
     state_dir = folder / "state"
     write_config(config_file, config, secret)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "pointsman", "serve", "--port", "0"),
+        *(*prefix, sys.executable, "-P", "-m", "pointsman", "serve", "--port", "0"),
         *("--config", str(config_file), "--state-dir", str(state_dir), *args),
         cwd=folder,
         env=own_environment(folder) | dict(env or {}),

@@ -54,13 +54,18 @@ class SearchApiProcess:
 
 @asynccontextmanager
 async def search_api_process(
-    folder: Path, config: Mapping[str, Any], *, args: Sequence[str] = (), env: Mapping[str, str] | None = None
+    folder: Path,
+    config: Mapping[str, Any],
+    *,
+    args: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
 ) -> AsyncIterator[SearchApiProcess]:
     """Start a service in `folder`, wait for its ready line, and end it with the block."""
     config_file = folder / "pointsman.yaml"
     token = "ptm_" + secrets.token_urlsafe(32)
     write_config(config_file, config, token)
-    async with started(folder, ["--config", str(config_file), *args], env) as (process, lines, url):
+    async with started(folder, ["--config", str(config_file), *args], env, prefix) as (process, lines, url):
         service = SearchApiProcess(process, config_file, token, url, lines)
         yield service
         assert await service.stop() == 0, service.stderr
@@ -68,11 +73,11 @@ async def search_api_process(
 
 @asynccontextmanager
 async def started(
-    folder: Path, args: Sequence[str], env: Mapping[str, str] | None = None
+    folder: Path, args: Sequence[str], env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, list[str], str]]:
     """The process, what it says on stderr, and its URL."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "pointsman", "search-api", "serve", "--port", "0", *args),
+        *(*prefix, sys.executable, "-P", "-m", "pointsman", "search-api", "serve", "--port", "0", *args),
         cwd=folder,
         env=own_environment(folder) | dict(env or {}),
         stdin=asyncio.subprocess.DEVNULL,

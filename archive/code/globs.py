@@ -9,6 +9,9 @@ import fnmatch
 import re
 from copy import copy
 
+from pointsman.archive.code.guard import ABSOLUTE, OUTSIDE, is_absolute
+from pointsman.archive.code.secret_names import is_blocked
+
 MAX_LENGTH = 1_000
 _MOST_ALTERNATIVES = 64
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -24,11 +27,16 @@ class Glob:
             raise BadGlob("it is empty")
         if len(pattern) > MAX_LENGTH or not pattern.isprintable():
             raise BadGlob(f"it must be at most {MAX_LENGTH} printable characters")
+        if is_absolute(pattern):
+            raise BadGlob(ABSOLUTE)
+        if ".." in pattern.split("/"):
+            raise BadGlob(OUTSIDE)
         if "\\" in pattern:
             raise BadGlob("use / between folders; a backslash is not understood")
-        if pattern.startswith(("/", "!", "-")) or ".." in pattern.split("/"):
+        if pattern.startswith(("!", "-")):
             raise BadGlob("it must name files below the project's root, such as src/**/*.ts")
         alternatives = [_parts(each) for each in _expanded(pattern.removeprefix("./"))]
+        self.sensitive = all(map(is_blocked, alternatives))  # names nothing but what is never searched
         self.wants_hidden = any(part.startswith(".") for parts in alternatives for part in parts)
         self.names = [parts[-1] for parts in alternatives]
         self._alternatives = alternatives

@@ -24,8 +24,11 @@ _MAX_LINKS = 40
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = _SAFE | os.O_DIRECTORY | getattr(os, "O_PATH", 0)  # a handle to go on from, which need not be readable
 
-OUTSIDE = "the path leads out of the root"
-NEVER_READ = "files of this name, or in a folder of this name, are never read"
+# The contract's own texts.
+ABSOLUTE = "Absolute paths not allowed"
+OUTSIDE = "Path traversal not allowed"
+NEVER_READ = "Access to sensitive paths denied"
+
 NOT_A_FILE = "it is not a regular file"
 TOO_LARGE = "it is larger than 1 MB"
 UNREADABLE = "the system does not let the archive read it"
@@ -90,7 +93,9 @@ def checked_parts(path: str, *, folder: bool = False) -> list[str]:
         Refused: by its form alone it is not to be read.
         Missing: no file can have such a name.
     """
-    if path.startswith("/") or "\0" in path or "\\" in path or (path[:1].isalpha() and path[1:2] == ":"):
+    if is_absolute(path):
+        raise Refused(ABSOLUTE)
+    if "\0" in path or "\\" in path:
         raise Refused(OUTSIDE)
     parts = [part for part in path.split("/") if part not in ("", ".")]
     plain: list[str] = []
@@ -106,6 +111,11 @@ def checked_parts(path: str, *, folder: bool = False) -> list[str]:
     if any(map(is_blocked_folder, parts)) or (not folder and is_blocked(plain)):
         raise Refused(NEVER_READ)
     return parts
+
+
+def is_absolute(path: str) -> bool:
+    """On any system: `/x`, `C:/x` and `\\\\host\\x`."""
+    return path.startswith(("/", "\\")) or (path[:1].isalpha() and path[1:2] == ":")
 
 
 def _encodable(path: str) -> bool:
@@ -197,7 +207,7 @@ class _Walk:
         if not _encodable(target):
             raise Missing  # nobody could be told where it leads
         if target.startswith("/"):
-            below = _below(self.root, target)
+            below = below_root(self.root, target)
             if below is None:
                 raise Refused(OUTSIDE)
             while self.parts:
@@ -206,7 +216,8 @@ class _Walk:
         return [part for part in target.split("/") if part not in ("", ".")]
 
 
-def _below(root: Path, target: str) -> str | None:
+def below_root(root: Path, target: str) -> str | None:
+    """What an absolute path is below a root, by its form alone; None: it lies elsewhere."""
     for top in {os.path.abspath(root), os.path.realpath(root)}:
         if target == top or target.startswith(top.rstrip("/") + "/"):
             return target[len(top) :]

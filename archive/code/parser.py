@@ -29,6 +29,10 @@ class NotParsed(Exception):
     """The parser gave no answer; the message says why."""
 
 
+class ParseTimeout(NotParsed):
+    """It gave none in time."""
+
+
 class _Died(Exception):
     pass
 
@@ -57,7 +61,7 @@ class ImportParser:
         if known is None:
             known = self._parsed(key, Question(grammar, source))
         if isinstance(known, str):
-            raise NotParsed(known)
+            raise ParseTimeout(known) if known == _TOO_LONG else NotParsed(known)
         return known
 
     def close(self) -> None:
@@ -68,7 +72,7 @@ class ImportParser:
 
     def _parsed(self, key: bytes, question: Question) -> Parsed | str:
         if not self._turn.acquire(timeout=self._timeout_s):
-            raise NotParsed("the parser is busy")
+            raise ParseTimeout("the parser is busy")
         try:
             known = self._recalled(key)  # by whoever had the turn before
             if known is None:
@@ -97,7 +101,7 @@ class ImportParser:
                 if len(self._late) >= _REMEMBERED:
                     self._late.clear()
                 self._late.add(key)
-                raise NotParsed(_TOO_LONG) from None
+                raise ParseTimeout(_TOO_LONG) from None
         return "the parser crashed on this file"
 
     def _started(self) -> _Worker:

@@ -11,7 +11,7 @@ from pointsman.archive.code import guard
 from pointsman.archive.code.describe import language, module, role
 from pointsman.archive.code.guard import GuardedFile, Missing, Refused
 from pointsman.archive.code.imports import Parsed, grammar_of
-from pointsman.archive.code.parser import ImportParser, NotParsed
+from pointsman.archive.code.parser import ImportParser, NotParsed, ParseTimeout
 from pointsman.archive.code.resolve import resolve
 from pointsman.archive.code.roots import Root, in_root
 
@@ -24,6 +24,10 @@ class NotText(Exception):
 
 class ImportsNotParsed(Exception):
     """Not one import could be made out; the message says why."""
+
+    def __init__(self, reason: str, *, late: bool = False) -> None:
+        super().__init__(reason)
+        self.late = late  # parsing did not end in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,7 @@ def _parsed(parser: ImportParser, grammar: str, content: bytes) -> Parsed:
     try:
         parsed = parser.parse(grammar, content)
     except NotParsed as error:
-        raise ImportsNotParsed(str(error)) from None
+        raise ImportsNotParsed(str(error), late=isinstance(error, ParseTimeout)) from None
     if parsed.error_line and not parsed.imports:
         raise ImportsNotParsed(f"Syntax error at line {parsed.error_line}")
     return parsed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pointsman.archive.code.guard import Missing, checked_parts
+from pointsman.archive.code.guard import Missing, below_root, checked_parts, is_absolute
 
 T = TypeVar("T")
 
@@ -67,6 +68,21 @@ def in_root(roots: Mapping[str, Path], path: str, do: Callable[[Root, str], T]) 
         if root.name == first:
             return do(present(root), rest)
     raise UnknownRoot
+
+
+def relative_form(roots: Mapping[str, Path], path: str) -> str | None:
+    """What an absolute path, or a glob, inside a root is called here; None for any other.
+
+    Judged by its form alone: the answer says nothing about what exists, and nothing about other places.
+    """
+    if not is_absolute(path):
+        return None
+    form = posixpath.normpath(path)
+    for root in sorted(all_roots(roots), key=lambda root: len(root.folder.parts), reverse=True):  # the innermost first
+        inside = (below_root(root.folder, form) or "").strip("/")
+        if inside:
+            return root.shown(inside)
+    return None
 
 
 def present(root: Root) -> Root:

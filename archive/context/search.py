@@ -29,6 +29,14 @@ class NoContext(Exception):
     """Nothing has been recorded at all."""
 
 
+class NoProvider(Exception):
+    """No provider of embeddings is configured, and text search finds nothing."""
+
+    def __init__(self, recorded: bool) -> None:
+        super().__init__()
+        self.recorded = recorded  # whether there is anything to search
+
+
 class NoVectorsYet(Exception):
     """There are items, but none of them is embedded yet, and text search finds nothing."""
 
@@ -73,13 +81,15 @@ class ContextSearch:
         """The best that fit `wanted`, best first.
 
         Raises:
-            NoContext, NoVectorsYet, QueryNotEmbedded, StoreError
+            NoContext, NoProvider, NoVectorsYet, QueryNotEmbedded, StoreError
         """
-        if not self._store.figures("").items:
-            raise NoContext
-        by_words = dict(self._store.find(parse(query), wanted, CANDIDATES))
         embeddings = self._vectors.embeddings
+        if not self._store.figures("").items:
+            raise NoProvider(recorded=False) if embeddings is None else NoContext
+        by_words = dict(self._store.find(parse(query), wanted, CANDIDATES))
         if embeddings is None:
+            if not by_words:
+                raise NoProvider(recorded=True)
             return self._found(query, by_words, {}, limit, None)
         try:
             vector = self._vectors.of_query(embeddings, query)

@@ -12,7 +12,9 @@ import numpy as np
 from pointsman.archive.local_archives.ranking import Evidence, scores
 from pointsman.archive.local_archives.terms import Term, said_instead, terms_of
 from pointsman.archive.query.model import Query
+from pointsman.archive.search.evidence import COMMON_WORDS_ONLY
 from pointsman.archive.store.archives import ArchiveView, Described, Holders
+from pointsman.providers.text import tokens
 
 if TYPE_CHECKING:
     from pointsman.archive.store.archives import Numbers
@@ -63,7 +65,7 @@ def _newest(view: ArchiveView, query: Query, limit: int) -> Found:
     allowed = view.within(query.filters)
     if allowed is None:
         return Found((), 0, {}, None)
-    unwanted = set(np.intersect1d(_with_any(view, query.must_not), allowed).tolist())
+    unwanted = set(np.intersect1d(_unwanted(view, query), allowed).tolist())
     numbers = [each for each in view.newest(query.filters, limit + len(unwanted)) if each not in unwanted][:limit]
     described = view.described(numbers)
     hits = tuple(Hit(number, described[number], 1.0, None, ()) for number in numbers)
@@ -91,7 +93,7 @@ def _candidates(view: ArchiveView, query: Query, terms: Sequence[Term], readings
     allowed = view.within(query.filters)
     if allowed is not None:
         documents = np.intersect1d(documents, allowed, assume_unique=True)
-    return np.setdiff1d(documents, _with_any(view, query.must_not), assume_unique=True)
+    return np.setdiff1d(documents, _unwanted(view, query), assume_unique=True)
 
 
 def _best(
@@ -101,6 +103,8 @@ def _best(
     telling = np.array([not term.common for term in terms])
     evidence = _evidence(view, terms, readings, documents)
     scored = scores(evidence, weights, telling if telling.any() else ~telling)
+    if not tokens(" ".join(term.text for term in terms)):
+        scored *= COMMON_WORDS_ONLY
     order = np.lexsort((documents, -scored))[:limit]
     numbers = documents[order].tolist()
     described = view.described(numbers)
@@ -162,8 +166,8 @@ def _marked_texts(terms: Sequence[Term]) -> list[str]:
     return [*islice(phrases, _MARKED_TEXTS), *(text for term in terms for text in term.texts)]
 
 
-def _with_any(view: ArchiveView, texts: Sequence[str]) -> Numbers:
-    return _union([_documents(view.holders(text)) for text in texts])
+def _unwanted(view: ArchiveView, query: Query) -> Numbers:
+    return _union([view.hidden(query.filters), *(_documents(view.holders(text)) for text in query.must_not)])
 
 
 def _documents(holders: Holders) -> Numbers:

@@ -17,6 +17,7 @@ class Filters:
     not_tags: tuple[str, ...] = ()
     after: str | None = None  # on this day or later
     before: str | None = None  # earlier than this day
+    hidden_collections: tuple[str, ...] = ()  # small ones, left out although the query did not ask for it
 
 
 @dataclass(frozen=True, slots=True)

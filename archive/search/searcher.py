@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pointsman.archive.embedding.base import EmbeddingFailed, Embeddings
 from pointsman.archive.embedding.filling import MixedSpaces
 from pointsman.archive.query.model import Filters, Query
+from pointsman.archive.search.evidence import Asked, scaled
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
 from pointsman.archive.search.vectors import VectorIndex, Wanted
 from pointsman.archive.store.base import Passage, Storage
@@ -98,12 +99,14 @@ class Searcher:
         if vector is None:
             if max_distance is not None:
                 notices.append("`maxDistance` was left out: there are no vectors to measure by.")
-            return self._answer(alone(words), {}, limit, None, notices)
+            return self._answer(alone(words), {}, limit, None, notices, self._asked(query))
         near = {each.number: each.cosine for each in self._index.nearest(vector, DEPTH, wanted)}
         weight = REMOTE_WEIGHT if self.remote else STATIC_WEIGHT
-        ranked = fuse(words, near, weight) if by_words else _by_cosine(near)
+        if not words:  # nothing to fuse: then the score is the likeness
+            return self._answer(_by_cosine(near), near, limit, max_distance, notices)
+        ranked = fuse(words, near, weight)
         cosines = near | self._index.cosines(vector, words.keys() - near.keys())
-        return self._answer(ranked, cosines, limit, max_distance, notices)
+        return self._answer(ranked, cosines, limit, max_distance, notices, self._asked(query))
 
     def related(self, source: Source, limit: int, *, same_document: bool) -> Answer:
         """Passages of the same collection that are about the same.
@@ -131,7 +134,10 @@ class Searcher:
         hits = self._storage.passages.search(query, DEPTH + len(own), enough=DEPTH + len(own))
         scores = {hit.number: hit.score for hit in hits if hit.number not in never}
         notices = [*filter(None, [why]), "There are no vectors to compare: these have words in common."]
-        return self._answer(alone(scores), {}, limit, None, notices)
+        return self._answer(alone(scores), {}, limit, None, notices, self._asked(query))
+
+    def _asked(self, query: Query) -> Asked:
+        return Asked(dict.fromkeys((*query.words, *query.must)), self._storage.passages.weights)
 
     def _vector(self, text: str) -> NDArray[np.float32]:
         """Raises _NoMeaning."""
@@ -172,17 +178,23 @@ class Searcher:
         limit: int,
         max_distance: float | None,
         notices: Sequence[str],
+        asked: Asked | None = None,
     ) -> Answer:
+        """`asked`: set where `ranked` only gives an order; scores are then scaled by what the passages have of it."""
         if max_distance is not None:
             ranked = {number: score for number, score in ranked.items() if _distance(number, cosines) <= max_distance}
         best = list(ranked)[: limit + SPARE]
         passages = self._storage.passages.passages(best)
-        found = tuple(
-            Found(passages[number], min(1.0, max(0.0, ranked[number])), _distance(number, cosines))
-            for number in best
-            if number in passages
+        kept = [number for number in best if number in passages][:limit]
+        scores = [min(1.0, max(0.0, ranked[number])) for number in kept]
+        if asked is not None:
+            shown = [max(asked.covered(_whole(passages[number])), cosines.get(number, 0.0)) for number in kept]
+            scores = scaled(scores, shown)
+        found = (
+            Found(passages[number], score, _distance(number, cosines))
+            for number, score in zip(kept, scores, strict=True)
         )
-        return Answer(found[:limit], tuple(notices))
+        return Answer(tuple(found), tuple(notices))
 
 
 def _by_cosine(near: dict[int, float]) -> dict[int, float]:
@@ -191,6 +203,10 @@ def _by_cosine(near: dict[int, float]) -> dict[int, float]:
 
 def _distance(number: int, cosines: dict[int, float]) -> float:
     return min(2.0, max(0.0, 1 - cosines[number])) if number in cosines else UNKNOWN_DISTANCE
+
+
+def _whole(passage: Passage) -> str:
+    return f"{passage.title}\n{passage.chunk.heading or ''}\n{passage.chunk.text}"
 
 
 def _titles(passages: Iterable[Passage]) -> list[str]:

@@ -106,6 +106,10 @@ class ArchiveView(Protocol):
         """Documents that pass; None: all do."""
         ...
 
+    def hidden(self, filters: Filters) -> Numbers:
+        """Documents of hidden collections, which `within` and `newest` do not look at."""
+        ...
+
     def newest(self, filters: Filters, limit: int) -> list[int]:
         """The latest documents that pass."""
         ...

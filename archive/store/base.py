@@ -189,6 +189,10 @@ class PassageStore(Protocol):
         """Those that are still there."""
         ...
 
+    def weights(self, texts: Sequence[str]) -> dict[str, float]:
+        """How much each word or phrase tells: the fewer passages have it, the more."""
+        ...
+
     def of_document(self, collection: str, id: str) -> list[int]:  # noqa: A002
         """The numbers of its passages, in order."""
         ...

@@ -119,7 +119,7 @@ class Arguments:
         message = f"`{path}` {wanted}, and is {'missing' if value is None else _shown(value)}."
         details = [{"path": path, "message": message}]
         error = INVALID if self._as_object else f"{INVALID}: {message}"
-        return ToolFailure(error, as_object=self._as_object, details=details)
+        return ToolFailure(error, code="invalid_parameters", as_object=self._as_object, details=details)
 
     def _whole(self, name: str, text: str) -> str:
         try:

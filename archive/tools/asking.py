@@ -9,6 +9,7 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.query.model import Query
 from pointsman.archive.query.parsing import parse
 from pointsman.archive.search.searcher import Answer
+from pointsman.archive.shipped import without_pages
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import Json
 from pointsman.archive.tools.collections import LONGEST_NAME, find_collection
@@ -73,7 +74,7 @@ def read_query(archive: Archive, given: Arguments) -> Query:
     if named and asked and not (both := [name for name in named if name in asked]):
         return Query(notices=(*query.notices, "`collections` and `collection:` have no collection in common."))
     within = tuple(both if named and asked else named or asked)
-    return replace(query, filters=replace(query.filters, collections=within))
+    return without_pages(archive.storage, replace(query, filters=replace(query.filters, collections=within)))
 
 
 def search(archive: Archive, query: Query, options: Options) -> Answer:

@@ -5,12 +5,34 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pointsman.archive.store.errors import NameTaken, StoreError, UnknownCollection
 
 if TYPE_CHECKING:
     from pointsman.archive.archive import Archive
 
 Json = dict[str, Any]
+
+# Why a call failed, for programs. The gateway's metrics and audit rows have the same words: keep `BUNDLED_CODES` there.
+Code = Literal[
+    "already_exists",
+    "embedding_failed",
+    "file_not_found",
+    "internal_error",
+    "invalid_parameters",
+    "limit_reached",
+    "no_embeddings",
+    "not_configured",
+    "not_found",
+    "not_parsed",
+    "not_text",
+    "permission_denied",
+    "rate_limited",
+    "result_too_large",
+    "store_unavailable",
+    "timeout",
+]
 
 
 class ToolFailure(Exception):
@@ -19,22 +41,46 @@ class ToolFailure(Exception):
     `as_object`: the specification writes this error as a JSON object, so the text is one; `help` is one more key of it.
     """
 
-    def __init__(self, error: str, *, help: str = "", as_object: bool = False, **fields: Any) -> None:  # noqa: A002
+    def __init__(
+        self,
+        error: str,
+        *,
+        code: Code,
+        help: str = "",  # noqa: A002
+        as_object: bool = False,
+        **fields: Any,
+    ) -> None:
         super().__init__(error)
         self.error = error
+        self.code = code
+        self.tool = ""  # set by the caller of the tool, which knows its name
         self.help = help
         self.as_object = as_object
         self.fields = fields
 
     @property
     def structured(self) -> Json:
-        return {"error": self.error, **self.fields, **({"help": self.help} if self.help else {})}
+        named = {"tool": self.tool} if self.tool else {}
+        return {
+            "error": self.error,
+            **self.fields,
+            **named,
+            "code": self.code,
+            **({"help": self.help} if self.help else {}),
+        }
 
     @property
     def text(self) -> str:
         if self.as_object:
             return json.dumps(self.structured, ensure_ascii=False)
         return f"{self.error} {self.help}".rstrip()
+
+
+def store_code(error: StoreError) -> Code:
+    """Also for what the store finds missing after a tool looked: a collection that was removed meanwhile."""
+    if isinstance(error, UnknownCollection):
+        return "not_found"
+    return "already_exists" if isinstance(error, NameTaken) else "store_unavailable"
 
 
 @dataclass(frozen=True, slots=True)

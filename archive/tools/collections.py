@@ -22,7 +22,8 @@ def find_collection(archive: Archive, name: str) -> Collection:
     """Raises ToolFailure: there is none of that name."""
     found = archive.storage.documents.collection(name)
     if found is None:
-        raise ToolFailure(f'Collection "{name}" not found.', help=_collections_there_are(archive, name))
+        there = _collections_there_are(archive, name)
+        raise ToolFailure(f'Collection "{name}" not found.', code="not_found", help=there)
     return found
 
 
@@ -39,6 +40,7 @@ def no_document(archive: Archive, collection: Collection, asked_as: str, documen
     listing = "documents_list_documents shows what there is."
     return ToolFailure(
         f'Document "{document}" not found in collection "{asked_as}".',
+        code="not_found",
         help=f"Did you mean {listed(near)}? {listing}" if near else listing,
         candidates=near,
     )

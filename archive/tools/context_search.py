@@ -6,14 +6,25 @@ import time
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.context.model import TYPES, Wanted
-from pointsman.archive.context.search import ContextHit, Found, NoContext, NoVectorsYet, QueryNotEmbedded
+from pointsman.archive.context.search import (
+    ContextHit,
+    Found,
+    NoContext,
+    NoProvider,
+    NoVectorsYet,
+    QueryNotEmbedded,
+)
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
 
 MIN_QUERY, MAX_QUERY = 3, 500
 MAX_CONTENT = 2_000  # characters of an item that are shown
 GREP = "Use grep_codebase for text search"
+NO_PROVIDER = (
+    "No embedding provider is configured, and text search found nothing. Embeddings are generated once the operator "
+    "sets POINTSMAN_ARCHIVE_EMBEDDINGS to another value than `none`."
+)
 HOW_TO_FILL = (
     "Nothing has been recorded for this project yet. Put notes under `.context/` of a root, or enter them with "
     "`pointsman archive context add` and `pointsman archive context import`."
@@ -43,10 +54,14 @@ def _query(arguments: Arguments, given: Json) -> str:
     """The specification has texts of its own for a query of the wrong length."""
     query = given.get("query")
     if isinstance(query, str) and len(query.strip()) < MIN_QUERY:
-        raise ToolFailure(f"Query must be at least {MIN_QUERY} characters", as_object=True)
+        raise _wrong_length(f"Query must be at least {MIN_QUERY} characters")
     if isinstance(query, str) and len(query) > MAX_QUERY:
-        raise ToolFailure(f"Query must be at most {MAX_QUERY} characters", as_object=True)
+        raise _wrong_length(f"Query must be at most {MAX_QUERY} characters")
     return arguments.text("query", at_least=MIN_QUERY, at_most=MAX_QUERY)
+
+
+def _wrong_length(said: str) -> ToolFailure:
+    return ToolFailure(said, code="invalid_parameters", as_object=True)
 
 
 def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
@@ -55,6 +70,7 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     except StoreError as error:
         raise ToolFailure(
             "Search failed",
+            code=store_code(error),
             as_object=True,
             message=str(error),
             fallback="Try using grep_codebase for text search",
@@ -62,25 +78,35 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     except NoContext:
         raise ToolFailure(
             "No embeddings found. Run initial session to generate context.",
+            code="no_embeddings",
             as_object=True,
             fallback=GREP,
             help=HOW_TO_FILL,
         ) from None
+    except NoProvider as error:
+        raise _no_embeddings(NO_PROVIDER if error.recorded else f"{NO_PROVIDER} {HOW_TO_FILL}") from None
     except NoVectorsYet:
-        raise ToolFailure(
-            "No embeddings available",
-            as_object=True,
-            suggestion=GREP,
-            action="Embeddings will be generated in background",
-        ) from None
+        raise _no_embeddings() from None
     except QueryNotEmbedded as error:
         raise ToolFailure(
             "Failed to generate query embedding",
+            code="embedding_failed",
             as_object=True,
             details=str(error),
             help="What text search found is in `results`.",
             results=[_shown(hit) for hit in error.by_text.hits],
         ) from None
+
+
+def _no_embeddings(help_: str = "") -> ToolFailure:
+    return ToolFailure(
+        "No embeddings available",
+        code="no_embeddings",
+        help=help_,
+        as_object=True,
+        suggestion=GREP,
+        action="Embeddings will be generated in background",
+    )
 
 
 def _shown(hit: ContextHit) -> Json:
@@ -141,6 +167,7 @@ TOOL = ArchiveTool(
                 "description": "Search query describing what to find",
             },
             "type": {
+                "type": "string",
                 "enum": ["all", *TYPES],
                 "default": "all",
                 "description": "Filter by discovery type",

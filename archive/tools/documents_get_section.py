@@ -57,7 +57,9 @@ def _no_section(section: str, document: str, content: str) -> ToolFailure:
         help_ = "documents_get_outline shows its headings."
     else:
         help_ = "It has no headings. documents_get_document has its text."
-    return ToolFailure(f'Section "{section}" not found in document "{document}".', help=help_, candidates=near)
+    return ToolFailure(
+        f'Section "{section}" not found in document "{document}".', code="not_found", help=help_, candidates=near
+    )
 
 
 TOOL = ArchiveTool(

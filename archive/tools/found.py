@@ -19,7 +19,12 @@ ITEM: Json = {
         "documentTitle": {"type": "string"},
         "sectionHeading": {"type": "string", "description": "The nearest heading above the passage"},
         "content": {"type": "string", "description": "The passage"},
-        "relevanceScore": {"type": "number", "minimum": 0, "maximum": 1, "description": "Within one answer; 1 is best"},
+        "relevanceScore": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": 1,
+            "description": "1 is best; low where the passage says little of what was asked",
+        },
         "distance": {
             "type": "number",
             "minimum": 0,

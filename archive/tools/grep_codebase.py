@@ -5,11 +5,12 @@ from __future__ import annotations
 from pointsman.archive.archive import Archive
 from pointsman.archive.code.globs import BadGlob, Glob
 from pointsman.archive.code.grep import BadPattern, Found, Match, grep
+from pointsman.archive.code.guard import NEVER_READ
 from pointsman.archive.code.ripgrep import NoRipgrep
 from pointsman.archive.code.roots import NoRoots, RootGone
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
-from pointsman.archive.tools.code_failures import no_roots, root_gone
+from pointsman.archive.tools.code_failures import denied_help, no_roots, root_gone
 
 _LONGEST_PATTERN = 200
 _MOST_MATCHES = 100
@@ -37,11 +38,24 @@ def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensiti
         glob = Glob(file_pattern) if file_pattern is not None else None
         return grep(archive.roots, pattern, glob, case_sensitive, limit)
     except BadGlob as error:
-        raise ToolFailure("Invalid filePattern", as_object=True, filePattern=file_pattern, details=str(error)) from None
+        help_ = denied_help(archive.roots, file_pattern or "", str(error))
+        raise ToolFailure(
+            "Invalid filePattern",
+            code="invalid_parameters",
+            help=help_,
+            as_object=True,
+            filePattern=file_pattern,
+            details=str(error),
+        ) from None
     except BadPattern as error:
         escape = "To search for it as plain text, put a backslash before each of . * + ? ( ) [ ] { } | ^ $ and \\."
         raise ToolFailure(
-            "Invalid regex pattern", help=escape, as_object=True, pattern=pattern, details=str(error)
+            "Invalid regex pattern",
+            code="invalid_parameters",
+            help=escape,
+            as_object=True,
+            pattern=pattern,
+            details=str(error),
         ) from None
     except NoRoots:
         raise no_roots(pattern=pattern) from None
@@ -49,7 +63,7 @@ def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensiti
         raise root_gone(error, pattern=pattern) from None
     except NoRipgrep:
         missing = "ripgrep is not installed beside Pointsman; the operator installs Pointsman again."
-        raise ToolFailure("Search failed", as_object=True, message=missing) from None
+        raise ToolFailure("Search failed", code="not_configured", as_object=True, message=missing) from None
 
 
 def _match(each: Match) -> Json:
@@ -71,6 +85,8 @@ def _remarks(pattern: str, file_pattern: str | None, found: Found) -> Json:
     elif not found.matches:
         remarks["message"] = "The time was up before a match could be shown. Narrow the search with filePattern."
     if file_pattern is not None and not found.files and not found.total_capped:
+        if Glob(file_pattern).sensitive:
+            return remarks | {"details": NEVER_READ, "help": denied_help({}, file_pattern, NEVER_READ)}
         anywhere = "/" not in file_pattern or file_pattern.startswith("**/")
         hint = "" if anywhere else " Try '**/' before it."
         remarks["help"] = f"No file that is searched fits filePattern '{file_pattern}'.{hint}"
@@ -144,6 +160,7 @@ TOOL = ArchiveTool(
             "filesSearched": {"type": "integer"},
             "searchTime": {"type": "integer", "description": "In milliseconds"},
             "message": {"type": "string"},
+            "details": {"type": "string", "description": "Why the files that were asked for are not searched"},
             "help": {"type": "string"},
         },
         "required": ["matches", "pattern", "totalMatches", "filesSearched", "searchTime"],

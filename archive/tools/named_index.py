@@ -22,6 +22,7 @@ def named_index(archive: Archive, given: Arguments) -> Index:
         there = ", ".join(names[:_SHOWN_NAMES]) + (", ..." if len(names) > _SHOWN_NAMES else "")
         raise ToolFailure(
             f"Index not found: {(name or '')[:_SHOWN_CHARS]}",
+            code="not_found",
             help=f"Indexes that are there: {there}. Make one with search_create_index.",
             as_object=True,
         )

@@ -7,8 +7,8 @@ from pointsman.archive.code.guard import IsFolder, Missing, Refused
 from pointsman.archive.code.reading import Dependency, ImportsNotParsed, NotText, ReadFile, read_file
 from pointsman.archive.code.roots import NoRoots, RootGone, UnknownRoot
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
-from pointsman.archive.tools.code_failures import no_roots, root_gone
+from pointsman.archive.tools.base import ArchiveTool, Call, Code, Json, ToolFailure
+from pointsman.archive.tools.code_failures import denied_help, no_roots, root_gone
 
 
 def run(archive: Archive, arguments: Json, call: Call) -> Json:
@@ -39,16 +39,21 @@ def _read(archive: Archive, path: str, *, with_dependencies: bool) -> ReadFile:
     except RootGone as error:
         raise root_gone(error, path=path) from None
     except Missing as error:
-        raise ToolFailure("File not found", help=_hint(archive, error), as_object=True, path=path) from None
+        hint = _hint(archive, error)
+        raise ToolFailure("File not found", code="file_not_found", help=hint, as_object=True, path=path) from None
     except Refused as error:
-        raise ToolFailure("Permission denied", as_object=True, path=path, details=str(error)) from None
+        help_ = denied_help(archive.roots, path, str(error))
+        raise _failure("Permission denied", "permission_denied", path, error, help_) from None
     except NotText as error:
-        raise ToolFailure("Not a text file", as_object=True, path=path, details=str(error)) from None
+        raise _failure("Not a text file", "not_text", path, error) from None
     except ImportsNotParsed as error:
         alone = "The file alone can be read: leave out includeDeps."
-        raise ToolFailure(
-            "Failed to parse imports", help=alone, as_object=True, path=path, details=str(error)
-        ) from None
+        code: Code = "timeout" if error.late else "not_parsed"
+        raise _failure("Failed to parse imports", code, path, error, alone) from None
+
+
+def _failure(said: str, code: Code, path: str, error: Exception, help_: str = "") -> ToolFailure:
+    return ToolFailure(said, code=code, help=help_, as_object=True, path=path, details=str(error))
 
 
 def _hint(archive: Archive, error: Missing) -> str:

@@ -22,13 +22,13 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
     doc_id = given.text("doc_id", at_most=LONGEST_ID)
     content = arguments.get("content")
     if not isinstance(content, str) or not content.strip():
-        raise ToolFailure("Content must be a non-empty string", as_object=True)
+        raise ToolFailure("Content must be a non-empty string", code="invalid_parameters", as_object=True)
     entry = Entry(doc_id, given.text("content", at_most=LONGEST_CONTENT), _metadata(given))
     words = index.tokenizer(content)
     try:
         replaced = index.add(entry, words)
     except IndexFull as error:
-        raise ToolFailure("Index is full", help=str(error), as_object=True) from None
+        raise ToolFailure("Index is full", code="limit_reached", help=str(error), as_object=True) from None
     return {
         "status": "re-indexed" if replaced else "indexed",
         "doc_id": doc_id,

@@ -28,10 +28,11 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
     try:
         created = archive.indexes.create(name, backend, tokenizer)
     except IndexFull as error:
-        raise ToolFailure("Too many indexes", help=str(error), as_object=True) from None
+        raise ToolFailure("Too many indexes", code="limit_reached", help=str(error), as_object=True) from None
     if not created:
         raise ToolFailure(
             f"Index already exists: {name}",
+            code="already_exists",
             help="Add documents to it with search_add_document, or choose another name.",
             as_object=True,
         )
@@ -56,7 +57,12 @@ def _backend(value: object) -> Backend:
     for backend in BACKENDS:
         if value == backend:
             return backend
-    raise ToolFailure(f"Unknown backend: {str(value)[:100]}", help="Use `memory` or `sqlite`.", as_object=True)
+    raise ToolFailure(
+        f"Unknown backend: {str(value)[:100]}",
+        code="invalid_parameters",
+        help="Use `memory` or `sqlite`.",
+        as_object=True,
+    )
 
 
 TOOL = ArchiveTool(

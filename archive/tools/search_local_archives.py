@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.query.parsing import parse
+from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
 from pointsman.providers.numeric import load_numpy
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
         return _answer(archive, Arguments(arguments))
     except ToolFailure as refusal:
         reason = refusal.error.removeprefix(f"{INVALID}: ")
-        raise ToolFailure(f"{FAILED}: {reason}", **refusal.fields) from None
+        raise ToolFailure(f"{FAILED}: {reason}", code=refusal.code, help=refusal.help, **refusal.fields) from None
     except StoreError as error:
-        raise ToolFailure(f"{FAILED}: {error}") from error
+        raise ToolFailure(f"{FAILED}: {error}", code=store_code(error)) from error
 
 
 def _answer(archive: Archive, given: Arguments) -> Json:
@@ -41,7 +42,7 @@ def _answer(archive: Archive, given: Arguments) -> Json:
     load_numpy()
     from pointsman.archive.local_archives.search import search  # brings numpy, which a refusal need not wait for
 
-    query = parse(text)
+    query = without_pages(archive.storage, parse(text))
     with archive.storage.archives.reading() as view:
         found = search(view, text, query, fuzzy, limit)
         answer: Json = {"results": [_result(view, hit, include_citations) for hit in found.hits]}

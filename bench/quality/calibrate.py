@@ -36,7 +36,7 @@ def index_of(tools: ToolSet, embeddings: bool) -> Index:
     library = Library()
     prepared = [library.prepared(document) for document in tools.documents]
     meaning = Meaning(library.vectors(tools.documents, prepared, load()), load()) if embeddings else None
-    return Index([document.tool_key for document in tools.documents], prepared, library.vocabulary, meaning)
+    return Index(tools.documents, prepared, library.vocabulary, meaning)
 
 
 def cases(sets: Sequence[ToolSet], embeddings: bool) -> list[Case]:

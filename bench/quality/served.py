@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import uvloop
 
-from bench.answers import FRESH, Answers
+from bench.answers import TTL_MS, Answers, fresh
 from bench.http_server import HttpServer
 
 
 class Served(Answers):
     def __init__(self, tools: list[dict[str, Any]]) -> None:
         super().__init__()
-        self._results["tools/list"] = {"tools": tools, **FRESH}
+        self._results["tools/list"] = {"tools": tools, **fresh(TTL_MS)}
 
 
 def by_server(tools: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

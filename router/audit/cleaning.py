@@ -17,7 +17,7 @@ MAX_ARGUMENT_DEPTH = 16
 
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code)|^pass$|^pwd$|secret|token(?!s)|(?:api|access|private)[-_]?key|authorization|^auth$"
-    r"|cookie|credential|^pin$|^otp$",
+    r"|cookie|credential|signature|^sig$|^pin$|^otp$",
     re.IGNORECASE,
 )
 _LONGEST_SECRET = 600  # looked at beyond a cut, so that no secret is cut in half and missed

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sqlite3
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 FILE = "state.db"
 BUSY_S = 2.0
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+REPEATS_SINCE = 2  # the version that has the column `repeats`
 _CHECK_UP_TO_BYTES = 67_108_864  # reading more than this at every start costs more than it finds
 _COLUMNS = """
     seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL, kind TEXT NOT NULL,
     token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT, tool_key TEXT, server_id TEXT,
-    arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER
+    arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER,
+    repeats INTEGER
 """
 _SCHEMA = (
     f"CREATE TABLE audit ({_COLUMNS}, PRIMARY KEY (seq, run))",
@@ -24,6 +28,10 @@ _SCHEMA = (
     "CREATE INDEX audit_open ON audit (run) WHERE outcome IS NULL",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
+
+_COLUMN_NAMES = frozenset(column.split()[0] for column in _COLUMNS.split(","))
+_SET_ASIDE = re.compile(re.escape(FILE) + r"\.broken-\d+")
+_UPGRADE = ("ALTER TABLE audit ADD COLUMN repeats INTEGER", f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +87,19 @@ def is_broken(error: sqlite3.Error) -> bool:
     return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def is_unexpected(error: sqlite3.Error) -> bool:
+    """Whether a statement did not fit the database, as when its table was dropped."""
+    return _primary_code(error) == sqlite3.SQLITE_ERROR
+
+
+def databases_set_aside(state_dir: Path) -> list[str]:
+    """The names of those that are still there, oldest first. Raises nothing."""
+    try:
+        return sorted(name for name in os.listdir(state_dir) if _SET_ASIDE.fullmatch(name))
+    except OSError:
+        return []
+
+
 def set_aside(path: Path, reason: Exception) -> None:
     """Rename a broken database with its companions, so that nothing is lost and a new one can be made."""
     aside = path.with_name(f"{path.name}.broken-{time.time_ns() // 1_000_000}")
@@ -89,6 +110,8 @@ def set_aside(path: Path, reason: Exception) -> None:
 
 
 def _open(path: Path, busy_s: float) -> sqlite3.Connection:
+    if path.exists() and not path.is_file():
+        raise _broken("it is not a file")
     # SQLite would create it as the umask says; the companions take over the mode of the file itself.
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -114,20 +137,35 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise _broken(verdict)
-    if _known_version(connection, path) == 0:
+    if _known_version(connection, path) < SCHEMA_VERSION:
         _create(connection)
+    missing = _COLUMN_NAMES - _columns(connection)
+    if missing:
+        raise _broken("its table `audit` is gone" if missing == _COLUMN_NAMES else "its table `audit` lacks columns")
 
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # nobody else was faster
-            for statement in _SCHEMA:
-                connection.execute(statement)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+        if version == 0:
+            _run(connection, _SCHEMA)
+        elif version < SCHEMA_VERSION and _columns(connection):
+            _run(connection, _UPGRADE)
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")
         raise
+
+
+def _run(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def _columns(connection: sqlite3.Connection) -> frozenset[str]:
+    """Of the table `audit`; empty where there is none."""
+    return frozenset(column[1] for column in connection.execute("PRAGMA table_info(audit)"))
 
 
 def _open_to_read(uri: str, path: Path) -> sqlite3.Connection:

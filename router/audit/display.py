@@ -52,13 +52,21 @@ def visible(text: str) -> str:
 
 
 def _cells(row: Row) -> list[str]:
-    what = row.tool_key or ", ".join(f"“{query}”" for query in row.queries or ()) or row.method
+    what = _what(row)
     if row.code:
         what = f"[{row.code}] {what}"
+    if row.repeats is not msgspec.UNSET:
+        what = f"{what} ({row.repeats} times)"
     outcome = row.outcome or "(under way)"
     ms = "" if row.ms is None else f"{row.ms:.1f}"
     cells = (row.time, outcome, ms, row.token or "-", row.project or "-", row.client or "-", what)
     return [visible(cell) for cell in cells]
+
+
+def _what(row: Row) -> str:
+    if row.kind == "read":
+        return f"{row.method} {row.tool_key or row.server_id or ''}".rstrip()
+    return row.tool_key or ", ".join(f"“{query}”" for query in row.queries or ()) or row.method
 
 
 def _widths(rows: list[list[str]]) -> list[int]:

@@ -13,14 +13,18 @@ from pathlib import Path
 
 from pointsman.catalog.model import WallClock
 from pointsman.config.model import Audit
+from pointsman.router.audit.age import AgeClock
 from pointsman.router.audit.database import FILE, NewerSchema, open_to_read
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog, Observer
 from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
+from pointsman.router.tasks import TaskSet
 
+MOVER = "audit mover"
 MOVE_EVERY_S = 5.0
 TRIM_EVERY_S = 600.0
+KEEP_ALL_S = 3600.0  # after a start nothing is deleted for so long
 _DAY_MS = 86_400_000
 
 logger = logging.getLogger(__name__)
@@ -31,25 +35,38 @@ async def auditing(
     state_dir: Path,
     settings: Callable[[], Audit],
     *,
+    tasks: TaskSet | None = None,
     observers: Sequence[Observer] = (),
     wall: WallClock = time.time,
     monotonic: Callable[[], float] = time.monotonic,
     every_s: float = MOVE_EVERY_S,
+    bytes_per_s: Callable[[], float] | None = None,
 ) -> AsyncGenerator[AuditLog]:
-    """The audit of one run of the daemon. `settings` is asked each time, so that a reload holds at once."""
+    """The audit of one run of the daemon. `settings` is asked each time, so that a reload holds at once.
+
+    `bytes_per_s`: what one token may add to it.
+    """
     seen = await asyncio.to_thread(last_seq_in, state_dir / FILE)
     journal = Journal(state_dir / FOLDER, seen_seq=seen)
-    log = AuditLog(journal, arguments=lambda: settings().arguments, observers=observers, wall=wall, monotonic=monotonic)
+    log = AuditLog(
+        journal,
+        arguments=lambda: settings().arguments,
+        observers=observers,
+        wall=wall,
+        monotonic=monotonic,
+        bytes_per_s=bytes_per_s,
+    )
     log.open()
     store = Store(state_dir / FILE)
-    mover = _Mover(log, journal, store, state_dir / FOLDER, settings, wall)
+    mover = _Mover(log, journal, store, state_dir / FOLDER, settings, AgeClock(wall, monotonic), monotonic)
     leaving = asyncio.Event()
-    task = asyncio.create_task(mover.run(leaving, every_s), name="audit mover")
+    tasks = tasks or TaskSet()
+    tasks.start(MOVER, lambda: mover.run(leaving, every_s))
     try:
         yield log
     finally:
         leaving.set()  # in place of a cancel, which would leave the thread alone with the database
-        await task
+        await tasks.join(MOVER)
         store.close()
         log.close()
 
@@ -76,14 +93,18 @@ class _Mover:
         store: Store,
         folder: Path,
         settings: Callable[[], Audit],
-        wall: WallClock,
+        age: AgeClock,
+        monotonic: Callable[[], float],
     ) -> None:
         self._log = log
         self._journal = journal
         self._store = store
         self._folder = folder
         self._settings = settings
-        self._wall = wall
+        self._age = age
+        self._age_known = False
+        self._monotonic = monotonic
+        self._started_at = monotonic()
         self._trimmed_at = float("-inf")
         self._complaint = ""
 
@@ -102,13 +123,22 @@ class _Mover:
                 return
 
     def _move(self, position: tuple[str, int] | None) -> None:
-        moved = self._store.move(self._folder, position)
-        now = time.monotonic()
-        if moved and now - self._trimmed_at >= TRIM_EVERY_S:
-            settings = self._settings()
-            oldest_ms = int(self._wall() * 1000) - settings.max_days * _DAY_MS
-            self._store.trim(older_than_ms=oldest_ms, max_bytes=settings.max_bytes)
+        self._store.move(self._folder, position)
+        if not self._age_known:
+            self._age.start_from(self._store.newest_ms(other_than=position[0] if position else ""))
+            self._age_known = True
+        now = self._monotonic()
+        if now - self._trimmed_at >= TRIM_EVERY_S:
+            self._trim(self._settings(), fresh=now - self._started_at < KEEP_ALL_S)
             self._trimmed_at = now
+
+    def _trim(self, settings: Audit, *, fresh: bool) -> None:
+        if fresh:
+            # A wrong clock or limit can still be corrected. Only a database that would fill the disk is cut.
+            self._store.trim(older_than_ms=0, max_bytes=2 * settings.max_bytes)
+        else:
+            oldest_ms = self._age.now_ms() - settings.max_days * _DAY_MS
+            self._store.trim(older_than_ms=oldest_ms, max_bytes=settings.max_bytes)
 
     def _complain(self, error: Exception) -> None:
         if str(error) != self._complaint:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-Kind = Literal["discovery", "execute"]
+Kind = Literal["discovery", "execute", "read", "change"]
 Ending = Literal["ok", "error", "denied", "timeout", "cancelled", "input_required", "interrupted"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
+
+# Checked when the journal is read: SQLite's integers have 64 bits, and the calendar ends with the year 9999.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 
 # Structs in place of dataclasses: made and encoded in a microsecond, and decoded with their types checked.
 
@@ -18,8 +22,8 @@ ENDINGS: tuple[Ending, ...] = get_args(Ending)
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="intent"):
     """Written before anything is sent to a server."""
 
-    seq: int
-    time_ms: int  # since the epoch
+    seq: Count
+    time_ms: Milliseconds  # since the epoch
     request_id: str
     kind: Kind
     token: str | None = None  # its id, never its value
@@ -35,14 +39,15 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="outcome"):
     """Written when the call is over, however it ended."""
 
-    seq: int
+    seq: Count
     outcome: Ending
     code: str | None = None
     ms: float | None = None
-    results: int | None = None
-    bytes: int | None = None
+    results: Count | None = None
+    bytes: Count | None = None
     provider: str | None = None
     fallback: bool | None = None
+    repeats: int | None = None  # refusals that this row stands for
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,6 +72,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     provider: str | None
     fallback: bool | None
     arguments: Any = msgspec.UNSET  # left out unless it was recorded
+    repeats: int | msgspec.UnsetType = msgspec.UNSET  # left out unless the row stands for several refusals
 
 
 def row_of(intent: Intent, outcome: Outcome | None) -> Row:
@@ -90,6 +96,7 @@ def row_of(intent: Intent, outcome: Outcome | None) -> Row:
         provider=outcome.provider if outcome else None,
         fallback=outcome.fallback if outcome else None,
         arguments=intent.arguments,
+        repeats=msgspec.UNSET if outcome is None or outcome.repeats is None else outcome.repeats,
     )
 
 

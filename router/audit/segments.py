@@ -49,14 +49,15 @@ def list_segments(folder: Path) -> list[Segment]:
 
 
 def read_entries(path: Path) -> Iterator[Intent | Outcome]:
-    """What a segment holds. A torn line (crash, full disk) was never acknowledged and is passed over."""
+    """What a segment holds. A torn line (crash, full disk) was never acknowledged and is passed over; so is any other
+    that cannot be decoded, since one such line must not keep all others out of the database."""
     with path.open("rb") as lines:
         for line in lines:
             if not line.endswith(b"\n"):
                 return
             try:
                 yield _decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, ValueError, RecursionError):
                 continue
 
 

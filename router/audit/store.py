@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pointsman.router.audit.database import BUSY_S, is_broken, open_database, set_aside
+from pointsman.router.audit.database import BUSY_S, is_broken, is_unexpected, open_database, set_aside
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.audit.segments import Runs, Segment, forget_run, list_segments, read_entries
 
@@ -23,12 +24,12 @@ ROWS_PER_STATEMENT = 128
 LINES_AT_ONCE = 256
 _COLUMNS = (
     "seq, run, time_ms, request_id, kind, token, project, client, method, queries, tool_key, server_id, arguments,"
-    " outcome, code, ms, results, bytes, provider, fallback"
+    " outcome, code, ms, results, bytes, provider, fallback, repeats"
 )
 _MARKS = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
 _INSERT = f"INSERT OR IGNORE INTO audit ({_COLUMNS}) VALUES "  # noqa: S608 - constants
 _UPDATE = (
-    "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?"
+    "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?, repeats = ?"
     " WHERE seq = ? AND run = ? AND outcome IS NULL"
 )
 _DELETE_BATCH = 5000
@@ -45,6 +46,7 @@ class Store:
         self._path = path
         self._busy_s = busy_s
         self._connection: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None  # that the connection writes to
 
     def move(self, folder: Path, position: tuple[str, int] | None) -> int:
         """Move all segments that change no more; returns how many.
@@ -87,6 +89,12 @@ class Store:
             self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return deleted
 
+    def newest_ms(self, *, other_than: str) -> int | None:
+        """The time of the newest row of any run but one. Raises as `trim` does."""
+        asked = "SELECT time_ms FROM audit WHERE run <> ? ORDER BY time_ms DESC LIMIT 1"
+        row = self._ask(asked, other_than).fetchone()
+        return int(row[0]) if row else None
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -106,7 +114,7 @@ class Store:
                 connection.executemany(_UPDATE, [(*_ending(late), late.seq, segment.run) for late in outcomes.values()])
 
     def _count(self, where: str = "", *arguments: int) -> int:
-        return int(self._open().execute(f"SELECT count(*) FROM audit {where}", arguments).fetchone()[0])  # noqa: S608
+        return int(self._ask(f"SELECT count(*) FROM audit {where}", *arguments).fetchone()[0])  # noqa: S608
 
     def _delete_oldest(self, order: str, rows: int) -> int:
         for left in range(rows, 0, -_DELETE_BATCH):
@@ -119,7 +127,7 @@ class Store:
 
     def _used_bytes(self) -> int:
         pragmas = ("page_count", "freelist_count", "page_size")
-        pages, free, size = (self._open().execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
+        pages, free, size = (self._ask(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
         return int((pages - free) * size)
 
     @contextmanager
@@ -136,15 +144,36 @@ class Store:
                     connection.execute("ROLLBACK")
                 raise
         except sqlite3.DatabaseError as error:
-            if is_broken(error):
-                self.close()
-                set_aside(self._path, error)
+            self._failed(error)
             raise
 
+    def _ask(self, question: str, *arguments: str | int) -> sqlite3.Cursor:
+        try:
+            return self._open().execute(question, arguments)
+        except sqlite3.DatabaseError as error:
+            self._failed(error)
+            raise
+
+    def _failed(self, error: sqlite3.DatabaseError) -> None:
+        if is_broken(error):
+            self.close()
+            set_aside(self._path, error)
+        elif is_unexpected(error):
+            self.close()  # the next use opens it anew and looks at its schema
+
     def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and not self._in_place():
+            self.close()  # another file has its name now, and what is written here would be lost
         if self._connection is None:
             self._connection = open_database(self._path, self._busy_s)
+            self._file = self._path.stat()
         return self._connection
+
+    def _in_place(self) -> bool:
+        try:
+            return self._file is not None and os.path.samestat(self._file, self._path.stat())
+        except OSError:
+            return False
 
 
 def _movable(folder: Path, position: tuple[str, int] | None) -> Iterator[tuple[str, list[Segment]]]:
@@ -184,7 +213,7 @@ def _values(run: str, intent: Intent, outcome: Outcome | None) -> Values:
         intent.tool_key,
         intent.server_id,
         None if intent.arguments is msgspec.UNSET else _encode(intent.arguments).decode(),
-        *(_ending(outcome) if outcome else (None,) * 7),
+        *(_ending(outcome) if outcome else (None,) * 8),
     )
 
 
@@ -197,4 +226,5 @@ def _ending(outcome: Outcome) -> Values:
         outcome.bytes,
         outcome.provider,
         outcome.fallback,
+        outcome.repeats,
     )

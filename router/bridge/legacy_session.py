@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 
 from pointsman.catalog.model import Json
 from pointsman.router import wire
 from pointsman.router.bridge.link import Answer, Cut, Link, NoGateway, NotSent
 from pointsman.router.bridge.standing import Standing
+from pointsman.router.tasks import TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +98,7 @@ class LegacySession:
         self._headers = {"Mcp-Session-Id": session_id, "MCP-Protocol-Version": str(result.get("protocolVersion"))}
         if self._listening is not None:
             self._listening.cancel()
-        self._listening = asyncio.get_running_loop().create_task(self._listen(self._headers))
+        self._listening = TaskSet().start("events of the gateway", partial(self._listen, self._headers))
 
     async def _renew(self, lost: dict[str, str]) -> None:
         """Open a session in place of `lost`, once for all who have found out. Raises NoGateway, NotSent, Cut."""

@@ -99,13 +99,14 @@ class _Own:
     async def address(self) -> Address:
         """Raises NoGateway."""
         from pointsman.router.listening import CannotListen
+        from pointsman.router.tasks import DaemonFailed
 
         await asyncio.wait((self.ready, self.task), return_when=asyncio.FIRST_COMPLETED)
         if self.ready.done():
             return Address(self.ready.result(), self.secret)
         try:
             self.task.result()
-        except (StateFolderError, CannotListen) as error:
+        except (StateFolderError, CannotListen, DaemonFailed) as error:
             raise NoGateway(str(error)) from error
         except Exception as error:
             logger.exception("the gateway of this process could not start")

@@ -14,11 +14,10 @@ from pointsman.archive.graph_command import graph
 from pointsman.archive.ingest.command import ingest
 from pointsman.archive.settings import DATABASE, ArchiveSettings, BadSettings
 from pointsman.archive.settings import read_settings as read_archive_settings
-from pointsman.config.loading import load
 from pointsman.config.model import Server
-from pointsman.config.places import state_folder
+from pointsman.config.places import find_config, state_folder
 from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import ConfigRefusal, chosen_config, clear_errors
+from pointsman.router.cli.options import ConfigRefusal, chosen_config, clear_errors, load_gateway_config, note
 from pointsman.router.downstream.bundled import bundled_environment
 
 
@@ -36,11 +35,10 @@ for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed,
 def find_settings(
     *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
 ) -> ArchiveSettings:
-    """`--db`, else --server in the configuration, else $SEARCH_DB_PATH, else the only archive in the configuration."""
-    environment: Mapping[str, str] = os.environ
+    """`--db`, else the store of --server or of the only archive in the configuration, else $SEARCH_DB_PATH alone."""
     if db is not None:
         environment = {**os.environ, DATABASE: str(db)}
-    elif server is not None or not os.environ.get(DATABASE):
+    else:
         environment = os.environ | _configured(server, config, state_dir)
     try:
         return read_archive_settings(environment)
@@ -49,14 +47,22 @@ def find_settings(
 
 
 def _configured(server_id: str | None, config: Path | None, state_dir: Path | None) -> dict[str, str]:
-    """What the gateway would tell that server."""
+    """What the gateway would tell that server; nothing, where the environment names the store and no server has it."""
+    named = os.environ.get(DATABASE)
     with clear_errors():
         settings = read_settings()
+        if named and server_id is None and find_config(config, settings, os.environ, Path.cwd()) is None:
+            return {}
         path = chosen_config(config, settings)
-        loaded = load(path, os.environ)
+        loaded = load_gateway_config(path)
         folder = state_folder(state_dir, settings, os.environ)
-    chosen = _chosen({id_: each for id_, each in loaded.servers.items() if each.bundled}, server_id, path)
-    return bundled_environment(chosen, loaded.servers[chosen], folder)
+    archives = {id_: each for id_, each in loaded.servers.items() if each.bundled}
+    if named and server_id is None and not archives:
+        return {}
+    chosen = _chosen(archives, server_id, path)
+    if named and archives[chosen].names_store:
+        note(f"{DATABASE} is not used: `servers.{chosen}` in {path} names its own store. --db FILE names another one.")
+    return bundled_environment(chosen, archives[chosen], folder, os.environ)
 
 
 def _chosen(archives: Mapping[str, Server], server_id: str | None, path: Path) -> str:

@@ -15,11 +15,18 @@ from ruamel.yaml import YAML
 
 from pointsman.config.advice import advice
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import examine, load, read_text
+from pointsman.config.loading import examine, read_text
 from pointsman.config.masking import masked
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import overlaid, read_settings
-from pointsman.router.cli.options import chosen_config, clear_errors, config_option, json_option, note
+from pointsman.router.cli.options import (
+    chosen_config,
+    clear_errors,
+    config_option,
+    json_option,
+    load_gateway_config,
+    note,
+)
 
 
 @click.group()
@@ -36,7 +43,7 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
     with clear_errors():
         path = chosen_config(file or config_file, read_settings())
     try:
-        loaded = load(path, os.environ)
+        loaded = load_gateway_config(path)
     except ConfigError as error:
         if as_json:
             _print_json({"ok": False, "problems": [dataclasses.asdict(problem) for problem in error.problems]})

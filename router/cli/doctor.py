@@ -13,10 +13,9 @@ from pathlib import Path
 import click
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import load
 from pointsman.config.places import find_config, state_folder
 from pointsman.config.settings import Settings, overlaid, read_settings
-from pointsman.router.cli.options import NO_CONFIG, clear_errors, config_option, json_option
+from pointsman.router.cli.options import NO_CONFIG, clear_errors, config_option, json_option, load_gateway_config
 from pointsman.router.doctor import Patient, examine
 
 
@@ -51,7 +50,7 @@ def _patient(config_file: Path | None, state_dir: Path, settings: Settings) -> P
     if path is None:
         return Patient(None, (NO_CONFIG,), "", state_dir, token)
     try:
-        config = overlaid(load(path, os.environ), settings)
+        config = overlaid(load_gateway_config(path), settings)
     except ConfigError as error:
         return Patient(None, tuple(str(problem) for problem in error.problems), str(path), state_dir, token)
     return Patient(config, (), str(path), state_dir, token)

@@ -13,8 +13,11 @@ from typing import IO, Any
 import click
 
 from pointsman.config.errors import ConfigError
+from pointsman.config.loading import load
+from pointsman.config.model import GatewayConfig
 from pointsman.config.places import NoHome, find_config
 from pointsman.config.settings import Settings
+from pointsman.router.downstream.bundled import check_stores
 
 config_option = click.option(
     "--config",
@@ -48,6 +51,13 @@ def clear_errors() -> Iterator[None]:
         raise ConfigRefusal(str(error)) from error
     except NoHome as error:
         raise Refusal(str(error)) from error
+
+
+def load_gateway_config(path: Path) -> GatewayConfig:
+    """The file as a gateway under our environment would use it. Raises ConfigError."""
+    config = load(path, os.environ)
+    check_stores(config, path, os.environ)
+    return config
 
 
 def chosen_config(option: Path | None, settings: Settings) -> Path:

@@ -12,11 +12,13 @@ from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.sample import SEARCH_API
 from pointsman.config.settings import overlaid_search_api, read_settings
+from pointsman.dumpable import make_non_dumpable
 from pointsman.router.cli.first_config import find_or_make_config
 from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr, note
 from pointsman.router.listening import CannotListen
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
+from pointsman.router.tasks import DaemonFailed
 from pointsman.router.welcome import welcome_to_search_api
 
 
@@ -33,6 +35,7 @@ def search_api() -> None:
 )
 def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     """Start the search service. Without any configuration it makes one, and shows the first token."""
+    make_non_dumpable()
     with clear_errors():
         settings = read_settings()
         log_to_stderr(settings)
@@ -52,5 +55,5 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_service(launch))
-    except CannotListen as error:
+    except (CannotListen, DaemonFailed) as error:
         raise Refusal(str(error)) from error

@@ -8,16 +8,17 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.places import state_folder
 from pointsman.config.settings import overlaid, read_settings
+from pointsman.dumpable import make_non_dumpable
 from pointsman.router.cli.first_config import find_or_make_config
-from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr, note
+from pointsman.router.cli.options import Refusal, clear_errors, config_option, load_gateway_config, log_to_stderr, note
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
 from pointsman.router.listening import CannotListen
 from pointsman.router.state_folder import StateFolderError
+from pointsman.router.tasks import DaemonFailed
 from pointsman.router.welcome import welcome
 
 
@@ -28,6 +29,7 @@ from pointsman.router.welcome import welcome
 @click.option("--state-dir", type=click.Path(path_type=Path), help="The folder for audit, database and lock.")
 def serve(config_file: Path | None, host: str | None, port: int | None, state_dir: Path | None) -> None:
     """Start the gateway. Without any configuration it makes one, and shows the first token."""
+    make_non_dumpable()
     with clear_errors():
         settings = read_settings()
         log_to_stderr(settings)
@@ -35,7 +37,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
         folder = state_folder(state_dir, settings, os.environ)
 
         def read() -> GatewayConfig:
-            return overlaid(load(path, os.environ), settings, host=host, port=port)
+            return overlaid(load_gateway_config(path), settings, host=host, port=port)
 
         def ready(url: str) -> None:
             if secret is not None:
@@ -52,5 +54,5 @@ def _run(launch: Launch) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_daemon(launch))
-    except (StateFolderError, CannotListen) as error:
+    except (StateFolderError, CannotListen, DaemonFailed) as error:
         raise Refusal(str(error)) from error

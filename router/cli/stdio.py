@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import click
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.places import NoHome, state_folder
 from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.dumpable import make_non_dumpable
 from pointsman.router import signals
 from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.link import Link, NoGateway
 from pointsman.router.bridge.pipes import Lines, Output
 from pointsman.router.bridge.place import Place
 from pointsman.router.cli.first_config import find_or_make_config
-from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr
+from pointsman.router.cli.options import Refusal, clear_errors, config_option, load_gateway_config, log_to_stderr
 
 if TYPE_CHECKING:
     from pointsman.router.daemon import Launch
@@ -37,6 +37,7 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
     Carries everything to the gateway that runs on this machine, with the token in POINTSMAN_TOKEN. If none runs, one
     is started inside this process and ends with it.
     """
+    make_non_dumpable()  # as a bridge too: the token is in our environment, and servers run as the same user
     with clear_errors():
         settings = read_settings()
         log_to_stderr(settings)
@@ -57,7 +58,7 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
         path, _ = find_or_make_config(config_file, settings)
 
         def read() -> GatewayConfig:
-            return overlaid(load(path, os.environ), settings)
+            return overlaid(load_gateway_config(path), settings)
 
         return Launch(read(), path, read, folder, lambda url: None)
     except (ConfigError, NoHome) as error:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pointsman.config.model import Limits, Server
 from pointsman.router.downstream.bundled import bundled_environment, revealed
 from pointsman.router.downstream.connection import Connect, Connection, Noticed
-from pointsman.router.downstream.crowd import Habits
 from pointsman.router.downstream.process import Command, ProcessStarter
 from pointsman.router.downstream.server_logs import ServerLogs
+from pointsman.router.downstream.server_memory import ServerMemory, ServerRecord
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio import connect_stdio
 
@@ -26,25 +28,29 @@ class Connectors:
     state_folder: Path  # where a bundled archive keeps its index when its entry names no `db`
     logs: ServerLogs
     probe_s: float = PROBE_S
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    memory: ServerMemory = field(default_factory=ServerMemory)
 
     def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
+        record = self.memory.of(server_id, server)
         if server.url is None:
-            return self._stdio(self.command_of(server_id, server), server, limits, self.logs.of(server_id))
+            command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
+            return self._stdio(command, server, limits, stderr, record)
         if server.transport == "sse":
-            return _sse(server.url, server, limits)
-        return self._http(server.url, server, limits)
+            return _sse(server.url, server, limits, record)
+        return self._http(server.url, server, limits, record)
 
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
             assert server.command is not None  # the model sees to it
             return Command((server.command, *server.args), revealed(server.env), server.cwd)
-        env = bundled_environment(server_id, server, self.state_folder)
+        env = bundled_environment(server_id, server, self.state_folder, self.environ)
         # -P: a folder called `pointsman` where the daemon was started must not be taken for ours.
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
 
-    def _stdio(self, command: Command, server: Server, limits: Limits, stderr: StderrLog) -> Connect:
-        habits = Habits()
-
+    def _stdio(
+        self, command: Command, server: Server, limits: Limits, stderr: StderrLog, record: ServerRecord
+    ) -> Connect:
         async def connect(noticed: Noticed) -> Connection:
             return await connect_stdio(
                 command,
@@ -54,28 +60,28 @@ class Connectors:
                 noticed=noticed,
                 probe_s=self.probe_s,
                 stderr=stderr,
-                habits=habits,
+                record=record,
             )
 
         return connect
 
-    def _http(self, url: str, server: Server, limits: Limits) -> Connect:
+    def _http(self, url: str, server: Server, limits: Limits, record: ServerRecord) -> Connect:
         from pointsman.router.downstream.http_connect import connect_http  # aiohttp only where it is needed: 25 MB
 
-        headers, habits = revealed(server.headers), Habits()
+        headers = revealed(server.headers)
 
         async def connect(noticed: Noticed) -> Connection:
-            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, habits)
+            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, record)
 
         return connect
 
 
-def _sse(url: str, server: Server, limits: Limits) -> Connect:
+def _sse(url: str, server: Server, limits: Limits, record: ServerRecord) -> Connect:
     from pointsman.router.downstream.sse import connect_sse
 
-    headers, habits = revealed(server.headers), Habits()
+    headers = revealed(server.headers)
 
     async def connect(noticed: Noticed) -> Connection:
-        return await connect_sse(url, headers, era=server.era, limits=limits, noticed=noticed, habits=habits)
+        return await connect_sse(url, headers, era=server.era, limits=limits, noticed=noticed, record=record)
 
     return connect

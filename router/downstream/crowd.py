@@ -1,16 +1,20 @@
-"""Calls that share one stream: whose question is it? Where the wire does not tell, calls that may ask take turns.
+"""Calls that share one stream: which call does a question belong to? Where the wire does not tell, calls take turns.
 
 On stdio, on SSE and on the standing stream of a legacy HTTP server a question does not name the call it belongs to.
-It is never guessed. Instead it is arranged that only one call can be meant:
+It is delivered only where one client alone can be meant:
 
-- A tool that was seen to ask runs alone among all calls that may ask. A tool that was never called yet is treated
-  so, too, but neither waits nor makes others wait for long; one that answered without asking runs freely from then on.
-- Clients that cannot be asked anything do not wait for each other: their questions have one answer, a refusal.
-- A question that could belong to several calls all the same waits, and nobody is let in, until the others are done.
-  If they all are calls of one client session, that client is asked at once. If nothing helps, the server gets an
-  error, and the tools in question are known to ask from then on.
+- A tool that was seen to ask runs alone among all calls that may ask; one that answered without asking runs freely from
+  then on. Both are remembered over restarts (`server_memory`).
+- A tool that was never called runs alone as well, but only for `silent_s`: so long it waits for others, and others for
+  it. After that calls run side by side, and what protects them is how a question is placed.
+- Clients that cannot be asked anything do not wait for each other: their questions have one answer, a refusal. Neither
+  do calls of one client session, because all their questions go to the same client.
+- The candidates for a question are the calls that the server had when it asked. If all are of one client, that client
+  is asked. If those that may ask are of one client, the question waits until calls of quiet tools have been answered: a
+  server answers a call after its questions, so none of them was the asker. In all other cases the server gets an error,
+  and the tools in question are suspected from then on: they take turns until one is seen to ask or to answer.
 - A call that ended without the server's answer may still be asking over there. It lingers until the server has heard
-  of its end, and a question that comes or waits meanwhile is refused: it could be from beyond the grave.
+  of its end, and a question that it may have asked is refused.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from dataclasses import dataclass
 
 from pointsman.catalog.model import Json
 from pointsman.router.downstream.connection import Call, ConnectionLost
+from pointsman.router.downstream.server_memory import ServerRecord
 
 _SEVERAL = (
     "several calls are under way, and this transport does not tell which one asks; "
@@ -30,7 +35,6 @@ _SEVERAL = (
 _OVER = "the call that may have asked this is over"
 _UNABLE = "none of the clients whose calls are under way can be asked anything"
 _CAPABILITIES = ("elicitation", "sampling", "roots")
-_MOST_KNOWN = 10_000  # names; they come from the server's own list, so there are few
 _MOST_HELD = 1_000
 
 
@@ -38,8 +42,8 @@ _MOST_HELD = 1_000
 class Patience:
     """How long to wait, handed in so that tests need not."""
 
-    silent_s: float = 5.0  # for a tool that nobody knows yet to ask, or to wait for those that do
-    held_s: float = 30.0  # for other calls to end, while a question could belong to several
+    silent_s: float = 0.3  # for an unknown tool to ask, or to wait for those that may
+    held_s: float = 30.0  # for calls of quiet tools to end, while a question could be theirs
     turn_s: float = 300.0  # for a turn
 
 
@@ -47,36 +51,22 @@ USUAL_PATIENCE = Patience()
 
 
 class CannotPlace(Exception):
-    """Nobody can be asked, because nobody knows which call asks. `str(error)` is the reason, for the server."""
+    """No client can be asked, because the call that asks is not known. `str(error)` is the reason, for the server."""
 
 
-class Habits:
-    """What a server was seen to do, beyond the life of one connection."""
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A question that could belong to several calls."""
 
-    __slots__ = ("asking", "at_large", "quiet")
-
-    def __init__(self) -> None:
-        self.asking: set[str] = set()
-        self.quiet: set[str] = set()
-        self.at_large = False  # it asks outside the streams of its calls, although there are such streams
-
-    def asked(self, name: str) -> None:
-        self.quiet.discard(name)
-        self.asking.add(name)
-
-    def finished(self, name: str) -> None:
-        if name in self.quiet or name in self.asking:
-            return
-        if len(self.quiet) >= _MOST_KNOWN:
-            self.quiet.clear()
-        self.quiet.add(name)
+    candidates: dict[Call, bool]  # and whether its tool was known to be quiet
+    asker: asyncio.Future[Call | None]
 
 
 class Crowd:
     """The calls under way on one connection that have a client behind them."""
 
-    def __init__(self, habits: Habits, *, mixed: bool, patience: Patience = USUAL_PATIENCE) -> None:
-        self._habits = habits
+    def __init__(self, record: ServerRecord, *, mixed: bool, patience: Patience = USUAL_PATIENCE) -> None:
+        self._record = record
         self._mixed = mixed  # one stream for all calls
         self._patience = patience
         self._loop = asyncio.get_running_loop()
@@ -84,7 +74,8 @@ class Crowd:
         self._turns: dict[Call, bool] = {}  # those inside that may ask, and whether their clients can be asked
         self._waiting: deque[tuple[Call, asyncio.Future[None]]] = deque()
         self._lingering: set[Call] = set()  # those inside that are over for us, but not yet for the server
-        self._held: set[asyncio.Future[Call | None]] = set()  # questions that could belong to several calls
+        self._held: set[_Held] = set()
+        self._doubted: set[Call] = set()  # those inside that may have asked a question that was not placed
 
     # --- calls
 
@@ -92,7 +83,7 @@ class Crowd:
         """Let `call` in, or give it a number to wait for with `wait_for`. Ends with `leave` in both cases."""
         if call.back is None:
             return None
-        if not self._mixed and not self._habits.at_large:
+        if not self._mixed and not self._record.at_large:
             self._inside[call] = None
             return None
         if self._may_enter(call, first=not self._waiting):
@@ -100,7 +91,7 @@ class Crowd:
             return None
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((call, turn))
-        if name_of(call) not in self._habits.asking:
+        if not self._record.may_ask(name_of(call)):
             self._loop.call_later(self._patience.silent_s, self._let_pass, call, turn)
         return turn
 
@@ -127,13 +118,13 @@ class Crowd:
         if call in self._inside:
             del self._inside[call]
             self._lingering.discard(call)
-            if call.answered and not self._held:
-                self._habits.finished(name_of(call))
+            self._place_held(call)
+            if call.answered and call not in self._doubted:
+                self._record.finished(name_of(call))
+            self._doubted.discard(call)
         else:
             self._leave_queue(call)
         turn = self._turns.pop(call, None)
-        if self._held:
-            self._place_held()
         if turn is not None or self._waiting:
             self._admit()
 
@@ -143,41 +134,43 @@ class Crowd:
             return False
         self._lingering.add(call)
         for question in self._held:
-            if not question.done():
-                question.set_exception(CannotPlace(_OVER))
+            if call in question.candidates:
+                _refuse(question, _OVER)
         return True
 
     def close(self, reason: str) -> None:
-        """The connection is over: nobody waits any longer."""
+        """The connection is over: nothing waits any longer."""
         waiting, self._waiting = self._waiting, deque()
         for _, turn in waiting:
             if not turn.done():
                 turn.set_exception(ConnectionLost(reason))
         for question in self._held:
-            if not question.done():
-                question.set_result(None)
+            if not question.asker.done():
+                question.asker.set_result(None)
 
     def _may_enter(self, call: Call, *, first: bool) -> bool:
-        if self._held:
-            return False
-        if name_of(call) in self._habits.quiet:
+        if self._is_quiet(call):
             return True
         if not first:
             return False
-        return not self._turns if can_be_asked(call) else not any(self._turns.values())
+        if not self._turns:
+            return True
+        if not can_be_asked(call):
+            return not any(self._turns.values())
+        return _one_client([*self._turns, call])
 
     def _let_in(self, call: Call) -> None:
         self._inside[call] = None
         name = name_of(call)
-        if name in self._habits.quiet:
+        if name in self._record.quiet:
             return
         self._turns[call] = can_be_asked(call)
-        if name not in self._habits.asking:
+        if not self._record.may_ask(name):
             self._loop.call_later(self._patience.silent_s, self._was_silent, call)
 
     def _let_pass(self, call: Call, turn: asyncio.Future[None]) -> None:
-        """Most tools never ask: an unknown one must not wait for as long as somebody thinks about an answer."""
-        if not turn.done() and not self._held and name_of(call) not in self._habits.asking:
+        """Most tools never ask: an unknown one does not wait for as long as a person thinks about an answer."""
+        if not turn.done() and not self._record.may_ask(name_of(call)):
             self._leave_queue(call)
             self._inside[call] = None
             turn.set_result(None)
@@ -186,7 +179,7 @@ class Crowd:
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not call)
 
     def _was_silent(self, call: Call) -> None:
-        if call in self._turns and name_of(call) not in self._habits.asking:
+        if call in self._turns and not self._record.may_ask(name_of(call)):
             del self._turns[call]
             self._admit()
 
@@ -210,54 +203,90 @@ class Crowd:
         Raises:
             CannotPlace: it could be several, to the end.
         """
-        self._habits.at_large = True  # matters only where calls have streams of their own
+        self._record.at_large = True  # matters only where calls have streams of their own
+        if not self._inside:
+            return None
+        question = _Held({call: self._is_quiet(call) for call in self._inside}, self._loop.create_future())
         if self._lingering:
-            raise CannotPlace(_OVER)
+            raise self._cannot_place(question, _OVER)
         if len(self._inside) > 1 and not any(map(can_be_asked, self._inside)):
-            raise CannotPlace(_UNABLE)
-        meant = self._meant()
-        if meant is None and self._inside:
-            return await self._hold()
-        self._note(meant)
+            raise self._cannot_place(question, _UNABLE)
+        meant = _only_client(question.candidates)
+        if meant is None:
+            return await self._hold(question)
+        self._note(meant, question)
         return meant
 
-    async def _hold(self) -> Call | None:
-        if len(self._held) >= _MOST_HELD:
-            raise CannotPlace(_SEVERAL)
-        for call in self._inside:
-            self._habits.quiet.discard(name_of(call))
-        question: asyncio.Future[Call | None] = self._loop.create_future()
+    async def _hold(self, question: _Held) -> Call | None:
+        """Wait until the other candidates, which are calls of quiet tools, have been answered."""
+        may_ask = [call for call, quiet in question.candidates.items() if not quiet]
+        if len(self._held) >= _MOST_HELD or (may_ask and not _one_client(may_ask)):
+            raise self._cannot_place(question, _SEVERAL)
+        self._doubted.update(question.candidates)
+        if not may_ask:
+            self._suspect(question.candidates)
         self._held.add(question)
         try:
             async with asyncio.timeout(self._patience.held_s):
-                return await question
+                return await question.asker
         except TimeoutError:
-            for call in self._inside:
-                self._habits.asked(name_of(call))
+            self._suspect(question.candidates)
             raise CannotPlace(_SEVERAL) from None
         finally:
             self._held.discard(question)
-            if not self._held:
-                self._admit()
 
-    def _place_held(self) -> None:
-        meant = self._meant()
-        if meant is None and self._inside:
-            return
-        self._note(meant)
+    def _place_held(self, leaving: Call) -> None:
+        """Place the questions that only one client can have asked once `leaving` is answered.
+
+        Only a tool that is known to be quiet is trusted to leave no question behind: another one may have given up
+        waiting for its answer.
+        """
         for question in self._held:
-            if not question.done():
-                question.set_result(meant)
+            quiet = question.candidates.pop(leaving, None)
+            if quiet is None or question.asker.done():
+                continue
+            meant = _only_client(question.candidates)
+            if not quiet:
+                _refuse(question, _OVER)
+            elif meant is not None:
+                self._note(meant, question)
+                question.asker.set_result(meant)
 
-    def _note(self, asker: Call | None) -> None:
-        if asker is not None:
-            self._habits.asked(name_of(asker))
-            self._turns[asker] = can_be_asked(asker)  # from now on, if it ran freely so far
+    def _cannot_place(self, question: _Held, reason: str) -> CannotPlace:
+        self._doubted.update(question.candidates)
+        self._suspect(call for call, quiet in question.candidates.items() if not quiet)
+        return CannotPlace(reason)
 
-    def _meant(self) -> Call | None:
-        """The only call that it can be, or any if they are all of one client."""
-        calls = list(self._inside)
-        return calls[-1] if calls and _one_client(calls) else None
+    def _suspect(self, calls: Iterable[Call]) -> None:
+        """From now on calls of these tools take turns, and wait for those that are under way."""
+        for call in calls:
+            self._record.suspect(name_of(call))
+            if call in self._inside:
+                self._turns[call] = can_be_asked(call)
+
+    def _note(self, asker: Call, question: _Held) -> None:
+        """`asker` is asked. Of several calls of one client it is not known which one asks, and need not be."""
+        if len(question.candidates) > 1:
+            self._doubted.update(question.candidates)
+            may_ask = [call for call, quiet in question.candidates.items() if not quiet]
+            self._suspect(may_ask or question.candidates)
+            return
+        self._record.asked(name_of(asker))
+        self._turns[asker] = can_be_asked(asker)  # from now on, if it ran freely so far
+
+    def _is_quiet(self, call: Call) -> bool:
+        return name_of(call) in self._record.quiet
+
+
+def _refuse(question: _Held, reason: str) -> None:
+    if not question.asker.done():
+        question.asker.set_exception(CannotPlace(reason))
+
+
+def _only_client(candidates: Iterable[Call]) -> Call | None:
+    """A call of the only client that can be meant; the last one, of several. None: there are several clients."""
+    calls = list(candidates)
+    return calls[-1] if calls and _one_client(calls) else None
 
 
 def name_of(call: Call) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pointsman.catalog.model import Json
 from pointsman.router.seams import BackChannel
+from pointsman.router.shares import FairQueue
 
 
 class Deadline:
@@ -16,10 +17,15 @@ class Deadline:
     As `asyncio.timeout`, which looks the running loop up five times; on 3.11 each of them is a system call.
     """
 
-    __slots__ = ("_asked", "_before", "_due", "_expired", "_left_s", "_loop", "_task", "_timer")
+    __slots__ = ("_asked", "_before", "_due", "_expired", "_left_s", "_loop", "_queue", "_task", "_timer", "_token_id")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, queue: FairQueue | None = None, token_id: str = ""
+    ) -> None:
+        """`queue`: whose slot the call holds, and gives up while the client is asked."""
         self._loop = loop
+        self._queue = queue
+        self._token_id = token_id
         self._left_s = seconds
         self._due = 0.0
         self._asked = 0  # questions under way
@@ -41,6 +47,8 @@ class Deadline:
     ) -> None:
         task, self._task = self._task, None
         self._stop()
+        if self._asked and self._queue is not None:
+            self._queue.resume(self._token_id)  # the caller that took the slot gives it back
         assert task is not None
         if self._expired and task.uncancel() <= self._before and kind is asyncio.CancelledError:
             raise TimeoutError from error
@@ -51,6 +59,8 @@ class Deadline:
 
     def pause(self) -> None:
         self._asked += 1
+        if self._asked == 1 and self._task is not None and self._queue is not None:
+            self._queue.pause(self._token_id)
         if self._asked == 1 and self._timer is not None:
             self._left_s = max(self._due - self._loop.time(), 0.0)
             self._stop()
@@ -58,7 +68,11 @@ class Deadline:
     def resume(self) -> None:
         self._asked -= 1
         # The answer to a question may arrive when the call is over.
-        if self._asked == 0 and self._task is not None and not self._expired:
+        if self._asked or self._task is None:
+            return
+        if self._queue is not None:
+            self._queue.resume(self._token_id)
+        if not self._expired:
             self._run()
 
     def _run(self) -> None:

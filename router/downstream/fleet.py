@@ -13,8 +13,11 @@ from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
 from pointsman.router.downstream.connection import Connect
 from pointsman.router.downstream.own_connections import OwnConnections
 from pointsman.router.downstream.server import DownstreamServer, OnChange
+from pointsman.router.downstream.server_memory import ServerMemory
 from pointsman.router.downstream.standing import Background
+from pointsman.router.downstream.start_queue import StartQueue
 from pointsman.router.downstream.supervisor import Pace, Supervisor
+from pointsman.router.shares import TokenShares
 
 MakeConnect = Callable[[str, Server, Limits], Connect]
 _DISABLED = "disabled in the configuration"
@@ -55,12 +58,22 @@ class Fleet:
     """Starts, stops and restarts servers. What is under way on a connection that must go may finish there."""
 
     def __init__(
-        self, make_connect: MakeConnect, *, clock: WallClock, on_change: OnChange, pace: Pace | None = None
+        self,
+        make_connect: MakeConnect,
+        *,
+        clock: WallClock,
+        on_change: OnChange,
+        pace: Pace | None = None,
+        shares: TokenShares | None = None,
+        memory: ServerMemory | None = None,
     ) -> None:
+        self._shares = shares
         self._make_connect = make_connect
         self._clock = clock
         self._on_change = on_change
         self._pace = pace or Pace()
+        self._memory = memory or ServerMemory()
+        self._starts = StartQueue()
         self._generations = itertools.count(1)  # one for all, so that a server that comes back under its id looks new
         self._berths: dict[str, _Berth] = {}
         self._servers: dict[str, DownstreamServer] = {}
@@ -89,11 +102,23 @@ class Fleet:
                 berth.supervisor.poke()
 
     async def apply(self, config: GatewayConfig) -> None:
-        """Make it so. Returns at once: servers start and end in the background, each on its own."""
+        """Make it so. Returns at once: servers start and end in the background, each on its own.
+
+        Raises:
+            ExceptionGroup: some entries could not be applied; all others were.
+        """
         for server_id in self._berths.keys() - config.servers.keys():
             self._remove(server_id)
+        self._memory.keep_only(config.servers.keys())
+        failures: dict[str, Exception] = {}
         for server_id, wanted in config.servers.items():
-            self._fit(server_id, wanted, config)
+            try:
+                self._fit(server_id, wanted, config)
+            except Exception as error:
+                failures[server_id] = error
+        if failures:
+            names = ", ".join(f"`{server_id}`" for server_id in failures)
+            raise ExceptionGroup(f"could not apply the entries of {names}", [*failures.values()])
 
     async def close(self, grace_s: float) -> None:
         """End all servers; calls under way have `grace_s` to finish."""
@@ -105,6 +130,7 @@ class Fleet:
         self._berths.clear()
         await asyncio.gather(*(each.stop(grace_s) for each in leaving))
         await self._background.close()
+        self._memory.flush()
 
     def _remove(self, server_id: str) -> None:
         berth = self._berths.pop(server_id)
@@ -124,10 +150,14 @@ class Fleet:
                 generations=self._generations,
                 clock=self._clock,
                 on_change=self._on_change,
+                shares=self._shares,
             )
+            if wanted.bundled is not None:
+                server.first_start_s = timeouts.connect_s  # it is known to come up, also on a busy machine
             berth = self._berths[server_id] = _Berth(server)
             self._servers[server_id] = server
         berth.server.name, berth.server.timeouts = name, timeouts
+        berth.server.queue.hand_out()  # there may be more slots now
         recipe = Recipe.of(wanted, config.limits) if wanted.enabled else None
         if recipe is None:
             self._disable(berth)
@@ -151,18 +181,26 @@ class Fleet:
         if not berth.predecessors:
             berth.server.starting("it is being started")
         berth.recipe = recipe
-        berth.supervisor = Supervisor(berth.server, connect, self._pace)
+        starts = self._starts if recipe.server.url is None else None  # to reach a URL starts no process
+        record = self._memory.of(berth.server.id, recipe.server)
+        if recipe.server.bundled is not None:
+            record.ran = True  # it is a part of the gateway
+        berth.supervisor = Supervisor(berth.server, connect, self._pace, starts, record)
         berth.supervisor.start()
         self._isolate(berth, connect if recipe.server.isolation == "per-caller" else None)
         self._background.start(self._relieve(berth, berth.supervisor))
 
     def _isolate(self, berth: _Berth, connect: Connect | None) -> None:
         """From now on callers share the connection, or have their own that `connect` makes."""
-        server, previous = berth.server, berth.server.own
+        server, previous, recipe = berth.server, berth.server.own, berth.recipe
         server.own = None
         if connect is not None:
             server.own = OwnConnections(
-                connect, server.notice_from, server.watches.of, lambda: server.timeouts.connect_s
+                connect,
+                server.notice_from,
+                server.watches.of,
+                lambda: server.timeouts.connect_s,
+                starts=self._starts if recipe is not None and recipe.server.url is None else None,
             )
             for caller in server.watches.callers():
                 server.own.keep(caller)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from pointsman.router.downstream.exit_watch import when_exited
+from pointsman.router.tasks import TaskSet
 
 PROGRAM = Path(__file__).with_name("guard_program.py")
 _CLOSE_S = 3.0
@@ -108,7 +109,7 @@ class Guard:
         self._gone.set()
         self._drop_pipe()
         if not self._closing:
-            self._restart = asyncio.get_running_loop().create_task(self._start_again())
+            self._restart = TaskSet().start("guard restart", self._start_again)
 
     async def _start_again(self) -> None:
         logger.warning("the guard process ended and is started again")

@@ -8,12 +8,12 @@ from http import HTTPStatus
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import Connection, ConnectionLost, Introduction, Noticed
-from pointsman.router.downstream.crowd import Habits
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.http_answer import read_result
 from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient
 from pointsman.router.downstream.http_legacy import LegacyHttp, Session
 from pointsman.router.downstream.http_modern import ModernHttp, modern_head
+from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.router.wire import encode
 
@@ -25,9 +25,9 @@ async def connect_http(
     probe_s: float,
     limits: Limits,
     noticed: Noticed,
-    habits: Habits | None = None,
+    record: ServerRecord | None = None,
 ) -> Connection:
-    """Connect and shake hands. `habits` is what the server is known to do, beyond the life of one connection.
+    """Connect and shake hands. `record` is what the server is known to do, beyond the life of one connection.
 
     Raises ConnectionLost; cancelled or not, it leaves nothing behind.
     """
@@ -48,7 +48,7 @@ async def connect_http(
         wire = _HttpWire(client, limits)
         return wire.session(await shake_hands(wire, "legacy", probe_s))
 
-    return LegacyHttp(client, wire.session(introduction), open_session, limits, noticed, habits or Habits())
+    return LegacyHttp(client, wire.session(introduction), open_session, limits, noticed, record or ServerRecord())
 
 
 class _HttpWire:

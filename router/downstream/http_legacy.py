@@ -13,7 +13,7 @@ from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
-from pointsman.router.downstream.crowd import Crowd, Habits
+from pointsman.router.downstream.crowd import Crowd
 from pointsman.router.downstream.envelope import with_envelope
 from pointsman.router.downstream.http_answer import (
     EVENT_STREAM,
@@ -27,6 +27,7 @@ from pointsman.router.downstream.http_answer import (
 from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
 from pointsman.router.downstream.http_talk import Talk
 from pointsman.router.downstream.log_level import SET_LEVEL
+from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.standing import Background, Pauses
 from pointsman.router.downstream.subscriptions import subscribe_again
 from pointsman.router.wire import encode
@@ -77,7 +78,7 @@ class LegacyHttp:
         open_session: OpenSession,
         limits: Limits,
         noticed: Noticed,
-        habits: Habits,
+        record: ServerRecord,
         pauses: Pauses | None = None,
     ) -> None:
         self._client = client
@@ -90,7 +91,7 @@ class LegacyHttp:
         self._log_level: Json | None = None  # what the session was last told
         self._login: asyncio.Task[Session] | None = None
         self._background = Background()
-        self._crowd = Crowd(habits, mixed=False)
+        self._crowd = Crowd(record, mixed=False)
         self._talk = Talk(limits, noticed, self._background, self._reply, self._crowd)
         self._pauses = pauses or Pauses()
         self._listening = self._background.start(self._listen())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 from pointsman.router.downstream.connection import Connection, Noticed
 from pointsman.router.downstream.log_level import LogLevel
 from pointsman.router.downstream.subscriptions import Subscriptions, subscribe_again
 from pointsman.router.downstream.watches import Watched
+from pointsman.router.tasks import TaskSet
 
 
 class Live:
@@ -21,8 +23,8 @@ class Live:
         self.log_level = LogLevel(connection)
         modern = connection.introduction.era == "modern"
         self.subscriptions = Subscriptions(connection, noticed, watched) if modern else None
-        listening = self.subscriptions.run() if self.subscriptions else subscribe_again(connection, watched)
-        self._listening = asyncio.get_running_loop().create_task(listening)
+        listening = self.subscriptions.run if self.subscriptions else partial(subscribe_again, connection, watched)
+        self._listening = TaskSet().start("subscriptions", listening)
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()

@@ -13,12 +13,13 @@ from pointsman.config.model import Limits
 from pointsman.router import wire
 from pointsman.router.downstream import questions
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
-from pointsman.router.downstream.crowd import CannotPlace, Crowd, Habits
+from pointsman.router.downstream.crowd import CannotPlace, Crowd
 from pointsman.router.downstream.envelope import with_envelope
 from pointsman.router.downstream.handshake import UNCANCELLABLE
 from pointsman.router.downstream.large import decode_off_loop
 from pointsman.router.downstream.mending import decode
 from pointsman.router.downstream.salvage import HEAD_BYTES, TAIL_BYTES, salvaged_id
+from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.stray import Stray
 from pointsman.router.seams import INTERNAL_ERROR
 
@@ -41,7 +42,7 @@ class Multiplexer:
         self._limits = limits
         self._noticed = noticed
         self._loop = asyncio.get_running_loop()
-        self._crowd = crowd or Crowd(Habits(), mixed=True)
+        self._crowd = crowd or Crowd(ServerRecord(), mixed=True)
         self._number = 0
         self._pending: dict[int, tuple[Call, asyncio.Future[Json]]] = {}
         self._open_questions: dict[asyncio.Task[None], tuple[Call | None, Json]] = {}

@@ -14,6 +14,7 @@ from pointsman.catalog.model import Caller, Json
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
 from pointsman.router.downstream.live import Live
 from pointsman.router.downstream.standing import Pauses
+from pointsman.router.downstream.start_queue import Rank, StartQueue
 from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
 
 IDLE_S = 600.0
@@ -39,6 +40,7 @@ class OwnConnections:
         *,
         idle_s: float = IDLE_S,
         most: int = MOST,
+        starts: StartQueue | None = None,
     ) -> None:
         self._connect = connect
         self._noticed = noticed
@@ -46,6 +48,7 @@ class OwnConnections:
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._most = most
+        self._starts = starts
         self._ready: dict[Caller, asyncio.Future[Live]] = {}
         self._kept: set[Caller] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -135,12 +138,18 @@ class OwnConnections:
             if method != ACKNOWLEDGED:
                 self._noticed(caller, method, params)
             elif live is not None and live.subscriptions is not None:
-                live.subscriptions.acknowledged()
+                live.subscriptions.acknowledged(params)
 
         live = Live(await self._connection(noticed), noticed, partial(self._watched, caller))
         return live
 
     async def _connection(self, noticed: Noticed) -> Connection:
+        if self._starts is None:
+            return await self._connected(noticed)
+        async with self._starts.slot(Rank.RAN_BEFORE):  # the shared connection stands, and a caller waits
+            return await self._connected(noticed)
+
+    async def _connected(self, noticed: Noticed) -> Connection:
         limit_s = self._connect_s()
         try:
             async with asyncio.timeout(limit_s):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Literal
 
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
@@ -14,14 +15,17 @@ from pointsman.router.downstream.deadline import Deadline
 from pointsman.router.downstream.input_rounds import carry
 from pointsman.router.downstream.live import Live
 from pointsman.router.downstream.own_connections import OwnConnections
-from pointsman.router.downstream.subscriptions import ACKNOWLEDGED
+from pointsman.router.downstream.subscriptions import ACKNOWLEDGED, Subscriptions
 from pointsman.router.downstream.watches import Watches
 from pointsman.router.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
+from pointsman.router.shares import FairQueue, TokenShares
 
 OnChange = Callable[[str, Change], None]
 """Called with the server's id when one of its lists or a watched resource changed, or it came or went as a whole."""
 
 Kind = Literal["tools", "resources", "prompts"]
+
+FIRST_START_S = 3.0  # how long after its creation a list waits for a server that was never up and never failed
 
 _SUBSCRIBE = "resources/subscribe"
 _UNSUBSCRIBE = "resources/unsubscribe"
@@ -48,7 +52,9 @@ class DownstreamServer:
         generations: Iterator[int],
         clock: WallClock,
         on_change: OnChange,
+        shares: TokenShares | None = None,
     ) -> None:
+        self.queue = FairQueue(server_id, shares)
         self._loop = asyncio.get_running_loop()
         self.id = server_id
         self.name = name
@@ -62,6 +68,9 @@ class DownstreamServer:
         self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
         self._generation_of: dict[Kind, int] = dict.fromkeys(_KINDS, next(generations))
         self.status = ServerStatus("starting", "it has not been started yet", clock())
+        self.first_start_s = FIRST_START_S
+        self._born = self._loop.time()
+        self._first_start_over = asyncio.Event()
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared connection then serves lists
         self.wanted: Callable[[], None] = lambda: None  # told when a request finds no connection
 
@@ -88,6 +97,24 @@ class DownstreamServer:
     def generation_of(self, kind: Kind) -> int:
         """Grows whenever a kept list of that kind stops being true: at each connect and at each `list_changed`."""
         return self._generation_of[kind]
+
+    def hears_changes(self, kind: Kind) -> bool:
+        """Whether a change of that list would be heard: it is connected, and tells of changes if it has any."""
+        live = self._live
+        if live is None:
+            return False
+        declared = self.capabilities.get(kind)
+        if not isinstance(declared, dict) or not declared.get("listChanged"):
+            return True
+        return live.subscriptions is None or live.subscriptions.hears(kind)
+
+    async def first_start(self) -> None:
+        left_s = self._born + self.first_start_s - self._loop.time()
+        if left_s <= 0 or self._first_start_over.is_set():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._first_start_over.wait()
 
     async def tools_page(self, cursor: str | None) -> Json:
         return await self.list_page("tools/list", cursor)
@@ -122,11 +149,18 @@ class DownstreamServer:
             raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        if method == _SUBSCRIBE:
-            return await self._watch(params, request, back)
         if method == _UNSUBSCRIBE:
-            return await self._unwatch(params, request, back)
-        return await self._carry(await self._live_for(request.caller), method, params, request, back)
+            return await self._unwatch(params, request, back)  # never waits: it only frees what the server keeps
+        queue = self.queue
+        if not queue.take_now():
+            await queue.take(request.caller.token_id)
+        try:
+            if method == _SUBSCRIBE:
+                return await self._watch(params, request, back)
+            live = await self._live_for(request.caller)
+            return await self._carry(live, method, params, request, back, queue)
+        finally:
+            queue.give_back()
 
     async def _live_for(self, caller: Caller) -> Live:
         live = self._shared()
@@ -137,10 +171,18 @@ class DownstreamServer:
         except ConnectionLost as error:
             raise ServerUnavailable(self.id, str(error)) from None
 
-    async def _carry(self, live: Live, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+    async def _carry(
+        self,
+        live: Live,
+        method: str,
+        params: Json,
+        request: FrontRequest,
+        back: BackChannel,
+        queue: FairQueue | None = None,
+    ) -> Json:
         limit_s = self.timeouts.call_s
         try:
-            with live, Deadline(self._loop, limit_s) as deadline:
+            with live, Deadline(self._loop, limit_s, queue, request.caller.token_id) as deadline:
                 level = request.client.log_level
                 if level is not None and not live.log_level.suits(level):
                     await live.log_level.lower(level)
@@ -160,20 +202,36 @@ class DownstreamServer:
         live = await self._live_for(caller)
         known = uri in self.watches.of(caller)
         self.watches.add(caller, uri)  # before it is sent: if the connection is replaced meanwhile, the next one has it
-        result: Json = {}
-        if live.subscriptions is not None:
-            live.subscriptions.changed()
-        else:
-            try:
+        try:
+            if live.subscriptions is not None:
+                result: Json = await self._listen(live, live.subscriptions, uri)
+            else:
                 result = await self._carry(live, _SUBSCRIBE, params, request, back)
-            except BaseException:
-                if not known:
-                    self.watches.discard(caller, uri)
-                raise
-            self.watches.add(caller, uri)  # another request of this caller may have failed or ended meanwhile
+        except BaseException:
+            if not known:
+                self.watches.discard(caller, uri)
+                if live.subscriptions is not None:
+                    live.subscriptions.changed()
+            raise
+        self.watches.add(caller, uri)  # another request of this caller may have failed or ended meanwhile
         if self.own is not None:
             self.own.keep(caller)
         return result
+
+    async def _listen(self, live: Live, subscriptions: Subscriptions, uri: str) -> Json:
+        """The modern way: the request that stays open is replaced by one that names the resource as well."""
+        limit_s = self.timeouts.call_s
+        try:
+            with live:
+                async with asyncio.timeout(limit_s):
+                    await subscriptions.subscribe(uri)
+        except TimeoutError:
+            raise CallTimeout(self.id, limit_s) from None
+        except ConnectionLost as error:
+            raise ServerUnavailable(self.id, str(error)) from None
+        except BudgetBroken as error:
+            raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
+        return {}
 
     async def _unwatch(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Of one caller. The server is told when nobody watches it on that connection any more."""
@@ -211,6 +269,7 @@ class DownstreamServer:
         self._introduction = connection.introduction
         self._live = Live(connection, self.notice, self._watched_by_all)
         self._set_status("running", "")
+        self._first_start_over.set()
         self._all_changed()
         return self._live
 
@@ -231,6 +290,8 @@ class DownstreamServer:
     def _away(self, state: ServerState, reason: str) -> None:
         was_there, self._live = self._live is not None, None
         self._set_status(state, reason)
+        if state != "starting":
+            self._first_start_over.set()
         if was_there:
             self._all_changed()
 
@@ -247,7 +308,7 @@ class DownstreamServer:
         if kind is not None:
             self._generation_of[kind] = next(self._generations)
         elif method == ACKNOWLEDGED and self._live is not None and self._live.subscriptions is not None:
-            self._live.subscriptions.acknowledged()
+            self._live.subscriptions.acknowledged(params)
         if kind is not None or method == _UPDATED:
             self._on_change(self.id, Change(method, params))
 

@@ -12,12 +12,13 @@ from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router import wire
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
-from pointsman.router.downstream.crowd import Crowd, Habits
+from pointsman.router.downstream.crowd import Crowd
 from pointsman.router.downstream.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.http_client import TCP_CONNECT_S, in_words
 from pointsman.router.downstream.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.mux import Multiplexer
+from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.standing import Background
 from pointsman.router.downstream.stray import FLOODED
 
@@ -34,7 +35,7 @@ async def connect_sse(
     era: WantedEra,
     limits: Limits,
     noticed: Noticed,
-    habits: Habits | None = None,
+    record: ServerRecord | None = None,
 ) -> SseConnection:
     """Open the stream and shake hands. The total time is the caller's to limit; an idle stream is never cut.
 
@@ -45,7 +46,7 @@ async def connect_sse(
         raise ConnectionLost(
             "`transport: sse` belongs to the legacy era: remove `era: modern`, or use `transport: http`"
         )
-    connection = SseConnection(url, headers, limits, noticed, habits or Habits())
+    connection = SseConnection(url, headers, limits, noticed, record or ServerRecord())
     try:
         await connection.open()
     except BaseException:
@@ -57,11 +58,13 @@ async def connect_sse(
 class SseConnection:
     """As `Connection` has it."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], limits: Limits, noticed: Noticed, habits: Habits) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], limits: Limits, noticed: Noticed, record: ServerRecord
+    ) -> None:
         self._url = URL(url)
         self._headers = dict(headers)
         self._limits = limits
-        self._mux = Multiplexer(self._send, limits, noticed, Crowd(habits, mixed=True))
+        self._mux = Multiplexer(self._send, limits, noticed, Crowd(record, mixed=True))
         self._background = Background()
         self._unsent = 0
         self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()

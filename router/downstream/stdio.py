@@ -9,13 +9,14 @@ from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.child import Child
 from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
-from pointsman.router.downstream.crowd import Crowd, Habits
+from pointsman.router.downstream.crowd import Crowd
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.lines import Line, LineAssembler
 from pointsman.router.downstream.mux import Multiplexer
 from pointsman.router.downstream.process import Command, ProcessStarter
 from pointsman.router.downstream.salvage import salvaged_id
+from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stray import FLOODED
 
@@ -32,16 +33,16 @@ async def connect_stdio(
     noticed: Noticed,
     probe_s: float = PROBE_S,
     stderr: StderrLog | None = None,
-    habits: Habits | None = None,
+    record: ServerRecord | None = None,
 ) -> StdioConnection:
     """Start the child and shake hands. The total time is the caller's to limit.
 
-    `stderr` is the server's log and `habits` what it is known to do; both outlive its children.
+    `stderr` is the server's log and `record` what it is known to do; both outlive its children.
 
     Raises:
         ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
     """
-    connection = StdioConnection(limits, noticed, stderr or StderrLog(), habits or Habits())
+    connection = StdioConnection(limits, noticed, stderr or StderrLog(), record or ServerRecord())
     child = await starter(command, connection)
     try:
         connection.attach(child)
@@ -55,9 +56,9 @@ async def connect_stdio(
 class StdioConnection:
     """As `Connection` has it; hears of its child as `ChildEvents`."""
 
-    def __init__(self, limits: Limits, noticed: Noticed, stderr: StderrLog, habits: Habits) -> None:
+    def __init__(self, limits: Limits, noticed: Noticed, stderr: StderrLog, record: ServerRecord) -> None:
         self.stderr = stderr
-        self.mux = Multiplexer(self._send, limits, noticed, Crowd(habits, mixed=True))
+        self.mux = Multiplexer(self._send, limits, noticed, Crowd(record, mixed=True))
         self._unsent_limit = limits.result_bytes
         self._lines = LineAssembler(limits.result_bytes, self._too_long)
         self._backlog: deque[Line] = deque()  # at most what one read brought: reading stands still while it is filled

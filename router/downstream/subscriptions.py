@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 
 from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.catalog.model import Json
 from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Noticed
 from pointsman.router.downstream.standing import Pauses
 from pointsman.router.downstream.watches import Watched
-from pointsman.router.seams import METHOD_NOT_FOUND
+from pointsman.router.seams import INVALID_PARAMS, METHOD_NOT_FOUND
 
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -43,37 +44,102 @@ class Subscriptions:
         self._pauses = Pauses()
         self._missed = False  # there was a gap, in which changes may have gone unheard
         self._changed = asyncio.Event()
+        self._sent: Json = {}  # the filter of the request that is open
+        self._honoured: Json | None = None  # what the server takes of it; None: it has not acknowledged
+        self._overtaken = False  # a request was replaced before its acknowledgement, which may still come
+        self._refused: DownstreamRefusal | None = None  # for good
+        self._waiting: dict[asyncio.Future[None], str] = {}  # for a resource to be acknowledged
 
     def changed(self) -> None:
         """Other resources are watched now: the request is replaced."""
         self._changed.set()
 
-    def acknowledged(self) -> None:
+    async def subscribe(self, uri: str) -> None:
+        """Wait until the server has acknowledged that it tells of `uri`, which is watched already.
+
+        Raises:
+            DownstreamRefusal: the server refuses, or leaves the resource out of what it takes.
+            ConnectionLost, BudgetBroken: the request failed; it is sent again, but not waited for.
+        """
+        if self._refused is not None:
+            raise self._refused
+        if self._honoured is not None and uri in _resources(self._honoured):
+            return
+        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[acknowledged] = uri
+        self.changed()
+        try:
+            await acknowledged
+        finally:
+            del self._waiting[acknowledged]
+
+    def hears(self, kind: str) -> bool:
+        """Whether the server tells of changes to this list now."""
+        return self._honoured is not None and bool(self._honoured.get(f"{kind}ListChanged"))
+
+    def acknowledged(self, params: Json) -> None:
         """The server has taken the request. After a gap anything may have changed, so that is what is told."""
         self._pauses.reset()
+        honoured = params.get("notifications")
+        self._honoured = honoured if isinstance(honoured, dict) else self._sent
+        self._tell_waiting(self._honoured)
         if self._missed:
             self._missed = False
             for name in self._lists:
                 self._noticed(f"notifications/{name}/list_changed", {})
 
+    def _tell_waiting(self, honoured: Json) -> None:
+        taken, sent = _resources(honoured), _resources(self._sent)
+        for waiting, uri in self._waiting.items():
+            if waiting.done():
+                continue
+            if uri in taken:
+                waiting.set_result(None)
+            elif uri in sent and not self._overtaken:
+                code = INVALID_PARAMS if taken else METHOD_NOT_FOUND
+                waiting.set_exception(
+                    DownstreamRefusal(code, "the server does not take subscriptions to this resource")
+                )
+        self._overtaken = False
+
+    def _fail_waiting(self, error: Exception, *, all_of_them: bool = False) -> None:
+        """For those whose resource was in the request that failed."""
+        for waiting, uri in self._waiting.items():
+            if not waiting.done() and (all_of_them or uri in _resources(self._sent)):
+                waiting.set_exception(error)
+
     async def run(self) -> None:
         """Until cancelled, or until the server says that it has no such thing."""
-        while True:
-            self._changed.clear()
-            wanted = self._filter()
-            if not wanted:
-                await self._changed.wait()
-                continue
-            try:
-                await self._listen(wanted)
-            except DownstreamRefusal as refusal:
-                if refusal.code == METHOD_NOT_FOUND:
-                    return
-            except (ConnectionLost, BudgetBroken):
-                pass  # what is wrong with the server shows in its calls; here it is only tried again
+        try:
+            while await self._run_once():
+                pass
+        finally:
+            self._fail_waiting(self._refused or ConnectionLost("its connection was replaced"), all_of_them=True)
+
+    async def _run_once(self) -> bool:
+        """Returns False where the server has no subscriptions."""
+        self._changed.clear()
+        self._sent = self._filter()
+        if not self._sent:
+            await self._changed.wait()
+            return True
+        try:
+            await self._listen(self._sent)
+        except DownstreamRefusal as refusal:
+            self._fail_waiting(refusal)
+            if refusal.code == METHOD_NOT_FOUND:
+                self._refused = refusal
+                return False
+        except (ConnectionLost, BudgetBroken) as error:
+            # What is wrong with the server shows in its calls; here it is only tried again.
+            self._fail_waiting(error)
+        else:
             if not self._changed.is_set():
-                self._missed = True
-                await self._pauses.wait()
+                self._fail_waiting(ConnectionLost("it ended the stream of its changes"))
+        if not self._changed.is_set():
+            self._missed = True
+            await self._until_changed(self._pauses.wait())
+        return True
 
     def _filter(self) -> Json:
         wanted: Json = {f"{name}ListChanged": True for name in self._lists}
@@ -82,13 +148,26 @@ class Subscriptions:
         return wanted
 
     async def _listen(self, wanted: Json) -> None:
-        stream = asyncio.ensure_future(self._connection.request(Call(LISTEN, {"notifications": wanted})))
+        try:
+            await self._until_changed(self._connection.request(Call(LISTEN, {"notifications": wanted})))
+        finally:
+            self._overtaken = self._honoured is None and self._changed.is_set()
+            self._honoured = None
+
+    async def _until_changed(self, work: Coroutine[None, None, object]) -> None:
+        """Wait for `work`, or end it when other resources are watched."""
+        running = asyncio.ensure_future(work)
         change = asyncio.ensure_future(self._changed.wait())
         try:
-            await asyncio.wait((stream, change), return_when=asyncio.FIRST_COMPLETED)
-            if stream.done():
-                stream.result()
+            await asyncio.wait((running, change), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
         finally:
-            stream.cancel()
+            running.cancel()
             change.cancel()
-            await asyncio.gather(stream, change, return_exceptions=True)
+            await asyncio.gather(running, change, return_exceptions=True)
+
+
+def _resources(wanted: Json) -> list[object]:
+    uris = wanted.get("resourceSubscriptions")
+    return uris if isinstance(uris, list) else []

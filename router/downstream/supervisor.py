@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost
 from pointsman.router.downstream.live import Live
 from pointsman.router.downstream.server import DownstreamServer
+from pointsman.router.downstream.server_memory import ServerRecord
+from pointsman.router.downstream.start_queue import Rank, StartQueue
+from pointsman.router.tasks import TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +22,7 @@ FIRST_PAUSE_S = 0.25  # a child that died is back within a second
 LONGEST_PAUSE_S = 60.0
 WANTED_AFTER_S = 5.0  # a caller who asks for a failed server cuts its pause short, but not more often than this
 STEADY_AFTER_S = 60.0  # a connection that lasted this long makes good for the failures before it
+FAILING_AFTER = 2  # failures in a row, after which a server that ran before starts after all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,25 @@ class Pace:
 
 
 class Supervisor:
-    """One task, which opens, watches and closes the connections that one recipe (`connect`) makes."""
+    """One task, which opens, watches and closes the connections that one recipe (`connect`) makes.
 
-    def __init__(self, server: DownstreamServer, connect: Connect, pace: Pace) -> None:
+    With `starts` each attempt waits for a slot: `connect` starts a process.
+    """
+
+    def __init__(
+        self,
+        server: DownstreamServer,
+        connect: Connect,
+        pace: Pace,
+        starts: StartQueue | None = None,
+        record: ServerRecord | None = None,
+    ) -> None:
         self._server = server
         self._connect = connect
         self._pace = pace
+        self._starts = starts
+        self._record = record or ServerRecord()
+        self._failures = 0  # in a row: attempts that failed, and connections that did not last
         self._pause_s = FIRST_PAUSE_S
         self._lives: dict[Live, asyncio.Task[None] | None] = {}  # those not closed yet, with the task that closes them
         self._poked = asyncio.Event()
@@ -49,7 +66,7 @@ class Supervisor:
 
     def start(self) -> None:
         self._server.wanted = self._wanted
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"supervisor of {self._server.id}")
+        self._task = TaskSet().start(f"supervisor of {self._server.id}", self._run)
 
     def poke(self) -> None:
         """Try again now. Does nothing while it is connected or connecting."""
@@ -83,7 +100,7 @@ class Supervisor:
 
     async def _run(self) -> None:
         while not self._last_connection:
-            connection = await self._attempt()
+            connection = await self._attempt_in_turn()
             if connection is not None:
                 await self._watch(connection)
             if not self._last_connection:
@@ -94,6 +111,22 @@ class Supervisor:
         if reason != self._told:
             self._told = reason
             logger.warning("server %s: %s; it is tried again, with growing pauses", self._server.id, reason)
+
+    async def _attempt_in_turn(self) -> Connection | None:
+        if self._starts is None:
+            return await self._attempt()
+        async with self._starts.slot(self._rank()):
+            return await self._attempt()
+
+    def _rank(self) -> Rank:
+        if self._failures >= (FAILING_AFTER if self._record.ran else 1):
+            return Rank.FAILING
+        return Rank.RAN_BEFORE if self._record.ran else Rank.NEW
+
+    def _failed(self) -> None:
+        self._failures += 1
+        if self._failures >= FAILING_AFTER:
+            self._record.ran = False
 
     async def _attempt(self) -> Connection | None:
         if self._tried:
@@ -113,23 +146,37 @@ class Supervisor:
             logger.exception("server %s could not be started", self._server.id)
             reason = "it could not be started; the gateway's log has the reason"
         self._server.fail(reason)
+        self._failed()
         self.settled.set()
         return None
 
     async def _watch(self, connection: Connection) -> None:
         live = self._server.attach(connection)
         self._told = ""
+        if self._failures < FAILING_AFTER:
+            self._record.ran = True
         known = connection.introduction
         logger.info("server %s is running (%s, %s)", self._server.id, known.era, known.version)
         self._lives[live] = None
         self.settled.set()
         since = self._pace.monotonic()
-        reason = await connection.ended()
+        steady = asyncio.get_running_loop().call_later(STEADY_AFTER_S, self._is_steady)
+        try:
+            reason = await connection.ended()
+        finally:
+            steady.cancel()
         self._server.detach(live, reason)
         if self._pace.monotonic() - since >= STEADY_AFTER_S:
-            self._pause_s = FIRST_PAUSE_S
+            self._is_steady()
+        else:
+            self._failed()
         # Calls that are still being answered (HTTP) keep their connection, and do not hold up the next attempt.
         self._lives[live] = asyncio.get_running_loop().create_task(self._close(live))
+
+    def _is_steady(self) -> None:
+        self._pause_s = FIRST_PAUSE_S
+        self._failures = 0
+        self._record.ran = True
 
     async def _close(self, live: Live) -> None:
         await live.retire(self._server.timeouts.call_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -29,6 +29,7 @@ from pointsman.router.front.sessions import Sessions
 from pointsman.router.front.signed_ids import SessionIds
 from pointsman.router.front.sse import SseTransport
 from pointsman.router.front.subscriptions import Subscriptions
+from pointsman.router.front.unread import UnreadBudget
 from pointsman.router.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.router.seams import Gateway
 
@@ -53,12 +54,17 @@ class Front:
         wall_clock: WallClock = time.time,
         ping_s: float = 15.0,
         resume_s: float = 10.0,
+        full: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`request_keys`: see `router.request_keys`. Without any, nothing that clients carry outlives this object."""
+        """`request_keys`: see `router.request_keys`. Without any, nothing that clients carry outlives this object.
+
+        `full`: whether the gateway takes no more requests at the moment.
+        """
         keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
-        desk = self._desk = Desk(gateway, server_info, instructions, clock, ping_s, resume_s)
-        self._reception = Reception(gateway, desk.failures, limits, hosts)
+        self.unread = UnreadBudget(lambda: self._reception.limits.unread_bytes)
+        desk = self._desk = Desk(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread)
+        self._reception = Reception(gateway, desk.failures, limits, hosts, full)
         self._streams = OpenStreams()
         self._sessions = Sessions(
             clock,

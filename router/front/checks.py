@@ -28,6 +28,7 @@ class HostRules:
 
     hosts: frozenset[bytes]
     origins: frozenset[bytes]
+    trusted_proxies: tuple[str, ...] = ()  # addresses and CIDR networks
 
     @classmethod
     def of(cls, listen: Listen, port: int) -> HostRules:
@@ -43,6 +44,7 @@ class HostRules:
             origins=frozenset(
                 origin.lower().encode() for origin in (*(f"http://{host}" for host in own), *listen.allowed_origins)
             ),
+            trusted_proxies=listen.trusted_proxies,
         )
 
 

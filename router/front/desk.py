@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.catalog.model import Caller, Json
 from pointsman.router.front.failures import Clock, Failures
+from pointsman.router.front.unread import UnreadBudget
 from pointsman.router.seams import Gateway
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Desk:
         clock: Clock,
         ping_s: float,
         resume_s: float,
+        unread: UnreadBudget,
     ) -> None:
         self.loop = asyncio.get_running_loop()  # kept, because looking it up is a system call on 3.11
         self.gateway = gateway
@@ -36,6 +38,7 @@ class Desk:
         self.failures = Failures(clock)
         self.ping_s = ping_s
         self.resume_s = resume_s  # how long a legacy client that lost its stream is expected back
+        self.unread = unread  # of all answers
         self._prefix = secrets.token_hex(6)
         self._count = itertools.count(1)
         self.stopping = False  # nothing new is let in

@@ -224,7 +224,7 @@ class Exchange:
             await _answer(self._send, answer, self._stream, self._writing)
 
     def _open_stream(self) -> EventStream:
-        stream = self._stream = EventStream(self._send, self._desk.ping_s)
+        stream = self._stream = EventStream(self._send, self._desk.ping_s, self._desk.unread)
         self._writing = asyncio.ensure_future(stream.run())
         if self._events is not None:
             self._log = self._events.open(self._expect_nobody)

@@ -50,7 +50,8 @@ def with_meta(claims: Claims, meta: Json | None) -> Claims:
             raise denied("The Authorization header and `_meta.token` are two different tokens.")
         token = named
     if "projectId" in meta:
-        named_project = _project(_string(meta.pop("projectId"), "projectId"))
+        stated_project = meta.pop("projectId")
+        named_project = None if stated_project is None else _project(_string(stated_project, "projectId"))
         if stated and named_project != project:
             raise denied("`_meta.projectId` and the header or path name two different projects.")
         project, stated = named_project, True

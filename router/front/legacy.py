@@ -68,7 +68,9 @@ class LegacyEra:
                 await self._changes(session, caller, log, after, receive, send)
             else:
                 assert after is not None
-                await serve_rest(receive, send, log, after, self._desk.ping_s, self._desk.resume_s)
+                await serve_rest(
+                    receive, send, log, after, self._desk.unread, ping_s=self._desk.ping_s, wait_s=self._desk.resume_s
+                )
         except Exception as error:  # the stream has ended properly; it cannot be answered once more
             self._desk.failures.report("GET", error)
         finally:
@@ -124,6 +126,7 @@ class LegacyEra:
                     self._desk.gateway.changes(caller),
                     lambda change: wanted(session, change),
                     ended,
+                    self._desk.unread,
                     ping_s=self._desk.ping_s,
                     wait_s=self._desk.resume_s,
                 )

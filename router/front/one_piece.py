@@ -12,12 +12,13 @@ class OnePiece:
     uvicorn says head and body one after the other, and uvloop would write each at once, by a system call of its own.
     """
 
-    __slots__ = ("_head", "_transport", "get_write_buffer_size", "is_closing", "written")
+    __slots__ = ("_head", "_transport", "get_write_buffer_size", "is_closing", "last", "written")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._head = b""
         self.written = 0  # bytes, in all
+        self.last = 0  # bytes of the last write
         self.is_closing = transport.is_closing  # these two are asked in each request
         self.get_write_buffer_size = transport.get_write_buffer_size
 
@@ -27,7 +28,8 @@ class OnePiece:
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
             self._head = data
             return
-        self.written += len(data)
+        self.last = len(data)
+        self.written += self.last
         self._transport.write(data)
 
     def flush(self) -> None:

@@ -1,12 +1,17 @@
 """uvicorn's HTTP protocol with the limits that it lacks: time, size and number of what clients send, and time to read.
 
+Which connections are admitted is decided in `connections.py`, how much may wait to be read in `unread.py`.
+
 It stands on `HttpToolsProtocol`, which is not public API; hence the narrow pin of uvicorn, and the tests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import httptools
@@ -15,8 +20,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pointsman.config.model import Limits
 from pointsman.router.front.answers import error_message, respond
+from pointsman.router.front.connections import (
+    PRESSURE_KEEP_ALIVE_S,
+    ConnectionTable,
+    Exempt,
+    Verdict,
+    address_key,
+    is_exempt,
+)
 from pointsman.router.front.one_piece import OnePiece
 from pointsman.router.front.refusal import Refusal, overloaded
+from pointsman.router.front.unread import UnreadBudget
 
 HEAD_BYTES = 64 << 10
 READ_S = 10.0  # in each such time a client that is behind must take `READ_BYTES`, or all that was left
@@ -26,6 +40,12 @@ _SLOW_HEAD = Refusal(408, "The request header took too long.")
 _SLOW_BODY = Refusal(408, "The request body took too long.")
 _LARGE_HEAD = Refusal(431, "The request header is too large.")
 _BAD_REQUEST = Refusal(400, "This is not HTTP.")
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER
+_TOO_MANY = {
+    "full": "Too many connections are open. Try again later.",
+    "share": "Too many connections are open from this address. Close some of them, or try again later; "
+    "the operator names proxies in `listen.trusted_proxies`.",
+}
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
@@ -38,23 +58,43 @@ def _as_json_rpc(refusal: Refusal) -> bytes:
 
 
 def guarded_protocol(
-    limits: Callable[[], Limits], read_s: float = READ_S, worded: Callable[[Refusal], bytes] = _as_json_rpc
+    limits: Callable[[], Limits],
+    read_s: float = READ_S,
+    worded: Callable[[Refusal], bytes] = _as_json_rpc,
+    exempt: Exempt = lambda host: is_exempt(host, ()),
+    unread: UnreadBudget | None = None,
 ) -> type[GuardedProtocol]:
-    """For `uvicorn.Config(http=...)`. `limits` is asked anew for each connection, so that a reload holds.
+    """For `uvicorn.Config(http=...)`. `limits` and `exempt` are asked for each connection, so that a reload holds.
 
     `worded` makes the body of a refusal that is given below ASGI.
     """
-    return type("Guarded", (GuardedProtocol,), {"limits_now": (limits,), "read_s": read_s, "worded": (worded,)})
+    shared = {
+        "limits_now": (limits,),
+        "read_s": read_s,
+        "worded": (worded,),
+        "exempt": (exempt,),
+        "table": ConnectionTable(),
+        "budget": unread or UnreadBudget(lambda: limits().unread_bytes),
+    }
+    return type("Guarded", (GuardedProtocol,), shared)
 
 
 class GuardedProtocol(HttpToolsProtocol):
+    """Fits `connections.Evictable` and `unread.Reader`."""
+
     limits_now: ClassVar[tuple[Callable[[], Limits]]]  # in a tuple, because a bare function would become a method
     read_s: ClassVar[float]
     worded: ClassVar[tuple[Callable[[Refusal], bytes]]]
+    exempt: ClassVar[tuple[Exempt]]
+    table: ClassVar[ConnectionTable]
+    budget: ClassVar[UnreadBudget]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = self.limits_now[0]()
+        self._verdict: Verdict | None = None  # None: not in the table, or no longer
+        self.address = ""
+        self.token_id: str | None = None  # whose request came last
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
         self._reading_head = False
@@ -71,17 +111,46 @@ class GuardedProtocol(HttpToolsProtocol):
         self._line = OnePiece(transport)
         self.transport = self._line  # type: ignore[assignment]  # a transport by its shape
         self._limits = self.limits_now[0]()
-        if len(self.connections) > 2 * self._limits.connections:
+        host = self.client[0] if self.client else ""
+        self.address = address_key(host)
+        exempt = not host or self.exempt[0](host)
+        self._verdict = self.table.admit(self, self._limits.connections, exempt=exempt)
+        if self._verdict == "flood":
             transport.abort()  # not even room for polite words
             return
-        if len(self.connections) > self._limits.connections:
+        if self._verdict != "admitted":
             self.app = self._too_many_connections
         self._expect(self._limits.header_s, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave_table()
         self._stop_clock()
         self._stop_read_clock()
         super().connection_lost(exc)
+
+    def evict(self) -> None:
+        """Close an idle connection in favour of a newcomer."""
+        self._leave_table()
+        self.transport.close()
+
+    def cut(self) -> None:
+        """Reset the connection: a plain close would leave what is unread with the kernel for minutes."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            with suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        self.transport.abort()
+
+    @property
+    def unread(self) -> int:
+        """As memory: the transport keeps a piece whole until the last byte of it is taken."""
+        unread = self._line.get_write_buffer_size()
+        return max(unread, self._line.last) if unread else 0
+
+    def _leave_table(self) -> None:
+        if self._verdict is not None:
+            self.table.forget(self, self._verdict)
+            self._verdict = None
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -134,6 +203,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._measure_head()
         self._reading_body = True
         self._stop_clock()
+        self.table.busy(self)
+        self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -185,18 +256,26 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_clock()
 
     def on_response_complete(self) -> None:
+        if self.table.under_pressure(self._limits.connections):
+            self.timeout_keep_alive = min(self.config.timeout_keep_alive, PRESSURE_KEEP_ALIVE_S)
+        else:
+            self.timeout_keep_alive = self.config.timeout_keep_alive
         super().on_response_complete()
         self._line.flush()
         if self.transport.get_write_buffer_size():
             self._start_read_clock()
+        if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
+            self.table.idle(self)
 
     def _start_read_clock(self) -> None:
         if self._read_clock is None:
             unread = self.transport.get_write_buffer_size()
             self._goal = self._line.written - unread + min(unread, READ_BYTES)
             self._read_clock = self.loop.call_later(self.read_s, self._check_reader)
+            self.budget.behind(self)
 
     def _stop_read_clock(self) -> None:
+        self.budget.caught_up(self)
         if self._read_clock is not None:
             self._read_clock.cancel()
             self._read_clock = None
@@ -205,9 +284,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._read_clock = None
         unread = self.transport.get_write_buffer_size()
         if not unread:
+            self.budget.caught_up(self)
             return
         if self._line.written - unread < self._goal:
-            self.transport.abort()
+            self.cut()
         else:
             self._start_read_clock()
 
@@ -239,5 +319,5 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_clock()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = overloaded("Too many connections are open. Try again later.")
+        refusal = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
         await respond(send, refusal.status, self.worded[0](refusal), (*refusal.headers, (b"connection", b"close")))

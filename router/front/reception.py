@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
@@ -16,7 +17,8 @@ from pointsman.router.front.failures import Failures
 from pointsman.router.front.identity import Claims, claims_of, with_meta
 from pointsman.router.front.introduction import client_name
 from pointsman.router.front.message import echoed_id, meta_of, parse
-from pointsman.router.front.refusal import ClientLeft, Refusal, denied, overloaded, unauthorized
+from pointsman.router.front.methods import LEGACY_METHODS
+from pointsman.router.front.refusal import ClientLeft, Refusal, denied, full, overloaded, unauthorized
 from pointsman.router.sdk import CLIENT_INFO_META_KEY
 from pointsman.router.seams import INTERNAL_ERROR, Gateway
 
@@ -26,9 +28,10 @@ _READ_FOR_AUDIT = 64 << 10  # bytes of a refused body, to learn what was tried
 class Visit:
     """One HTTP request, and what is known of it so far."""
 
-    __slots__ = ("address", "body_taken", "head", "message", "receive", "send", "token")
+    __slots__ = ("address", "body_taken", "connection", "head", "message", "receive", "send", "token")
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, connection: Any = None) -> None:
+        self.connection = connection  # what `protocol.py` keeps of it; None under another server
         self.receive = receive
         self.send = send
         self.head: Head = {}
@@ -43,8 +46,11 @@ Serve = Callable[[Scope, Visit, Claims], Awaitable[None]]
 
 
 class Reception:
-    def __init__(self, gateway: Gateway, failures: Failures, limits: Limits, hosts: HostRules) -> None:
+    def __init__(
+        self, gateway: Gateway, failures: Failures, limits: Limits, hosts: HostRules, full: Callable[[], bool]
+    ) -> None:
         self._gateway = gateway
+        self._full = full
         self._failures = failures
         self.limits = limits
         self.hosts = hosts
@@ -53,7 +59,7 @@ class Reception:
     async def admit(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"the front serves HTTP, not {scope['type']}")
-        visit = Visit(receive, send)
+        visit = Visit(receive, send, scope.get("connection"))
         try:
             try:
                 await serve(scope, visit, self._claims(scope, visit))
@@ -81,6 +87,10 @@ class Reception:
         if caller is None or completed is not claims:
             visit.token = completed.token
             caller = self.identify(completed)
+        if visit.connection is not None:
+            visit.connection.token_id = caller.token_id
+        if self._full() and message.get("method") in LEGACY_METHODS:
+            raise full()
         return message, caller
 
     def identify(self, claims: Claims) -> Caller:

@@ -22,6 +22,9 @@ _REASONS = {
 }
 
 
+FULL = {"code": "overloaded"}
+
+
 class ClientLeft(Exception):
     """The client went away before its request was whole; there is nobody to answer."""
 
@@ -48,8 +51,8 @@ class Refusal(Exception):
 
     @property
     def audited(self) -> bool:
-        """Whether it is about who calls, so that the audit has a row for it."""
-        return self.status in (401, 403)
+        """Whether the audit has a row for it: it is about who calls, or there was no room for a call."""
+        return self.status in (401, 403) or self.data == FULL
 
 
 def unauthorized(message: str) -> Refusal:
@@ -78,3 +81,14 @@ def unknown_session() -> Refusal:
 
 def overloaded(message: str) -> Refusal:
     return Refusal(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))
+
+
+def full() -> Refusal:
+    return Refusal(
+        503,
+        "The gateway has as many requests under way as it takes. Try again in a moment; "
+        "the operator sets `limits.calls`.",
+        code=INTERNAL_ERROR,
+        data=FULL,
+        headers=((b"retry-after", b"1"),),
+    )

@@ -10,13 +10,16 @@ from starlette.types import Receive, Send
 from pointsman.router.front.answers import PING
 from pointsman.router.front.replay import EventLog
 from pointsman.router.front.stream import EventStream, forward, stop, until_left
+from pointsman.router.front.unread import UnreadBudget
 from pointsman.router.seams import Change
 from pointsman.router.wire import encode
 
 
-async def serve_rest(receive: Receive, send: Send, log: EventLog, after: int, ping_s: float, wait_s: float) -> None:
+async def serve_rest(
+    receive: Receive, send: Send, log: EventLog, after: int, unread: UnreadBudget, *, ping_s: float, wait_s: float
+) -> None:
     """All that came after an event of a request's stream, and all that still comes, to the answer."""
-    stream = EventStream(send, ping_s)
+    stream = EventStream(send, ping_s, unread)
     stream.put(PING)  # the client learns at once that the stream is open
     log.attach(stream, after)
     writing = asyncio.ensure_future(stream.run())
@@ -37,12 +40,13 @@ async def serve_changes(
     changes: AsyncIterator[Change],
     wanted: Callable[[Change], bool],
     ended: asyncio.Future[None],
+    unread: UnreadBudget,
     *,
     ping_s: float,
     wait_s: float,
 ) -> None:
     """All changes until `ended` is done. Of a client that leaves they are kept for `wait_s`, in case it comes back."""
-    stream = EventStream(send, ping_s)
+    stream = EventStream(send, ping_s, unread)
     stream.put(PING)  # the client learns at once that the stream is open
     log.attach(stream, after)
     log.prime()

@@ -104,7 +104,7 @@ class SseTransport:
         events, subscriptions = SessionEvents(self._nothing_kept, primed=False), Subscriptions(self._desk)
         session_id = secrets.token_hex(20)
         session = Session(session_id, caller, visit.address, _STRANGER, 0.0, events, subscriptions)
-        return Line(session, EventStream(visit.send, self._desk.ping_s))
+        return Line(session, EventStream(visit.send, self._desk.ping_s, self._desk.unread))
 
     async def _serve(self, line: Line, caller: Caller, receive: Receive) -> None:
         session, stream = line.session, line.stream

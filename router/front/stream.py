@@ -10,9 +10,11 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from pointsman.router.front.answers import PING
+from pointsman.router.front.unread import UnreadBudget
 from pointsman.router.seams import Change
 
 PENDING_BYTES = 1 << 20  # said, but not yet taken by the connection
+_LARGE = 64 << 10  # bytes after which the budget for the whole daemon is looked at
 _HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -23,15 +25,21 @@ _HEADERS = [
 class EventStream:
     """Whoever speaks puts bytes in and goes on; `run` writes them. `protocol.py` cuts a client that never reads."""
 
-    __slots__ = ("_closed", "_pending", "_ping_s", "_send", "_size", "_wake")
+    __slots__ = ("__weakref__", "_closed", "_pending", "_ping_s", "_send", "_size", "_unread", "_wake")
 
-    def __init__(self, send: Send, ping_s: float) -> None:
+    def __init__(self, send: Send, ping_s: float, unread: UnreadBudget) -> None:
         self._send = send
         self._ping_s = ping_s
         self._pending: list[bytes] = []
         self._size = 0
         self._wake = asyncio.Event()
         self._closed = False
+        self._unread = unread
+        unread.hold(self)
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._size
 
     def put(self, data: bytes, *, always: bool = False) -> bool:
         """False where too much is waiting already: the reader loses this message, unless it must have it."""
@@ -58,6 +66,8 @@ class EventStream:
         self._pending.append(data)
         self._size += len(data)
         self._wake.set()
+        if len(data) > _LARGE:
+            self._unread.enforce()
 
     async def _next(self) -> bytes:
         try:

@@ -39,13 +39,11 @@ _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 class SearchApp:
     """Set `open` while requests are taken, and `hosts` when the configuration changes."""
 
-    def __init__(
-        self, desk: Desk, hosts: HostRules, refusal: Callable[[], tuple[str, ...]], lifespan: Lifespan
-    ) -> None:
+    def __init__(self, desk: Desk, hosts: HostRules, faults: Callable[[], dict[str, str]], lifespan: Lifespan) -> None:
         self.open = False
         self.hosts = hosts
         self._desk = desk
-        self._config_refusal = refusal
+        self._faults = faults
         routes = [
             Route("/catalog/search", self._answered(self._search), methods=["POST"]),
             Route("/health", self._answered(self._health), methods=["GET"]),
@@ -76,11 +74,7 @@ class SearchApp:
         if b"authorization" in head:
             admitted(self._desk.rights, head, time.time())
             report |= {"version": __version__, "provider": self._desk.settings.provider}
-            if problems := self._config_refusal():
-                report["configuration"] = (
-                    f"The last edit was refused ({len(problems)} problems) and the one before it holds. "
-                    "`pointsman config validate` shows what is wrong."
-                )
+            report |= self._faults()
         return _json(report, 200 if self.open else 503)
 
     async def _metrics(self, request: Request, head: Head) -> Response:

@@ -17,15 +17,18 @@ from starlette.applications import Starlette
 from pointsman.config.model import GatewayConfig, SearchApi
 from pointsman.router import signals
 from pointsman.router.front.checks import HostRules
+from pointsman.router.front.connections import is_exempt
 from pointsman.router.front.protocol import guarded_protocol
 from pointsman.router.listening import HttpServer, bind, url_of
 from pointsman.router.reload import Reloader
 from pointsman.router.search_api.app import SearchApp
 from pointsman.router.search_api.desk import Desk
 from pointsman.router.search_api.refusals import body_below_asgi
+from pointsman.router.tasks import TaskSet
 
 logger = logging.getLogger(__name__)
 
+HTTP_SERVER, WARM_UP = "HTTP server", "search warm-up"
 GRACE_S = 9  # for searches under way when we are asked to end
 
 
@@ -44,6 +47,7 @@ async def serve(launch: Launch) -> None:
 
     Raises:
         CannotListen: the address cannot be had.
+        DaemonFailed: an essential task ended.
     """
     listen = _own(launch.config).listen
     with bind(listen.host, listen.port) as listener:
@@ -63,28 +67,34 @@ async def _serve(launch: Launch, listener: socket.socket, desk: Desk) -> None:
         app.hosts = HostRules.of(new, port)
 
     reloader = Reloader(launch.config_path, launch.load, apply)
+    tasks = TaskSet()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        beside = [asyncio.create_task(work) for work in (reloader.run(), desk.warm_up())]
+        reloader.start(tasks)
+        tasks.start(WARM_UP, desk.warm_up, on_failure="log")
         yield
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await tasks.cancel(*reloader.tasks, WARM_UP)
 
     def opened() -> None:
         app.open = True
         launch.ready(url_of(listener))
 
-    app = SearchApp(desk, HostRules.of(_own(launch.config).listen, port), lambda: reloader.refusal, lifespan)
+    def faults() -> dict[str, str]:
+        return reloader.report() | tasks.report()
+
+    app = SearchApp(desk, HostRules.of(_own(launch.config).listen, port), faults, lifespan)
     server = HttpServer(_http_settings(app, desk), opened)
     stop = asyncio.Event()
     with signals.stopping(stop), signals.reloading(reloader.request):
-        async with asyncio.TaskGroup() as group:
-            group.create_task(server.serve(sockets=[listener]))
-            await stop.wait()
+        tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
+        try:
+            await tasks.until(stop)
+        finally:
             app.open = False
             server.should_exit = True
+            await tasks.join(HTTP_SERVER)
+            await tasks.close()
 
 
 def _own(config: GatewayConfig) -> SearchApi:
@@ -94,7 +104,11 @@ def _own(config: GatewayConfig) -> SearchApi:
 def _http_settings(app: SearchApp, desk: Desk) -> uvicorn.Config:
     return uvicorn.Config(
         app.asgi,
-        http=guarded_protocol(lambda: desk.rights.config.limits, worded=body_below_asgi),
+        http=guarded_protocol(
+            lambda: desk.rights.config.limits,
+            worded=body_below_asgi,
+            exempt=lambda host: is_exempt(host, app.hosts.trusted_proxies),
+        ),
         ws="none",
         lifespan="on",
         log_config=None,

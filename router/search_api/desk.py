@@ -53,8 +53,7 @@ class Desk:
 
     async def warm_up(self) -> None:
         """Load what the first search would wait for."""
-        tool = ToolDocument("none:none", "none", "none", "", {})
-        await self._local.search(SearchRequest(("none",), None, (tool,), 1))
+        await self._local.prepare()
 
     async def search(self, token_id: str, body: bytes, *, gzipped: bool) -> Found:
         """Whoever asks has taken a place for `token_id`; it is given back when the work is over, however long

@@ -100,7 +100,7 @@ async def test_a_document_is_indexed_and_then_re_indexed(archive: Caller, index:
 @pytest.mark.parametrize("content", ["", "  \n\t ", None, 7, ["x"]])
 async def test_blank_or_missing_content_is_refused_in_the_specifications_words(archive: Caller, content: Any) -> None:
     answer = await archive.failure("search_add_document", doc_id="a", content=content)
-    assert json.loads(answer.text) == {"error": "Content must be a non-empty string"}
+    assert json.loads(answer.text)["error"] == "Content must be a non-empty string"
 
 
 @pytest.mark.parametrize(

@@ -67,13 +67,15 @@ async def test_every_tool_is_listed_with_schemas_and_hints_in_both_eras(
 
 async def test_an_unknown_tool_is_refused_by_name() -> None:
     async with serving(tool("one", dict)) as client:
-        with pytest.raises(MCPError, match=r"No tool `search`\. The archive has one"):
+        with pytest.raises(MCPError, match=r"Unknown tool: search\. The archive has one") as refused:
             await client.call_tool("search", {})
+    assert refused.value.error.data == {"tool": "search"}
 
 
 async def test_a_failure_is_answered_with_its_text_and_its_fields() -> None:
     def fail(arguments: Json) -> Json:
-        raise ToolFailure("Index not found: x", help="Make it.", as_object=arguments["as_object"], path="x")
+        as_object = arguments["as_object"]
+        raise ToolFailure("Index not found: x", code="not_found", help="Make it.", as_object=as_object, path="x")
 
     async with serving(tool("fail", fail)) as client:
         plain = await client.call_tool("fail", {"as_object": False})
@@ -81,7 +83,13 @@ async def test_a_failure_is_answered_with_its_text_and_its_fields() -> None:
     assert plain.is_error
     assert written.is_error
     assert text(plain) == "Index not found: x Make it."
-    assert json.loads(text(written)) == {"error": "Index not found: x", "path": "x", "help": "Make it."}
+    assert json.loads(text(written)) == {
+        "error": "Index not found: x",
+        "path": "x",
+        "tool": "fail",
+        "code": "not_found",
+        "help": "Make it.",
+    }
     assert plain.structured_content == written.structured_content == json.loads(text(written))
 
 
@@ -93,7 +101,7 @@ async def test_trouble_with_the_store_is_answered_in_the_stores_words() -> None:
         answer = await client.call_tool("locked", {})
     assert answer.is_error
     assert text(answer).startswith("The archive's store a.db is being written")
-    assert answer.structured_content == {"error": text(answer)}
+    assert answer.structured_content == {"error": text(answer), "tool": "locked", "code": "store_unavailable"}
 
 
 async def test_a_tool_that_breaks_is_a_plain_sentence_to_the_client_and_a_traceback_in_the_log(
@@ -184,7 +192,7 @@ async def test_heavy_parts_are_loaded_only_when_a_tool_needs_them() -> None:
     script = (
         "import sys\n"
         "import pointsman.archive.server\n"
-        "heavy = {'numpy', 'wordllama', 'tree_sitter', 'limits', 'markdown_it', 'rapidfuzz'}\n"
+        "heavy = {'numpy', 'tokenizers', 'tree_sitter', 'limits', 'markdown_it', 'rapidfuzz'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
     )
     child = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", script, stderr=asyncio.subprocess.PIPE)

@@ -37,10 +37,19 @@ class SmallServer:
         self.inside = asyncio.Event()  # set as soon as somebody asks
         self.may_answer = asyncio.Event()  # cleared: nobody gets an answer
         self.may_answer.set()
+        self.hears = True  # a change of the list would be heard
+        self.coming_up: asyncio.Event | None = None  # set when a first start is over
         self.fails: Callable[[], Exception] | None = None
 
     def generation_of(self, kind: Family, /) -> int:
         return self.generation
+
+    def hears_changes(self, kind: Family, /) -> bool:
+        return self.hears
+
+    async def first_start(self) -> None:
+        if self.coming_up is not None:
+            await self.coming_up.wait()
 
     async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:
         return await self.tools_page(cursor)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_SCHEMA, answer
+import pytest
+
+from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, answer
 from pointsman.catalog.model import Caller, Json
 from pointsman.catalog.results import SearchOutcome
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
@@ -103,17 +105,72 @@ async def test_intents_that_were_never_asked_for_are_not_shown() -> None:
     assert shown["intents"] == [1]
 
 
-async def test_an_output_schema_is_shown_with_the_best_if_there_is_room() -> None:
-    small = {"type": "object", "properties": {"celsius": {"type": "number"}}}
-    large = {"type": "object", "properties": {f"value{n}": {"type": "number"} for n in range(200)}}
+SMALL_OUTPUT = {"type": "object", "properties": {"celsius": {"type": "number"}}}
+LARGE_OUTPUT = {"type": "object", "properties": {f"value{n}": {"type": "number"} for n in range(200)}}
+
+
+@pytest.mark.parametrize(
+    ("output", "in_short"),
+    [(SMALL_OUTPUT, "{celsius?: number}"), (LARGE_OUTPUT, "{value0?: number, value1?: number, …}")],
+)
+async def test_the_best_shows_what_it_returns_by_a_small_schema_and_all_others_in_short(
+    output: Json, in_short: str
+) -> None:
     little = {"inputSchema": {"type": "object"}, "description": "Says it"}
-    for output, visible in ((small, True), (large, False)):
-        tools = [definition(f"t{n}", outputSchema=output, **little) for n in range(3)]
-        scores = [SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.5), SearchHit("one:t2", 0.4)]
-        best, *others = answer(await found(*scores, tools=tools))["results"]
-        assert ("outputSchema" in best) == visible
-        assert not any("outputSchema" in other for other in others)
-        assert others[0]["signature"].endswith("-> {celsius?: number}" if visible else "-> object")
+    tools = [definition(f"t{n}", outputSchema=output, **little) for n in range(3)] + [definition("t3")]
+    scores = [SearchHit(f"one:t{n}", relevance) for n, relevance in enumerate((0.9, 0.85, 0.4, 0.3))]
+    best, near, far, undeclared = answer(await found(*scores, tools=tools))["results"]
+    if output is SMALL_OUTPUT:
+        assert best["outputSchema"] == output
+        assert "returns" not in best
+    else:
+        assert "outputSchema" not in best
+        assert best["returns"].startswith("{value0?: number, value1?: number, value2?: number")
+        assert len(best["returns"]) <= 200
+    assert "inputSchema" in best
+    assert "inputSchema" in near
+    for other in (near, far):
+        assert "outputSchema" not in other
+        assert other["returns"].startswith(in_short[:18])
+    assert far["signature"] == "t2()"
+    assert undeclared["signature"].endswith("-> any")
+    assert not {"returns", "outputSchema"} & undeclared.keys()
+
+
+async def test_an_output_schema_of_120_tokens_is_shown_and_a_longer_one_is_not() -> None:
+    def output(chars: int) -> Json:
+        empty = len(json.dumps({"description": ""}, separators=(",", ":")))
+        return {"description": "x" * (chars - empty)}
+
+    for chars, shown in ((MAX_OUTPUT_SCHEMA, True), (MAX_OUTPUT_SCHEMA + 1, False)):
+        tools = [definition("t0", outputSchema=output(chars))]
+        [best] = answer(await found(*hits(1), tools=tools))["results"]
+        assert ("outputSchema" in best) == shown
+        assert ("returns" in best) != shown
+    assert MAX_OUTPUT_SCHEMA == 4 * 120
+
+
+async def test_a_doubtful_best_says_in_short_what_it_returns() -> None:
+    [best] = answer(await found(SearchHit("one:t0", 0.1), tools=[definition("t0", outputSchema=SMALL_OUTPUT)]))[
+        "results"
+    ]
+    assert best["returns"] == "{celsius?: number}"
+    assert not {"inputSchema", "outputSchema"} & best.keys()
+
+
+async def test_what_tools_return_and_their_annotations_are_part_of_the_budget() -> None:
+    hints = {"readOnlyHint": True, "destructiveHint": False}
+    more = {"outputSchema": LARGE_OUTPUT, "annotations": {"title": "Tee " * 5_000, "note": "x" * 14_000, **hints}}
+    tools = [definition(f"t{n}", inputSchema={"type": "object"}, **more) for n in range(50)]
+    scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(50)]
+    shown = answer(await found(*scores, tools=tools, max_results=50))
+    best, *others = shown["results"]
+    assert best["annotations"].pop("title").endswith("Tee…")
+    assert best["annotations"] == hints
+    assert all(other["returns"] and other["annotations"] == hints for other in others)
+    in_full = len(PROSE)  # the best is shown in full, whatever that costs
+    size = len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
+    assert size < (BUDGET + BUDGET_EACH * 50) * 1.1 + in_full
 
 
 async def test_the_same_outcome_gives_the_same_bytes() -> None:

@@ -11,6 +11,7 @@ import pytest
 from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
 from pointsman.catalog.kinds import TOOLS
 from pointsman.catalog.listing import KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
+from pointsman.catalog.model import ToolSource
 from tests.catalog.sources import Clock, SmallServer, tool
 
 MAX_AGE_S = 5.0
@@ -66,9 +67,47 @@ async def test_a_list_is_kept_no_longer_than_its_time_to_live(clock: Clock, ttl_
     assert listed.known(MAX_AGE_S) is None
 
 
+async def test_a_time_to_live_of_nothing_says_nothing_where_changes_are_heard(clock: Clock) -> None:
+    server = SmallServer("s", tool("a"))
+    server.ttl_ms = 0
+    listed = list_of(server, clock)
+    await fetched(listed)
+    clock.now += 4.9
+    assert names(listed.known(MAX_AGE_S)) == ["a"]
+    server.hears = False  # a stream was cut, say
+    assert listed.known(MAX_AGE_S) is None
+    server.hears = True
+    server.change(tool("b"))
+    assert listed.known(MAX_AGE_S) is None
+
+
+async def test_a_list_with_the_same_bytes_is_not_prepared_again(clock: Clock) -> None:
+    made: list[str] = []
+
+    def counting(source: ToolSource, entries: dict[str, Any], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
+        made.extend(entries)
+        return tools_of(source, entries, before)
+
+    server = SmallServer("s", tool("a"), tool("b"))
+    listed = KnownList(server, TOOLS, counting, clock, NEVER)
+    first = await fetched(listed)
+    server.change(tool("a"), tool("b"))
+    again = await fetched(listed)
+    assert made == ["a", "b"]
+    assert isinstance(first, Snapshot)
+    assert isinstance(again, Snapshot)
+    assert again.items is first.items
+    server.name = "renamed"  # the name is part of what is searched
+    await fetched(listed)
+    server.change(tool("a"), tool("b", "other words"))
+    await fetched(listed)
+    assert made == ["a", "b"] * 3
+
+
 async def test_a_time_to_live_of_nothing_is_fetched_for_each_discovery_but_not_for_each_call(clock: Clock) -> None:
     server = SmallServer("s", tool("a"))
     server.ttl_ms = 0
+    server.hears = False
     listed = list_of(server, clock)
     await fetched(listed)
     assert listed.known(MAX_AGE_S) is None

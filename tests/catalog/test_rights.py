@@ -157,6 +157,25 @@ def test_tool_permissions_forbid_by_name(tool_name: str, allowed: bool) -> None:
     assert RIGHTS.may_use(Caller("all", "research"), "clock", tool_name) == allowed
 
 
+@pytest.mark.parametrize(
+    ("permissions", "allowed"),
+    [
+        ({"*": False, "read": True, "erase": False}, {"read"}),
+        ({"*": True, "erase": False}, {"read", "added-later", "*"}),
+        ({"*": False}, set()),
+        ({"erase": False}, {"read", "added-later", "*"}),
+    ],
+)
+def test_a_star_decides_over_tools_that_are_not_named(permissions: dict[str, bool], allowed: set[str]) -> None:
+    data = {
+        "servers": {"one": {"command": "true", "tool_permissions": permissions}},
+        "tokens": {"all": token("all", projects=["*"], servers=["*"])},
+    }
+    rights = RightsIndex(GatewayConfig.model_validate(data))
+    permits = rights.permits(Caller("all", None), "one")
+    assert set(filter(permits, ("read", "erase", "added-later", "*"))) == allowed
+
+
 def test_a_server_that_is_switched_off_is_granted_but_not_usable() -> None:
     caller = Caller("all", "research")
     assert "off" not in RIGHTS.usable_servers(caller)

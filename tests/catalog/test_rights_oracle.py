@@ -13,8 +13,8 @@ from pointsman.catalog.rights import RightsIndex
 from pointsman.config.model import GatewayConfig
 
 IDS = st.sampled_from(["a", "b", "c"])
-LISTED = st.lists(st.sampled_from(["a", "b", "c", "*", "", "nowhere"]), max_size=3)
-TOOLS = ["read", "write", "erase"]
+LISTED = st.just(["*"]) | st.lists(st.sampled_from(["a", "b", "c", "*", "", "nowhere"]), max_size=3)
+TOOLS = ["read", "write", "erase", "*"]
 NAMED = [None, "", "UNASSIGNED_PROJECT_ID", "__unassigned__", "a", "b", "c", "nowhere", "*", "A"]
 
 servers = st.fixed_dictionaries(
@@ -22,7 +22,7 @@ servers = st.fixed_dictionaries(
     optional={
         "projects": st.lists(IDS, max_size=2),
         "enabled": st.booleans(),
-        "tool_permissions": st.dictionaries(st.sampled_from(TOOLS), st.booleans(), max_size=2),
+        "tool_permissions": st.dictionaries(st.sampled_from(TOOLS), st.booleans(), max_size=3),
     },
 )
 tokens = st.fixed_dictionaries(
@@ -30,7 +30,7 @@ tokens = st.fixed_dictionaries(
 )
 configs = st.fixed_dictionaries(
     {
-        "servers": st.dictionaries(IDS, servers, max_size=3),
+        "servers": st.dictionaries(IDS, servers, min_size=1, max_size=3),
         "projects": st.dictionaries(IDS, st.just({}), max_size=3),
         "tokens": st.dictionaries(IDS, tokens, min_size=1, max_size=3),
     }
@@ -76,10 +76,17 @@ def oracle(data: dict[str, Any], secret: str, named: str | None) -> object:
         reachable = set(data["servers"]) if "*" in token.get("servers", []) else set(token.get("servers", []))
         if wanted in homes and server_id in reachable and server.get("enabled", True):
             usable.add(server_id)
-    forbidden = {
+    permitted = {
         (server_id, tool)
-        for server_id, server in data["servers"].items()
-        for tool, allowed in server.get("tool_permissions", {}).items()
-        if not allowed
+        for server_id in usable
+        for tool in TOOLS
+        if literally_permitted(data["servers"][server_id].get("tool_permissions", {}), tool)
     }
-    return {(server_id, tool) for server_id in usable for tool in TOOLS} - forbidden, usable
+    return permitted, usable
+
+
+def literally_permitted(permissions: dict[str, bool], tool: str) -> bool:
+    """What is named goes by its own word; what is not named, by the word for `*`; without one, it is allowed."""
+    if tool in permissions:
+        return permissions[tool]
+    return not ("*" in permissions and not permissions["*"])

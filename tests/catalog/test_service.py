@@ -14,7 +14,7 @@ from pointsman.catalog.listing import Patience
 from pointsman.catalog.model import Caller
 from pointsman.catalog.results import Available
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.providers.base import SearchHit, SearchRequest, SearchUnavailable
+from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, SearchUnavailable
 from pointsman.providers.bm25 import BM25SearchProvider
 from tests.catalog.sources import SECRET, Clock, SmallServer, catalog_of, config_of, tool
 
@@ -66,6 +66,43 @@ async def test_a_silent_server_costs_only_its_own_tools_and_is_not_waited_for_ag
         assert keys(available) == ["good:a"]
         assert available.notices == ("Did not list its tools in time, so without them: `silent`.",)
     assert silent.asked == 1
+
+
+async def test_all_lists_share_one_clock_and_a_late_one_is_there_the_next_time() -> None:
+    """The clock is the longest `list_s`, from the start of the request; a fetch that began later has its own."""
+    good, late = SmallServer("good", tool("a")), SmallServer("late", tool("b"), list_timeout_s=0.2)
+    good.list_timeout_s = 0.2
+    late.be("starting")
+    late.coming_up = asyncio.Event()
+    catalog = catalog_of(good, late, patience=NEVER)
+    late.may_answer.clear()
+
+    async def come_up() -> None:
+        await asyncio.sleep(0.15)
+        late.be("running")
+        assert late.coming_up is not None
+        late.coming_up.set()
+
+    coming = asyncio.create_task(come_up())
+    available = await catalog.available(ME)
+    await coming
+    assert keys(available) == ["good:a"]
+    assert available.notices == ("Did not list its tools in time, so without them: `late`.",)
+    late.may_answer.set()
+    assert keys(await catalog.available(ME)) == ["good:a", "late:b"]
+
+
+async def test_a_server_in_its_first_start_is_waited_for() -> None:
+    server = SmallServer("one", tool("a"))
+    server.be("starting")
+    server.coming_up = asyncio.Event()
+    catalog = catalog_of(server)
+    asking = asyncio.create_task(catalog.available(ME))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    server.be("running")
+    server.coming_up.set()
+    assert keys(await asking) == ["one:a"]
 
 
 async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None:
@@ -234,6 +271,88 @@ async def test_the_cloud_answers_where_the_project_says_so() -> None:
     assert cloud.seen is not None
     assert (cloud.seen.queries, cloud.seen.context, cloud.seen.max_results) == (("weather",), "a trip", 7)
     assert (cloud.seen.project_id, cloud.seen.request_id) == (ME.project_id, "r1")
+
+
+class Watched(BM25SearchProvider):
+    """The local provider, and whether it has searched."""
+
+    def __init__(self) -> None:
+        super().__init__(embeddings=False)
+        self.searched = asyncio.Event()
+
+    async def search(self, request: SearchRequest) -> SearchHits:
+        hits = await super().search(request)
+        self.searched.set()
+        return hits
+
+
+class Unhurried:
+    """A service that says nothing until the local search is over, and then answers or fails."""
+
+    name = "cloud"
+
+    def __init__(self, local: Watched, *hits: SearchHit) -> None:
+        self._local = local
+        self._hits = list(hits)
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        await self._local.searched.wait()
+        if not self._hits:
+            raise SearchUnavailable("gave no answer within 5 s", "cloud_timeout")
+        return self._hits
+
+
+async def test_the_local_search_is_over_when_a_slow_cloud_fails() -> None:
+    local = Watched()
+    catalog = catalog_of(weather(), config=CLOUDY, cloud=Unhurried(local), local=local)
+    async with asyncio.timeout(60):
+        outcome = await catalog.search(ME, ["weather"], None, 5)
+    assert (outcome.provider, outcome.fallback, outcome.code) == ("bm25", True, "cloud_timeout")
+    assert [shown["toolKey"] for shown in answer(outcome)["results"]] == ["weather:forecast"]
+
+
+async def test_a_slow_cloud_that_answers_in_the_end_is_taken_all_the_same() -> None:
+    local = Watched()
+    cloud = Unhurried(local, SearchHit("weather:forecast", 0.9))
+    async with asyncio.timeout(60):
+        outcome = await catalog_of(weather(), config=CLOUDY, cloud=cloud, local=local).search(ME, ["rain"], None, 5)
+    assert (outcome.provider, outcome.fallback) == ("cloud", False)
+    assert [result.relevance for result in outcome.results] == [0.9]
+
+
+async def test_a_cloud_that_answers_at_once_costs_no_local_search() -> None:
+    local = Watched()
+    cloud = Scripted(SearchHit("weather:forecast", 0.9))
+    await catalog_of(weather(), config=CLOUDY, cloud=cloud, local=local).search(ME, ["weather"], None, 5)
+    assert not local.searched.is_set()
+
+
+async def test_a_caller_who_leaves_ends_both_searches() -> None:
+    ended: list[str] = []
+
+    class Endless:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.asked = asyncio.Event()
+
+        async def search(self, request: SearchRequest) -> list[SearchHit]:
+            self.asked.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(self.name)
+            return []
+
+    local, cloud = Endless("bm25"), Endless("cloud")
+    searching = asyncio.create_task(
+        catalog_of(weather(), config=CLOUDY, cloud=cloud, local=local).search(ME, ["weather"], None, 5)
+    )
+    async with asyncio.timeout(60):
+        await local.asked.wait()
+        searching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await searching
+    assert sorted(ended) == ["bm25", "cloud"]
 
 
 @pytest.mark.parametrize(

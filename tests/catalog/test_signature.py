@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.signature import signature
+from pointsman.catalog.signature import returns, signature
 
 STRING = {"type": "string"}
 
@@ -195,3 +195,54 @@ def test_combinations_that_multiply_are_cheap() -> None:
     for schema in ({"allOf": [choice] * 30}, {"allOf": pairs, "required": ["city"]}, endless):
         shown = signature({"name": "do", "inputSchema": schema}, 200)
         assert "…" in shown or "city: any" in shown
+
+
+LABELS = {"type": "array", "items": STRING}
+ISSUE = {"type": "object", "properties": {"title": STRING, "labels": LABELS, "body": STRING}, "required": ["title"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "room", "shown"),
+    [
+        (ISSUE, 80, "{title: string, labels?: string[], body?: string}"),
+        (ISSUE, 40, "{title: string, labels?: string[], …}"),
+        (ISSUE, 20, "{title: string, …}"),
+        (ISSUE, 10, "object"),
+        ({"type": "array", "items": ISSUE}, 80, "{title: string, labels?: string[], body?: string}[]"),
+        ({"type": "array", "items": ISSUE}, 25, "{title: string, …}[]"),
+        ({"type": "object"}, 80, "object"),
+        (
+            {"type": "object", "properties": {f"name{n}": STRING for n in range(50)}},
+            40,
+            "{name0?: string, name1?: string, …}",
+        ),
+        ({"type": "string"}, 80, "string"),
+        ({"anyOf": [STRING, {"type": "null"}]}, 80, "string|null"),
+        ({}, 80, "any"),
+    ],
+)
+def test_what_comes_back_is_told_within_its_room(schema: dict[str, Any], room: int, shown: str) -> None:
+    assert returns(schema, room) == shown
+
+
+@given(
+    st.recursive(
+        st.sampled_from([{}, STRING, {"type": "object"}, {"type": 5}, {"enum": []}, {"$ref": "#"}, None, 3, []]),
+        lambda inner: st.fixed_dictionaries(
+            {},
+            optional={
+                "type": st.sampled_from(["object", "array", ["string", "null"], "odd"]),
+                "properties": st.dictionaries(st.text(max_size=5), inner, max_size=4),
+                "items": inner,
+                "anyOf": st.lists(inner, max_size=3),
+                "required": st.just(["a", 1]),
+            },
+        ),
+        max_leaves=10,
+    ),
+    st.integers(0, 100),
+)
+def test_no_schema_is_too_odd_to_be_told(schema: Any, room: int) -> None:
+    if isinstance(schema, dict):
+        told = returns(schema, room)
+        assert 0 < len(told) <= max(room, 60)

@@ -362,3 +362,32 @@ def test_a_value_from_outside_is_never_repeated() -> None:
         parse(text, "f.yaml", {"SECRET": "hunter2"})
     assert len(caught.value.problems) == 5
     assert "hunter" not in str(caught.value)
+
+
+def test_of_thousands_of_problems_the_first_hundred_are_listed() -> None:
+    """Each is looked up in the file, so listing all of them took time that grew with the square of their number."""
+    text = "\n".join(f"k{number}: 1" for number in range(20_000))
+    with pytest.raises(ConfigError) as error:
+        parse(text, "f.yaml", {})
+    assert len(error.value.problems) == 101
+    assert "f.yaml:1:1: 19900 more problems are not listed" in str(error.value)
+
+
+BOMB_STEPS = 30  # three to that power entries, were the aliases written out
+
+
+@pytest.mark.parametrize(
+    ("first", "step"),
+    [
+        ("[x]", "[*{0}, *{0}, *{0}]"),
+        ("{k: v}", "{{a: *{0}, b: *{0}, c: *{0}}}"),
+        ("{k: v}", "{{<<: [*{0}, *{0}, *{0}]}}"),
+    ],
+    ids=["lists", "mappings", "merges"],
+)
+def test_aliases_that_multiply_are_refused_quickly(first: str, step: str) -> None:
+    lines = [f"a0: &a0 {first}"]
+    lines += [f"a{n}: &a{n} {step.format(f'a{n - 1}')}" for n in range(1, BOMB_STEPS)]
+    lines.append(f"servers: *a{BOMB_STEPS - 1}")
+    with pytest.raises(ConfigError, match="unknown key"):
+        parse("\n".join(lines), "f.yaml", {})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loading import MAX_BYTES, load, load_tokens, parse
@@ -183,7 +186,7 @@ def test_expires_is_one_moment_however_it_is_written(written: str, meant: dateti
 def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory$"):
         load(tmp_path / "none.yaml", {})
-    with pytest.raises(ConfigError, match=r": cannot be read: Is a directory$"):
+    with pytest.raises(ConfigError, match=r": is a directory; the configuration is read from a regular file only$"):
         load(tmp_path, {})
 
 
@@ -194,9 +197,19 @@ def test_bytes_that_are_no_text_are_an_error_with_their_place(tmp_path: Path) ->
         load(file, {})
 
 
-def test_a_file_without_end_is_not_read_to_its_end() -> None:
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    with file.open("wb") as sparse:
+        sparse.truncate(MAX_BYTES + 1)
     with pytest.raises(ConfigError, match=rf"has more than {MAX_BYTES} bytes"):
-        load(Path("/dev/zero"), {})
+        load(file, {})
+
+
+def test_what_could_block_or_never_end_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path, kind in ((tmp_path / "fifo", "FIFO"), (Path("/dev/zero"), "device")):
+        with pytest.raises(ConfigError, match=f": is a {kind}; "):
+            load(path, {})
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
@@ -263,3 +276,28 @@ def test_whatever_stands_in_a_file_the_answer_is_in_our_words(tree: dict[str, An
 def test_no_text_breaks_the_reader(text: str) -> None:
     with suppress(ConfigError):
         parsed(text)
+
+
+def proxies(*given: str) -> tuple[str, ...]:
+    return GatewayConfig.model_validate({"listen": {"trusted_proxies": list(given)}}).listen.trusted_proxies
+
+
+def test_trusted_proxies_are_addresses_and_networks() -> None:
+    assert proxies("10.0.0.5", "10.0.0.0/24", "10.0.0.6/32", "FD00::/8", "::1") == (
+        *("10.0.0.5", "10.0.0.0/24", "10.0.0.6", "fd00::/8", "::1"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("proxy.example", "must be an IP address or a CIDR network"),
+        ("*", "must be an IP address or a CIDR network"),
+        ("10.0.0.5/24", "write the network `10.0.0.0/24`"),
+        ("0.0.0.0/0", "must not cover every address"),
+        ("::/0", "must not cover every address"),
+    ],
+)
+def test_other_trusted_proxies_are_refused_with_the_reason(given: str, reason: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(reason)):
+        proxies(given)

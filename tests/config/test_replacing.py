@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -108,3 +109,9 @@ def test_a_folder_that_takes_no_new_file_is_an_error_and_changes_nothing(tmp_pat
     with pytest.raises(CannotReplace, match=r"cannot be changed: File name too long\.$"):
         rewrite(file, lambda _: "b\n")
     assert file.read_text() == "a\n"
+
+
+def test_a_fifo_is_refused_and_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(CannotReplace, match="it is a FIFO, and only regular files are read"):
+        rewrite(tmp_path / "fifo", lambda text: text)

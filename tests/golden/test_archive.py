@@ -8,6 +8,7 @@ three for all; the floors are one request below. One author wrote both, so stran
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,24 @@ def test_there_are_two_different_requests_for_each_tool(asked: Callable[[], Aske
 async def test_the_right_tool_comes_first(asked: Callable[[], Asked], embeddings: bool) -> None:
     wrong = await missed(asked(), embeddings)
     assert 1 - len(wrong) / len(asked()) >= FIRST, wrong
+
+
+@both_ways
+async def test_every_tool_is_found_by_its_name_however_it_is_spelt(embeddings: bool) -> None:
+    """Among the tools of the golden set as well."""
+    tools = catalog_of(archive(), *servers(), local=BM25SearchProvider(embeddings))
+    available = (await tools.available(ME)).tools
+    for tool in available:
+        words = [word for word in re.split(r"[_\-]|(?<=[a-z])(?=[A-Z])", tool.tool_name) if word]
+        camel = words[0].lower() + "".join(map(str.capitalize, words[1:]))
+        for spelt in ("_".join(words), camel, "-".join(words), " ".join(words)):
+            best = (await tools.search(ME, [f"{tool.server_id}:{spelt}"], None, 3)).results[0]
+            assert (best.tool, best.relevance) == (tool, 0.99), spelt
+            asked_among = ["what is the weather in Paris", spelt]
+            best = (await tools.search(ME, asked_among, "some files and documents", 5)).results[0]
+            assert best.tool.tool_name == tool.tool_name
+            assert best.relevance >= 0.95
+            assert 1 in best.intents
 
 
 @both_ways

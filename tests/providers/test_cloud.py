@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import CloudSearch
+from pointsman.providers import cloud_http
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.breaker import FIRST_REST_S
 from pointsman.providers.cloud import CloudSearchProvider
@@ -61,6 +63,27 @@ async def why_not(cloud: CloudSearchProvider, project: str | None = None) -> str
 
 def state(cloud: CloudSearchProvider, project: str | None = None) -> str:
     return cloud.state_for(project)[0]
+
+
+async def test_a_slow_load_of_the_client_is_not_added_to_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller leaves in time; the service, which has done nothing wrong, is not blamed and is asked later."""
+    transport, loaded = cloud_http._transport, threading.Event()
+
+    def slow() -> Any:
+        assert loaded.wait(LONG_S)
+        return transport()
+
+    monkeypatch.setattr(cloud_http, "_transport", slow)
+    async with (
+        search_service(names_the_first_tool) as service,
+        provider(service.settings(timeout_s=0.2)) as cloud,
+    ):
+        try:
+            assert await why_not(cloud) == "cloud_timeout"
+            assert state(cloud) == "closed"
+        finally:
+            loaded.set()
+        await service.until_asked(1)
 
 
 # What is asked, and of whom

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
 from pointsman.providers.bm25 import BM25SearchProvider
-from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable, load, unit
+from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable, StaticEmbeddings, load, unit
 from tests.providers.small_catalog import small_catalog
 
 CATALOG = small_catalog()
@@ -71,6 +72,69 @@ async def test_the_model_is_loaded_once_and_aside_for_all_who_come_at_the_same_t
     await asyncio.gather(*(ask(provider, "rename a file") for _ in range(3)))
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
+
+
+async def test_a_search_that_comes_while_the_model_loads_is_answered_by_words() -> None:
+    loaded = threading.Event()
+
+    def slow() -> Embedder:
+        assert loaded.wait(60)
+        return load()
+
+    provider = BM25SearchProvider(load=slow, load_wait_s=0.01)
+    request = SearchRequest(("dispatch a letter electronically",), None, small_catalog(), 3)
+    preparing = asyncio.create_task(provider.prepare())
+    words = await provider.search(request)
+    assert (words, words.ranked_by) == ([], "bm25")
+    loaded.set()
+    await preparing
+    with_meaning = await provider.search(request)
+    assert (with_meaning[0].tool_key, with_meaning.ranked_by) == ("mail:send_email", "bm25+static")
+
+
+async def test_prepared_means_that_no_search_loads_anything() -> None:
+    loads: list[int] = []
+
+    def counted() -> Embedder:
+        loads.append(1)
+        return load()
+
+    provider = BM25SearchProvider(load=counted)
+    await provider.prepare()
+    assert loads == [1]
+    await ask(provider, "rename a file")
+    await provider.prepare()
+    assert loads == [1]
+
+
+async def test_what_is_switched_off_is_not_loaded() -> None:
+    def never() -> Embedder:
+        raise AssertionError("loaded")
+
+    await BM25SearchProvider(embeddings=False, load=never).prepare()
+
+
+async def test_a_model_that_does_not_load_beside_the_start_is_reported_and_words_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken() -> Embedder:
+        raise EmbeddingsUnavailable("no such file")
+
+    provider = BM25SearchProvider(load=broken)
+    await provider.prepare()
+    assert "no such file" in caplog.text
+    assert await ask(provider, "rename a file") == await ask(BM25SearchProvider(embeddings=False), "rename a file")
+
+
+def test_the_table_is_the_one_that_its_package_loads() -> None:
+    """We read its files ourselves, which is quicker; its own loader is the oracle."""
+    import wordllama
+
+    own = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    own.tokenizer.no_padding()
+    texts = ["send a letter", "", "rename_file öäü 天气", "word " * 600]
+    theirs = StaticEmbeddings(own.tokenizer, own.embedding.astype("float16"))
+    assert np.array_equal(load().sums(texts), theirs.sums(texts))
 
 
 async def test_chinese_japanese_and_korean_are_left_to_the_words() -> None:

@@ -42,7 +42,7 @@ def test_a_word_is_not_its_own_synonym() -> None:
 
 async def test_a_synonym_finds_the_tool_but_the_word_itself_finds_it_first() -> None:
     tools = [ToolDocument(f"s:{name}", name, "s", "", {}) for name in ("erase_note", "remove_note", "share_note")]
-    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest(("remove note",), None, tools, 5))
+    hits = await BM25SearchProvider(embeddings=False).search(SearchRequest(("remove a note",), None, tools, 5))
     assert [hit.tool_key for hit in hits] == ["s:remove_note", "s:erase_note", "s:share_note"]
     assert [hit.explanation for hit in hits] == ["remove, note in name", "~remove, note in name", "note in name"]
 

@@ -16,11 +16,18 @@ import pytest
 from tests.gateway_process import GatewayProcess, gateway_process
 
 WORKSHOP = Path(__file__).parents[1] / "servers" / "workshop.py"
+FROM_FILE = WORKSHOP.with_name("from_file.py")
 ACCEPT = "application/json, text/event-stream"
 
 
 def workshop(trace: Path, **settings: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": ["-S", str(WORKSHOP), str(trace)], **settings}
+
+
+def from_file(file: Path, tag: str, lists: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    """A server that offers what `file` holds, which is `lists` to begin with."""
+    file.write_text(json.dumps(lists))
+    return {"command": sys.executable, "args": ["-S", str(FROM_FILE), str(file), tag], "era": "legacy", **settings}
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,19 @@ class Speaker:
     async def call(self, name: str, arguments: Json | None = None) -> Json:
         return await self.result("tools/call", {"name": name, "arguments": arguments or {}})
 
+    async def answering(self, method: str, params: Mapping[str, Any], answer: Json) -> Json:
+        """A legacy client's request in which it is asked something, and answers that with `answer`."""
+        body, head = self._body(method, params), self._head(method, params)
+        async with self.http.stream("POST", self.url, content=json.dumps(body), headers=head) as response:
+            async for message in _lines(response):
+                if "method" not in message:
+                    result: Json = message["result"]
+                    return result
+                reply = {"jsonrpc": "2.0", "id": message["id"], "result": answer}
+                sent = await self.http.post(self.url, content=json.dumps(reply), headers=self._head("", {}))
+                assert sent.status_code == 202, sent.text
+        raise AssertionError("the stream ended without an answer")
+
     async def every(self, method: str, of: str) -> list[Json]:
         """All pages of a list."""
         found: list[Json] = []

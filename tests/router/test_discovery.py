@@ -10,7 +10,7 @@ import httpx2
 
 from pointsman.router.meta_tools import TOOLS
 from tests.gateway_process import gateway_process
-from tests.router.conftest import Shop, workshop
+from tests.router.conftest import Shop, from_file, workshop
 
 NEVER_ANSWERS = {"command": sys.executable, "args": ["-S", "-c", "import sys; sys.stdin.read()"]}
 
@@ -39,6 +39,22 @@ async def test_nonsense_gets_low_relevance_or_nothing_and_says_so(shop: Shop) ->
     answer = (await shop.call("tool_discovery", {"query": ["zyxwv qqqq flurb"]})).json()["result"]
     assert all(hit["relevance"] < 0.2 for hit in answer["structuredContent"]["results"])
     assert answer["structuredContent"]["notice"]
+
+
+async def test_a_tool_asked_for_by_name_comes_first(tmp_path: Path) -> None:
+    names = ("documents_list_documents", "documents_list_collections", "read_file", "read_text_file")
+    prose = "List the documents of all collections; read a text file, read any file, list documents_list_collections"
+    lists = {"tools": [{"name": n, "description": prose * ("file" not in n), "inputSchema": {}} for n in names]}
+    config = {"servers": {"docs": from_file(tmp_path / "lists.json", "docs", lists)}}
+    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        shop = Shop(gateway, http, tmp_path / "trace")
+        for name in names:
+            camel = "".join(map(str.capitalize, name.split("_")))
+            for query in ([name], [camel], [f"docs:{name}"], [f"docs__{name}"], ["list the collections", name]):
+                answer = (await shop.call("tool_discovery", {"query": query})).json()["result"]
+                best = answer["structuredContent"]["results"][0]
+                assert (best["toolName"], best["explanation"]) == (name, "exact name")
+                assert best["relevance"] >= 0.95
 
 
 async def test_a_server_that_hangs_at_start_delays_nobody(tmp_path: Path) -> None:

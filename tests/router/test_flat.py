@@ -146,3 +146,13 @@ async def test_a_reload_changes_the_exposure_of_open_sessions(tmp_path: Path) ->
             while len(await client.every("tools/list", "tools")) != 2:
                 await asyncio.sleep(0.02)
         assert (await client.error("tools/call", {"name": "shop__paint", "arguments": {}}))["code"] == -32602
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("project", [None, "two-tools"])
+async def test_a_forged_cursor_is_refused_in_either_exposure(
+    gateway: GatewayProcess, era: Era, project: str | None
+) -> None:
+    async with speaker(gateway, era, project=project) as client:
+        for cursor in ("bm90IG91cnM", "", "!"):
+            assert (await client.error("tools/list", {"cursor": cursor}))["code"] == -32602

@@ -136,7 +136,16 @@ def test_a_tool_that_nobody_checked_is_never_a_label(ending: Ending, code: str |
     assert tools(metrics) == {"other", "now"}
 
 
-@pytest.mark.parametrize(("ending", "code"), [("timeout", "timeout"), ("error", "tool_error"), ("error", "-32602")])
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("timeout", "timeout"),
+        ("error", "tool_error"),
+        ("error", "-32602"),
+        ("error", "file_not_found"),
+        ("error", "timeout"),
+    ],
+)
 def test_a_tool_that_its_server_was_asked_for_is_a_label_though_it_failed(ending: Ending, code: str) -> None:
     metrics = Metrics()
     called(metrics, "time:now", ending, code)
@@ -147,6 +156,14 @@ def test_a_server_that_nobody_knows_is_never_a_label() -> None:
     metrics = Metrics()
     called(metrics, "invented:tool", "error", "unknown_tool")
     assert {dict(labels)["server"] for labels in samples(metrics, "calls_total")} == {"other"}
+
+
+def test_codes_of_foreign_servers_do_not_take_the_places_of_those_we_know() -> None:
+    metrics = Metrics()
+    for number in range(2 * MAX_CODES):
+        called(metrics, "foreign:tool", "error", f"-{number}")
+    called(metrics, "archive:read_file", "error", "file_not_found")
+    assert "file_not_found" in {dict(labels)["code"] for labels in samples(metrics, "calls_total")}
 
 
 def test_labels_are_bounded() -> None:

@@ -41,6 +41,9 @@ class HttpMcp:
         self.arrived = asyncio.Semaphore(0)  # released once for each tools/call that has come in
         self.hold_initialized: asyncio.Event | None = None  # `notifications/initialized` is taken only once it is set
         self.hold_lists: asyncio.Event | None = None  # `tools/list` is answered only once it is set
+        self.hold_acknowledged: asyncio.Event | None = None  # a listen request is acknowledged only once it is set
+        self.refuses_listen: str | None = None  # a URI: a listen request that names it gets an error
+        self.leaves_out: str | None = None  # a URI: it is left out of what is acknowledged
         self.deaf_after_asking = False  # the tool `ask` never goes on once it has its answer
         self.streams: list[asyncio.Queue[dict[str, Any] | None]] = []  # open GET or listen streams; None ends one
         self.stream_opened = asyncio.Semaphore(0)
@@ -166,7 +169,10 @@ class HttpMcp:
             result["_meta"] = {META + "serverInfo": {"name": "modern", "version": "1"}}
             return web.json_response({"jsonrpc": "2.0", "id": number, "result": result})
         if method == "subscriptions/listen":
-            return await self._stand(request, number, params["notifications"])
+            wanted = params["notifications"]
+            if self.refuses_listen in wanted.get("resourceSubscriptions", ()):
+                return _error(number, -32050, "I will not tell", 200)
+            return await self._stand(request, number, wanted)
         return await self._answer(request, message, method)
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
@@ -186,8 +192,12 @@ class HttpMcp:
         stream: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         if wanted is not None:
             method = "notifications/subscriptions/acknowledged"
-            stream.put_nowait({"jsonrpc": "2.0", "method": method, "params": {"notifications": wanted}})
+            uris = [uri for uri in wanted.get("resourceSubscriptions", ()) if uri != self.leaves_out]
+            honoured = {**wanted, "resourceSubscriptions": uris}
+            stream.put_nowait({"jsonrpc": "2.0", "method": method, "params": {"notifications": honoured}})
         response = await self._open_stream(request)
+        if wanted is not None and self.hold_acknowledged is not None:
+            await self.hold_acknowledged.wait()
         self.streams.append(stream)
         self.stream_opened.release()
         try:

@@ -49,6 +49,7 @@ class Library:
         self.watched: set[str] = set()
         self.listening: Any = None  # the id of a modern client's `subscriptions/listen`
         self.asking: Any = None  # the id of the call that waits for an answer
+        self.asking_for = ""  # and its method
 
     def serve(self) -> None:
         for line in sys.stdin:
@@ -87,7 +88,7 @@ class Library:
             case "resources/read":
                 return self.read(params["uri"])
             case "prompts/get":
-                return self.prompt(params)
+                return self.prompt(params, number)
             case "completion/complete":
                 ref = params["ref"].get("name") or params["ref"].get("uri")
                 return {"completion": {"values": [f"{self.tag}:{ref}:{params['argument']['value']}"], "hasMore": False}}
@@ -146,13 +147,19 @@ class Library:
             page |= {"ttlMs": self.ttl_ms or 0, "cacheScope": "public"}
         return page
 
-    def read(self, uri: str) -> Message:
+    def read(self, uri: str) -> Message | None:
+        if uri == "note://hang":
+            return None
+        if uri == "note://crash":
+            os._exit(3)
         if not uri.startswith(("book://shelf/", "note://")):
             raise Refused(-32602 if self.modern else -32002, "Resource not found", {"uri": uri})
         hints = {"ttlMs": 1234, "cacheScope": "public"} if self.modern else {}
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"{self.tag} has {uri}"}], **hints}
 
-    def prompt(self, params: Message) -> Message:
+    def prompt(self, params: Message, number: Any) -> Message | None:
+        if params["name"] == "confirm":
+            return self.confirm(params, number, "prompts/get")
         if params["name"] not in self.prompts:
             raise Refused(-32602, f"Unknown prompt {params['name']}")
         who = (params.get("arguments") or {}).get("who", "you")
@@ -170,7 +177,7 @@ class Library:
         if name == "list":
             return {"content": [{"type": "text", "text": "[1,2]"}], "structuredContent": [1, 2]}
         if name == "confirm":
-            return self.confirm(params, number)
+            return self.confirm(params, number, "tools/call")
         if name == "add_book":
             self.books.append(arguments["uri"])
             self.tell("notifications/resources/list_changed", {})
@@ -183,22 +190,22 @@ class Library:
             self.tell("notifications/resources/updated", {"uri": arguments["uri"]})
         return {"content": [{"type": "text", "text": f"{self.tag} did {name}"}]}
 
-    def confirm(self, params: Message, number: Any) -> Message | None:
+    def confirm(self, params: Message, number: Any, method: str) -> Message | None:
         """Asks the client, each era in its way."""
         question = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
         if not self.modern:
-            self.asking = number
+            self.asking, self.asking_for = number, method
             self.send({"jsonrpc": "2.0", "id": "sure", "method": "elicitation/create", "params": question})
             return None
         answer = (params.get("inputResponses") or {}).get("sure")
         if answer is None:
             asked = {"sure": {"method": "elicitation/create", "params": question}}
             return {"resultType": "input_required", "inputRequests": asked, "requestState": "state-of-the-library"}
-        return {"content": [{"type": "text", "text": f"{answer['action']} {params.get('requestState')}"}]}
+        return said_in(method, f"{answer['action']} {params.get('requestState')}")
 
     def answered(self, message: Message) -> None:
         said = message.get("result", {}).get("action") or message.get("error", {}).get("message")
-        self.answer(self.asking, {"content": [{"type": "text", "text": f"{said}"}]})
+        self.answer(self.asking, said_in(self.asking_for, f"{said}"))
 
     # --- out
 
@@ -215,6 +222,11 @@ class Library:
         if self.trace is not None:
             with self.trace.open("a") as file:
                 file.write(json.dumps({"method": method, "pid": os.getpid(), **params}) + "\n")
+
+
+def said_in(method: str, text: str) -> Message:
+    content = {"type": "text", "text": text}
+    return {"messages": [{"role": "user", "content": content}]} if method == "prompts/get" else {"content": [content]}
 
 
 def main() -> None:

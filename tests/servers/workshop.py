@@ -61,7 +61,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             "result": {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}
         }
     if method == "tools/list":
-        return {"result": {"tools": TOOLS}}
+        more = os.environ.get("MORE_TOOLS")  # a JSON file
+        return {"result": {"tools": TOOLS + (json.loads(Path(more).read_text()) if more else [])}}
     if method == "tools/call":
         return call(params["name"], params.get("arguments") or {})
     return {"error": {"code": -32601, "message": "Method not found"}}
@@ -80,7 +81,8 @@ def call(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     if name == "refuse":
         return {"error": {"code": -32000, "message": "the workshop is closed", "data": {"until": "morning"}}}
     if name == "break":
-        return {"result": {"content": [{"type": "text", "text": "it broke"}], "isError": True}}
+        broken = {"content": [{"type": "text", "text": "it broke"}], "isError": True}
+        return {"result": {**broken, "structuredContent": arguments} if arguments else broken}
     image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     painted = {"painted": arguments.get("object"), "coats": arguments.get("coats", 1)}
     return {"result": {"content": [{"type": "text", "text": f"{name} done"}, image], "structuredContent": painted}}

@@ -15,7 +15,7 @@ from pointsman.archive.store.archives import Described, Graph, Holders, Referenc
 from pointsman.archive.store.sqlite import citing, marking
 from pointsman.archive.store.sqlite.belonging import Belonging, Belongings, Numbers
 from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.store.sqlite.filtering import on_collections, on_documents
+from pointsman.archive.store.sqlite.filtering import in_hidden, on_collections, on_documents
 from pointsman.archive.store.sqlite.matching import term
 from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
 
@@ -81,6 +81,10 @@ class SqliteArchiveView:
             return None
         rows = self._connection.execute(f"SELECT id FROM documents WHERE {where}", values).fetchall()
         return _column(rows)
+
+    def hidden(self, filters: Filters) -> Numbers:
+        query, names = in_hidden(filters)
+        return _column(self._connection.execute(query, names).fetchall() if query else [])
 
     def newest(self, filters: Filters, limit: int) -> list[int]:
         where, values = _condition(filters)

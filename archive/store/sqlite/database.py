@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pointsman.archive.store.errors import StoreError, StoreFull, StoreLocked, StoreUnusable
+from pointsman.archive.store.sqlite.private_files import make_private
 from pointsman.archive.store.sqlite.schema import Script, migrate
 
 BUSY_S = 5.0
@@ -36,7 +37,6 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
-        _make_folder(path)
         with self._told():
             self._writer = self._opened_for_writing()
 
@@ -115,6 +115,7 @@ class Database:
             connection.close()
 
     def _opened_for_writing(self) -> sqlite3.Connection:
+        make_private(self.path)
         connection = self._connected()
         self._write_ahead(connection)
         for pragma in (
@@ -159,13 +160,6 @@ class Database:
             raise StoreUnusable(f"The archive's store {self.path.name} {error}") from None
         except sqlite3.DatabaseError as error:
             raise _in_words(error, self.path.name) from error
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreUnusable(f"The archive's store {path.name} cannot be made: {error.strerror}.") from error
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

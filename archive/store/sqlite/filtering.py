@@ -39,5 +39,18 @@ def on_documents(filters: Filters) -> Condition:
     return "documents", " AND ".join(clauses), tuple(values)
 
 
+def in_hidden(filters: Filters) -> tuple[str, tuple[str, ...]]:
+    """The documents of hidden collections: a query for their numbers. Empty where none is hidden.
+
+    Apart from the conditions above, because it is short: to look up which few passages are not wanted costs next to
+    nothing, to look up for each of many where it belongs doubles the time of a search.
+    """
+    if not filters.hidden_collections:
+        return "", ()
+    names = filters.hidden_collections
+    chosen = f"SELECT id FROM collections WHERE name IN ({_marks(names)})"
+    return f"SELECT id FROM documents WHERE collection IN ({chosen})", names
+
+
 def _marks(values: Sequence[str]) -> str:
     return ", ".join("?" * len(values))

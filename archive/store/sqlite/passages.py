@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pointsman.archive.model import Chunk
@@ -12,7 +14,7 @@ from pointsman.archive.store.base import Passage, Scope, TextHit
 from pointsman.archive.store.sqlite import matching
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.documents import collection_number, document_row
-from pointsman.archive.store.sqlite.filtering import on_collections, on_documents
+from pointsman.archive.store.sqlite.filtering import in_hidden, on_collections, on_documents
 
 COMMON_SHARE = 0.1
 MOST_WORK = 40_000  # places of words that a search looks at without regret: some ten milliseconds
@@ -57,6 +59,12 @@ class SqlitePassages:
             ).fetchall()
         return {row[0]: _passage(row) for row in rows}
 
+    def weights(self, texts: Sequence[str]) -> dict[str, float]:
+        with self._database.reading() as connection:
+            total = _total(connection)
+            seen = {text: self._seen(connection, text, total) for text in texts}
+        return {text: math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5)) for text, times in seen.items()}
+
     def of_document(self, collection: str, id: str) -> list[int]:  # noqa: A002
         with self._database.reading() as connection:
             row = document_row(connection, collection_number(connection, collection), id)
@@ -64,6 +72,7 @@ class SqlitePassages:
         return [number for (number,) in rows]
 
     def scope(self, filters: Filters) -> Scope:
+        filters = replace(filters, not_collections=(*filters.not_collections, *filters.hidden_collections))
         with self._database.reading() as connection:
             return Scope(_passing(connection, *on_collections(filters)), _passing(connection, *on_documents(filters)))
 
@@ -77,7 +86,7 @@ class SqlitePassages:
 
     def _telling(self, connection: sqlite3.Connection, words: Sequence[str]) -> list[str]:
         """Without the commonest where all of them would cost too much; never none."""
-        (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
+        total = _total(connection)
         seen = {word: self._seen(connection, word, total) for word in dict.fromkeys(words)}
         work = sum(seen[word] for word in words)
         kept = list(words)
@@ -105,6 +114,11 @@ class SqlitePassages:
         return int(times)
 
 
+def _total(connection: sqlite3.Connection) -> float:
+    (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
+    return float(total)
+
+
 def _is_one_word(query: Query) -> bool:
     """Then some of the words are all of them."""
     return len({*query.words, *query.must}) == 1 and not matching.pieces(query.words[0])
@@ -124,6 +138,10 @@ def _matching(connection: sqlite3.Connection, expression: str, filters: Filters,
             key = "passages.collection" if table == "collections" else "passages.document"
             where += f" AND {key} IN (SELECT id FROM {table} WHERE {condition})"
             values += given
+    hidden, names = in_hidden(filters)
+    if hidden:
+        where += f" AND words.rowid NOT IN (SELECT id FROM passages WHERE document IN ({hidden}))"
+        values += names
     rows = connection.execute(
         f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
         f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",

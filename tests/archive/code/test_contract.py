@@ -152,6 +152,53 @@ def test_a_blocked_path_is_denied_as_it_was_asked(call: CallTool, noted: Noted, 
 
 
 @pytest.mark.parametrize(
+    ("path", "details"),
+    [
+        ("/etc/passwd", "Absolute paths not allowed"),
+        ("/etc/no-such-file", "Absolute paths not allowed"),
+        ("C:/Users/x", "Absolute paths not allowed"),
+        ("\\\\host\\share", "Absolute paths not allowed"),
+        ("../../../etc/passwd", "Path traversal not allowed"),
+        ("src/../../x", "Path traversal not allowed"),
+        ("..\\x", "Path traversal not allowed"),
+        (".env", "Access to sensitive paths denied"),
+        (".env.local", "Access to sensitive paths denied"),
+        (".git/config", "Access to sensitive paths denied"),
+        ("node_modules/x/index.js", "Access to sensitive paths denied"),
+        ("keys/server.pem", "Access to sensitive paths denied"),
+    ],
+)
+def test_a_denied_path_has_the_details_of_the_contract(call: CallTool, path: str, details: str) -> None:
+    answer = call("read_file", {"path": path})
+    assert (answer.content["error"], answer.content["details"]) == ("Permission denied", details)
+
+
+def test_an_absolute_path_inside_the_root_is_answered_with_the_relative_one(call: CallTool, tree: Path) -> None:
+    for path in (f"{tree}/src/index.ts", f"{tree}//src/./server/../index.ts"):
+        answer = call("read_file", {"path": path})
+        assert (answer.content["error"], answer.content["path"]) == ("Permission denied", path)
+        assert answer.content["details"] == "Absolute paths not allowed"
+        assert answer.content["help"] == "Paths are relative to the project's root: ask for `src/index.ts`."
+
+
+def test_with_several_roots_the_relative_path_begins_with_the_name_of_the_nearest(
+    tree: Path, parser: ImportParser
+) -> None:
+    call = calling(Archive({"app": tree, "server": tree / "src/server"}, access_log=Noted(), imports=parser))
+    inner = call("read_file", {"path": f"{tree}/src/server/handlers.ts"})
+    assert inner.content["help"].endswith("ask for `server/handlers.ts`.")
+    outer = call("read_file", {"path": f"{tree}/src/index.ts"})
+    assert outer.content["help"].endswith("ask for `app/src/index.ts`.")
+
+
+def test_absolute_paths_outside_are_answered_alike_whatever_is_there(call: CallTool, tree: Path) -> None:
+    asked = ("/etc/passwd", "/no/such/file", str(tree.parent), f"{tree}/../x", f"{tree}-too/a.ts", f"{tree}/.env")
+    answers = [call("read_file", {"path": path}).content for path in asked]
+    assert len({(each["error"], each["details"], each["help"]) for each in answers}) == 1
+    assert "ask for" not in answers[0]["help"]
+
+
+@pytest.mark.parametrize(
     ("path", "details"), [("picture.png", "binary file"), ("latin.txt", "not UTF-8: byte 0xe9 at offset 3")]
 )
 def test_what_is_no_text_is_said_to_be_none(call: CallTool, path: str, details: str) -> None:
@@ -281,6 +328,35 @@ def test_an_invalid_file_pattern_is_an_error_with_a_reason(call: CallTool, file_
     assert answer.is_error
     assert (answer.content["error"], answer.content["filePattern"]) == ("Invalid filePattern", file_pattern)
     assert answer.content["details"]
+
+
+@pytest.mark.parametrize(
+    ("file_pattern", "details"),
+    [
+        ("/etc/*", "Absolute paths not allowed"),
+        ("../**", "Path traversal not allowed"),
+        ("src/../../*", "Path traversal not allowed"),
+    ],
+)
+def test_a_file_pattern_that_leads_out_has_the_details_of_the_contract(
+    call: CallTool, file_pattern: str, details: str
+) -> None:
+    answer = call("grep_codebase", {"pattern": "x", "filePattern": file_pattern})
+    assert answer.is_error
+    assert answer.content["details"] == details
+
+
+def test_an_absolute_file_pattern_inside_the_root_is_answered_with_the_relative_one(call: CallTool, tree: Path) -> None:
+    answer = call("grep_codebase", {"pattern": "x", "filePattern": f"{tree}/src/**/*.ts"})
+    assert answer.is_error
+    assert answer.content["help"] == "Paths are relative to the project's root: ask for `src/**/*.ts`."
+
+
+@pytest.mark.parametrize("file_pattern", [".env", "**/.env*", "node_modules/**", ".git/*", "*.{pem,key}"])
+def test_a_search_of_sensitive_files_finds_nothing_and_says_why(call: CallTool, file_pattern: str) -> None:
+    answer = call("grep_codebase", {"pattern": "SECRET", "filePattern": file_pattern})
+    assert files(answer) == []
+    assert answer.content["details"] == "Access to sensitive paths denied"
 
 
 def test_a_file_pattern_that_fits_no_file_is_pointed_out(call: CallTool) -> None:

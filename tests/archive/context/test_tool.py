@@ -131,6 +131,30 @@ async def test_an_empty_context_says_how_to_fill_it(tmp_path: Path) -> None:
     assert "pointsman archive context add" in answer.json["help"]
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_without_an_embedding_provider_an_empty_search_says_that_there_are_no_embeddings(
+    recorded: bool, tmp_path: Path
+) -> None:
+    project = tmp_path / "app"
+    (project / ".context").mkdir(parents=True)
+    if recorded:
+        (project / ".context" / "notes.jsonl").write_text("\n".join(map(json.dumps, NOTES)))
+    env = {"POINTSMAN_ARCHIVE_EMBEDDINGS": "none"}
+    async with opened("modern", tmp_path, roots={"app": project}, env=env) as archive:
+        async with asyncio.timeout(60):
+            while recorded and (await archive.call("context_search", {"query": "token refresh"})).failed:
+                await asyncio.sleep(0.1)
+        answer = await archive.failure("context_search", query="zeppelin maintenance")
+        found = await archive.call("context_search", {"query": "token refresh"})
+    assert json.loads(answer.text) == answer.json
+    assert answer.json["error"] == "No embeddings available"
+    assert answer.json["suggestion"] == "Use grep_codebase for text search"
+    assert answer.json["action"] == "Embeddings will be generated in background"
+    assert "POINTSMAN_ARCHIVE_EMBEDDINGS" in answer.json["help"]
+    assert ("pointsman archive context add" in answer.json["help"]) != recorded
+    assert found.failed != recorded
+
+
 async def test_a_store_that_cannot_be_read_is_a_failed_search_with_a_way_on(tmp_path: Path) -> None:
     (tmp_path / "archive.db").write_text("no database at all " * 100)
     async with opened("modern", tmp_path) as caller:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from pointsman.catalog.errors import AuditUnavailable
+from pointsman.router.audit.database import FILE
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
-from pointsman.router.audit.segments import FOLDER, list_segments, read_entries
+from pointsman.router.audit.segments import FOLDER, Segment, list_segments, read_entries
+from pointsman.router.audit.store import Store
 from tests.router.audit.samples import Observed, open_log, request, rows
 
 ROOT = Path(__file__).parents[3]
@@ -233,3 +235,33 @@ def test_a_finish_after_the_end_harms_nobody(tmp_path: Path) -> None:
     log.close()
     record.finish("cancelled")
     assert [row.outcome for row in rows(tmp_path)] == ["interrupted"]
+
+
+LINE = '{{"t":"intent","seq":{seq},"time_ms":{time},"request_id":"r","kind":"execute","arguments":{arguments}}}\n'
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"arguments": "[" * 3000 + "]" * 3000},
+        {"arguments": "9" * 5000},
+        {"seq": 10**30},
+        {"seq": -1},
+        {"time": 10**18},
+        {"time": 10**30},
+    ],
+    ids=["deep", "digits", "seq", "negative", "year", "time"],
+)
+def test_a_line_that_cannot_be_held_costs_no_other_line(tmp_path: Path, wrong: dict[str, object]) -> None:
+    """One such line used to end the task that moves rows into the database, and the listing of rows."""
+    right = {"seq": 1, "time": 1_790_000_000_000, "arguments": "{}"}
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    segment = Segment.named(folder, "0000000000000001-5f3a9c21", 0, 1)
+    lines = (right, {**right, "seq": 2, **wrong}, {**right, "seq": 3})
+    segment.path.write_text("".join(LINE.format(**line) for line in lines))
+    assert [row.seq for row in rows(tmp_path)] == [1, 3]
+    store = Store(tmp_path / FILE)
+    store.move(folder, None)
+    store.close()
+    assert [row.seq for row in rows(tmp_path)] == [1, 3]

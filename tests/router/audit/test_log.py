@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable, UnknownTool
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.lines import MAX_LINE_BYTES
-from pointsman.router.audit.log import STRANGERS_BURST
+from pointsman.router.audit.log import CHANGES_BURST, STRANGERS_BURST
 from pointsman.router.audit.segments import FOLDER, list_segments
+from pointsman.router.seams import ProtocolError
 from tests.router.audit.samples import SECRET, Clock, Observed, open_log, request, rows
 
 FIELDS = [
@@ -91,6 +95,19 @@ def test_strangers_get_a_bounded_number_of_rows_and_are_counted_all(tmp_path: Pa
     for _ in range(50):
         log.refused("unauthorized", kind="execute", method="tools/call", token_id=None)
     assert len(rows(tmp_path)) == STRANGERS_BURST + 1 + 10
+
+
+def test_a_server_that_changes_its_tools_all_the_time_gets_a_bounded_number_of_rows(tmp_path: Path) -> None:
+    seen, clock = Observed(), Clock()
+    log = open_log(tmp_path, observers=[seen], monotonic=clock)
+    log.changed_tools("churning", [f"t{number}" for number in range(CHANGES_BURST + 50)])
+    log.changed_tools("other", ["paint"])
+    written = rows(tmp_path)
+    assert [row.server_id for row in written] == ["churning"] * CHANGES_BURST + ["other"]
+    assert len(seen.calls) == CHANGES_BURST + 51
+    last = written[-1]
+    assert (last.kind, last.tool_key, last.method, last.outcome) == ("change", "other:paint", "tools/list", "ok")
+    assert (last.code, last.token, last.project) == ("definition_changed", None, None)
 
 
 def test_seq_goes_on_where_the_last_run_ended(tmp_path: Path) -> None:
@@ -184,3 +201,46 @@ def test_a_row_is_bounded_whatever_a_caller_sends(tmp_path: Path, text: str) -> 
     assert max(map(len, lines)) < MAX_LINE_BYTES
     (row,) = rows(tmp_path)
     assert row.outcome == "error"
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "code"),
+    [
+        (None, "ok", None),
+        (CallTimeout("a", 1.0), "timeout", "timeout"),
+        (UnknownTool("a:b"), "denied", "unknown_tool"),
+        (ServerUnavailable("a", "it died"), "error", "server_unavailable"),
+        (DownstreamRefusal(-32002, "not here"), "error", "-32002"),
+        (ProtocolError(-32602, "no"), "error", "-32602"),
+        (asyncio.CancelledError(), "cancelled", None),
+        (RuntimeError("a bug"), "error", "internal"),
+    ],
+)
+def test_a_block_writes_its_outcome_however_it_ends(
+    tmp_path: Path, error: BaseException | None, outcome: str, code: str | None
+) -> None:
+    log = open_log(tmp_path)
+    with suppress(BaseException), log.begin(request(), "read", server_id="a"):
+        if error is not None:
+            raise error
+    (row,) = rows(tmp_path)
+    assert (row.outcome, row.code) == (outcome, code)
+
+
+def test_what_a_block_finished_itself_stays_so(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with suppress(RuntimeError), log.begin(request(), "execute", server_id="a") as record:
+        record.finish("ok", bytes=7)
+        raise RuntimeError("too late")
+    (row,) = rows(tmp_path)
+    assert (row.outcome, row.bytes) == ("ok", 7)
+
+
+def test_a_next_round_is_a_row_of_its_own(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    with log.begin(request(), "read", tool_key="a:b", server_id="a") as record:
+        record.finish("input_required")
+        record.begin_next_round()
+    first, second = rows(tmp_path)
+    assert (first.seq, first.outcome, second.seq, second.outcome) == (1, "input_required", 2, "ok")
+    assert (second.tool_key, second.server_id, second.request_id) == ("a:b", "a", first.request_id)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from pointsman.config.model import Audit
-from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchema
+from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchema, databases_set_aside, open_database
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
-from pointsman.router.audit.moving import auditing, last_seq_in
+from pointsman.router.audit.moving import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
 from pointsman.router.audit.segments import FOLDER, list_segments
 from pointsman.router.audit.store import Store
 from tests.router.audit.samples import Clock, open_log, request, rows
@@ -246,13 +249,182 @@ def test_the_oldest_rows_go_when_the_database_grows_too_large(tmp_path: Path) ->
     assert rows(tmp_path)[-1].seq == 3001
 
 
+DAY_S = 86_400.0
+
+
+class Life:
+    """Runs of an audit on one state folder, whose clocks the test moves."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.state_dir = state_dir
+        self.wall = Clock()
+        self.monotonic = Clock(0.0)
+
+    def record(self, *names: str) -> None:
+        """A run that ends before its rows are moved."""
+        log = open_log(self.state_dir, wall=self.wall)
+        for name in names:
+            log.begin(request(name), "execute").finish("ok")
+        log.close()
+
+    @asynccontextmanager
+    async def running(self, max_days: int = 2, max_bytes: int = 10**9) -> AsyncGenerator[AuditLog]:
+        settings = Audit(max_days=max_days, max_bytes=max_bytes)
+        async with auditing(
+            self.state_dir, lambda: settings, wall=self.wall, monotonic=self.monotonic, every_s=0.005
+        ) as log:
+            yield log
+
+    async def trimmed(self, log: AuditLog, after_s: float) -> list[str]:
+        """What is left when a trim that far in the future is over. The marks show that it is."""
+        self.monotonic.now += after_s
+        self.wall.now += after_s
+        for mark in ("first", "second"):  # two moves: the second cannot begin before the trim of the first is over
+            log.begin(request(f"mark-{mark}"), "execute").finish("ok")
+            async with asyncio.timeout(30):
+                while not (self.state_dir / FILE).exists() or f"mark-{mark}" not in self.names()[-1:]:
+                    await asyncio.sleep(0.005)
+        return [name for name in self.names() if not name.startswith("mark")]
+
+    def names(self) -> list[str]:
+        try:
+            return [name for _, name, _ in stored(self.state_dir)]
+        except sqlite3.Error:
+            return []
+
+
 async def test_the_bounds_of_the_configuration_are_kept(tmp_path: Path) -> None:
-    wall = Clock()
-    log = open_log(tmp_path, wall=wall)
-    log.begin(request("old"), "execute").finish("ok")
-    wall.now += 3 * 86_400
-    log.begin(request("new"), "execute").finish("ok")
+    life = Life(tmp_path)
+    life.record("old")
+    life.wall.now += 3 * DAY_S
+    life.record("new")
+    async with life.running() as log:
+        assert await life.trimmed(log, KEEP_ALL_S) == ["new"]
+
+
+async def test_nothing_is_deleted_in_the_first_hour(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.record("old")
+    life.wall.now += 3 * DAY_S
+    life.record("new")
+    async with life.running(max_bytes=100_000) as log:
+        assert await life.trimmed(log, KEEP_ALL_S - 1) == ["old", "new"]
+        assert await life.trimmed(log, TRIM_EVERY_S) == ["new"]
+
+
+async def test_a_database_that_would_fill_the_disk_is_cut_in_the_first_hour_too(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.record(*(f"{number:0100d}" for number in range(3000)))
+    async with life.running(max_bytes=100_000) as log:
+        left = await life.trimmed(log, TRIM_EVERY_S)
+    assert 0 < len(left) < 3000
+    assert left[-1] == f"{2999:0100d}"
+
+
+async def test_a_clock_that_is_ahead_deletes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    life = Life(tmp_path)
+    life.record("old")
+    life.wall.now += 1.5 * DAY_S
+    life.record("new")
+    right = life.wall.now
+    life.wall.now += 100 * DAY_S
+    async with life.running() as log:
+        assert await life.trimmed(log, KEEP_ALL_S) == ["old", "new"]
+        assert "100 days ahead of the newest audit row" in caplog.text
+        assert await life.trimmed(log, 0.4 * DAY_S) == ["old", "new"]
+        assert await life.trimmed(log, 0.2 * DAY_S) == ["new"]  # older than two days, by the rows and the time since
+    life.wall.now = right + DAY_S
+    async with life.running() as log:  # the rows of the run before are ahead now
+        assert await life.trimmed(log, KEEP_ALL_S) == ["new"]
+
+
+async def test_a_clock_that_jumps_while_the_gateway_runs_is_believed_after_a_day(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.record("old")
+    async with life.running() as log:
+        assert await life.trimmed(log, KEEP_ALL_S) == ["old"]
+        life.wall.now += 100 * DAY_S
+        assert await life.trimmed(log, TRIM_EVERY_S) == ["old"]
+        assert await life.trimmed(log, DAY_S) == []
+
+
+def test_a_database_without_its_table_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for statement in ("DROP TABLE audit", "ALTER TABLE audit DROP COLUMN code"):
+        run = Run(tmp_path)
+        run.call("before")
+        run.move()
+        other = sqlite3.connect(tmp_path / FILE)
+        other.execute(statement)
+        other.close()
+        run.close()
+        run = Run(tmp_path)
+        run.call("after")
+        run.move()
+        assert [name for _, name, _ in stored(tmp_path)] == ["after"]
+        run.close()
+        (tmp_path / FILE).unlink()
+    assert "its table `audit` is gone" in caplog.text
+    assert "its table `audit` lacks columns" in caplog.text
+    assert len(databases_set_aside(tmp_path)) == 2
+
+
+def test_a_database_of_the_first_version_is_read_and_gets_the_new_column(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / FILE)
+    columns = """
+        seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL,
+        kind TEXT NOT NULL, token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT,
+        tool_key TEXT, server_id TEXT, arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER,
+        bytes INTEGER, provider TEXT, fallback INTEGER
+    """
+    old.execute(f"CREATE TABLE audit ({columns}, PRIMARY KEY (seq, run))")
+    old.execute(
+        "INSERT INTO audit (seq, run, time_ms, request_id, kind, client, method, outcome)"
+        " VALUES (7, 'r', 0, 'q', 'execute', '', '', 'ok')"
+    )
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    assert [row.seq for row in rows(tmp_path)] == [7]
+    open_database(tmp_path / FILE).close()
+    open_database(tmp_path / FILE).close()
+    assert [row.seq for row in rows(tmp_path)] == [7]
+
+
+def test_a_database_of_the_first_version_without_its_table_is_set_aside(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / FILE)
+    old.execute("CREATE TABLE other (x)")
+    old.execute("PRAGMA user_version = 1")
+    old.commit()
+    old.close()
+    open_database(tmp_path / FILE).close()
+    assert len(databases_set_aside(tmp_path)) == 1
+
+
+def test_repeated_refusals_become_one_row_that_says_how_many(tmp_path: Path) -> None:
+    now = 100.0
+    journal = Journal(tmp_path / FOLDER)
+    log = AuditLog(journal, monotonic=lambda: now)
+
+    def refuse(token_id: str, times: int) -> None:
+        for _ in range(times):
+            log.refused("rate_limited", kind="execute", method="tools/call", token_id=token_id, tool_key="s:t")
+
+    refuse("anna", 5)
+    refuse("ben", 1)
+    log.housekeep()
+    now += 11
+    log.housekeep()
+    refuse("anna", 2)
     log.close()
-    async with auditing(tmp_path, lambda: Audit(max_days=2), wall=wall):
-        pass
-    assert [name for _, name, _ in stored(tmp_path)] == ["new"]
+    store = Store(tmp_path / FILE)
+    store.move(tmp_path / FOLDER, None)
+    store.close()
+    found = [(row.token, row.code, row.tool_key, row.repeats) for row in rows(tmp_path)]
+    once = msgspec.UNSET
+    assert found == [
+        ("anna", "rate_limited", "s:t", once),
+        ("ben", "rate_limited", "s:t", once),
+        ("anna", "rate_limited", "s:t", 4),
+        ("anna", "rate_limited", "s:t", once),
+        ("anna", "rate_limited", "s:t", once),
+    ]

@@ -51,14 +51,58 @@ def test_variables_of_the_entry_hold(tmp_path: Path) -> None:
     assert "switched off" in refused.stderr
 
 
-def test_db_beats_the_environment_and_the_environment_beats_the_configuration(
+@pytest.mark.parametrize(
+    ("servers", "args", "store"),
+    [
+        ("  a: {bundled: archive}\n", ("--db", "named.db"), "named.db"),
+        ("  a: {bundled: archive}\n", (), "gateway.db"),
+        ("  a: {bundled: archive}\n", ("--server", "a"), "gateway.db"),
+        ("  a: {bundled: archive, env: {SEARCH_DB_PATH: HERE/entry.db}}\n", (), "entry.db"),
+        ("  a: {bundled: archive, db: own.db, env: {SEARCH_DB_PATH: HERE/entry.db}}\n", (), "own.db"),
+        ("  a: {bundled: archive, db: own.db}\n  b: {bundled: archive}\n", ("--server", "a"), "own.db"),
+        ("  a: {bundled: archive, db: own.db}\n  b: {bundled: archive}\n", ("--server", "b"), "gateway.db"),
+        ("  a: {bundled: archive, env: {SEARCH_DB_PATH: ''}}\n", (), "gateway.db"),
+        ("  time: {command: uvx}\n", (), "gateway.db"),
+    ],
+)
+def test_the_order_is_db_then_the_variable_of_the_entry_then_the_variable_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: str, args: tuple[str, ...], store: str
+) -> None:
+    configured(tmp_path, servers.replace("HERE", str(tmp_path)))
+    monkeypatch.setenv("SEARCH_DB_PATH", str(tmp_path / "gateway.db"))
+    assert database(*args).removeprefix(f"{tmp_path}/") == store
+
+
+def test_without_a_configuration_the_environment_names_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configured(tmp_path, "  a: {bundled: archive}\n")
+    monkeypatch.setenv("POINTSMAN_CONFIG_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("SEARCH_DB_PATH", str(tmp_path / "env.db"))
     assert database() == str(tmp_path / "env.db")
-    assert database("--db", tmp_path / "named.db") == str(tmp_path / "named.db")
-    assert database("--server", "a", "--state-dir", tmp_path / "state") == str(tmp_path / "state/archive-a.db")
+
+
+def test_a_variable_that_is_not_used_is_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configured(tmp_path, "  a: {bundled: archive, db: own.db}\n")
+    monkeypatch.setenv("SEARCH_DB_PATH", str(tmp_path / "env.db"))
+    assert "SEARCH_DB_PATH is not used: `servers.a`" in run("stats").stderr
+
+
+def test_one_variable_for_several_archives_is_refused_with_the_line_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configured(tmp_path, "  a: {bundled: archive}\n  b: {bundled: archive}\n")
+    monkeypatch.setenv("SEARCH_DB_PATH", "/srv/shared.db")
+    for refused in (run("list"), run("list", "--server", "a"), CliRunner().invoke(main, ["config", "validate"])):
+        assert refused.exit_code == 2
+        assert "archives a, b" in refused.stderr
+        assert "`db: /srv/shared.db`" in refused.stderr
+
+
+def test_a_relative_store_in_the_variables_of_an_entry_is_refused(tmp_path: Path) -> None:
+    configured(tmp_path, "  a: {bundled: archive, env: {SEARCH_DB_PATH: notes.db}}\n")
+    refused = run("list")
+    assert refused.exit_code == 2
+    assert "must be an absolute path" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import Limits
 from pointsman.router import wire
 from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction
-from pointsman.router.downstream.crowd import Crowd, Habits, Patience
+from pointsman.router.downstream.crowd import Crowd, Patience
 from pointsman.router.downstream.mux import Multiplexer
+from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.seams import Client, FrontRequest
 from tests.router.downstream.http_parts import until
 from tests.router.downstream.talking import Person, stdio
@@ -35,9 +36,9 @@ def call(tool: str, request: FrontRequest, person: Person | None = None) -> Call
 class Wire:
     """A legacy server's end of the stream: what reached it, and what it says."""
 
-    def __init__(self, habits: Habits | None = None, patience: Patience = PATIENT, *, mixed: bool = True) -> None:
+    def __init__(self, record: ServerRecord | None = None, patience: Patience = PATIENT, *, mixed: bool = True) -> None:
         self.sent: list[Json] = []
-        crowd = Crowd(habits or Habits(), mixed=mixed, patience=patience)
+        crowd = Crowd(record or ServerRecord(), mixed=mixed, patience=patience)
         self.mux = Multiplexer(self._take, Limits(), lambda method, params: None, crowd)
         self.mux.introduction = Introduction("legacy", "2025-11-25", {}, {})
         self.tasks: list[asyncio.Task[Json]] = []
@@ -111,9 +112,9 @@ async def test_a_tool_that_was_seen_to_ask_runs_alone_and_each_client_gets_its_o
 
 
 async def test_quiet_tools_run_beside_one_that_asks() -> None:
-    habits = Habits()
-    habits.finished("find")
-    wire = Wire(habits)
+    record = ServerRecord()
+    record.finished("find")
+    wire = Wire(record)
     await wire.start(call("greet", session("a")), call("greet", session("b")), call("find", session("c")))
     assert wire.running() == ["greet", "find"]
     await wire.done()
@@ -127,9 +128,9 @@ async def test_a_tool_that_is_silent_for_long_does_not_hold_up_the_others() -> N
 
 
 async def test_a_tool_that_nobody_knows_does_not_wait_for_long_while_somebody_thinks_about_an_answer() -> None:
-    habits = Habits()
-    habits.asked("greet")
-    wire = Wire(habits, Patience(silent_s=0.01, held_s=60, turn_s=60))
+    record = ServerRecord()
+    record.asked("greet")
+    wire = Wire(record, Patience(silent_s=0.01, held_s=60, turn_s=60))
     await wire.start(*(call(tool, session(tool)) for tool in ("greet", "greet", "find")))
     await until(lambda: wire.running() == ["greet", "find"])
     await wire.answers(1)
@@ -165,9 +166,9 @@ async def test_a_client_that_cannot_be_asked_is_kept_apart_from_one_that_can() -
 
 async def test_a_question_that_could_be_of_several_waits_until_the_others_have_answered() -> None:
     """The tools were quiet so far, so they run side by side; then one asks for the first time."""
-    habits, first, second = Habits(), Person(), Person()
-    habits.finished("delete")
-    wire = Wire(habits)
+    record, first, second = ServerRecord(), Person(), Person()
+    record.finished("delete")
+    wire = Wire(record)
     await wire.start(call("delete", session("a"), first), call("delete", session("b"), second))
     await wire.asks("sure?")
     await wire.start(call("delete", session("c")))
@@ -183,9 +184,9 @@ async def test_a_question_that_could_be_of_several_waits_until_the_others_have_a
 
 
 async def test_a_question_that_stays_unclear_is_refused_and_the_tools_take_turns_from_then_on() -> None:
-    habits = Habits()
-    habits.finished("delete")
-    wire = Wire(habits, Patience(silent_s=60, held_s=0.01, turn_s=60))
+    record = ServerRecord()
+    record.finished("delete")
+    wire = Wire(record, Patience(silent_s=60, held_s=0.01, turn_s=60))
     await wire.start(call("delete", session("a")), call("delete", session("b")))
     await wire.asks("sure?")
     assert "try again" in (await wire.reply_to("sure?"))["error"]["message"]
@@ -197,9 +198,9 @@ async def test_a_question_that_stays_unclear_is_refused_and_the_tools_take_turns
 
 
 async def test_calls_of_one_session_need_not_be_told_apart() -> None:
-    habits, person, one = Habits(), Person(), session("a")
-    habits.finished("delete")
-    wire = Wire(habits)
+    record, person, one = ServerRecord(), Person(), session("a")
+    record.finished("delete")
+    wire = Wire(record)
     await wire.start(call("delete", one, person), call("delete", one, person))
     await wire.asks("sure?")
     assert (await wire.reply_to("sure?"))["result"] == {"action": "accept"}
@@ -225,9 +226,9 @@ async def test_a_question_of_a_call_that_was_given_up_is_not_put_to_the_next_cli
 
 
 async def test_a_waiting_question_is_refused_when_one_that_may_have_asked_it_is_given_up() -> None:
-    habits, other = Habits(), Person()
-    habits.finished("delete")
-    wire = Wire(habits)
+    record, other = ServerRecord(), Person()
+    record.finished("delete")
+    wire = Wire(record)
     await wire.start(call("delete", session("a")), call("delete", session("b"), other))
     await wire.asks("whose?")
     wire.tasks[0].cancel()
@@ -266,12 +267,12 @@ async def test_a_turn_that_never_comes_ends_with_the_reason_and_the_remedy() -> 
 
 
 async def test_what_is_known_of_a_server_outlives_its_connection() -> None:
-    habits = Habits()
-    wire = Wire(habits)
+    record = ServerRecord()
+    wire = Wire(record)
     await wire.start(call("greet", session("a")))
     await wire.asks("q")
     await wire.done()
-    again = Wire(habits, Patience(silent_s=0, held_s=60, turn_s=60))
+    again = Wire(record, Patience(silent_s=0, held_s=60, turn_s=60))
     await again.start(call("greet", session("a")), call("greet", session("b")))
     await asyncio.sleep(0.01)
     assert again.running() == ["greet"]

@@ -81,6 +81,22 @@ async def test_servers_start_are_found_by_id_and_are_removed() -> None:
         await until(lambda: "DELETE" in a.seen)
 
 
+async def test_an_entry_that_cannot_be_applied_costs_its_own_server_only() -> None:
+    class Broken(Opens):
+        def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
+            if server_id == "broken":
+                raise RuntimeError("no way to connect")
+            return super().__call__(server_id, server, limits)
+
+    async with serving("modern") as http, fleet_of(Broken()) as fleet:
+        entries = {"broken": {"url": http.url}, "last": {"url": http.url}}
+        with pytest.raises(ExceptionGroup, match="`broken`"):
+            await fleet.apply(config(entries))
+        await fleet.settled()
+        assert fleet.statuses()["last"].state == "running"
+        assert fleet.statuses()["broken"].state != "running"
+
+
 async def test_what_does_not_concern_the_connection_does_not_touch_it() -> None:
     opens = Opens()
     async with serving("modern") as http, fleet_of(opens) as fleet:

@@ -111,6 +111,24 @@ async def test_pauses_double_from_a_quarter_second_to_a_minute_and_attempts_neve
             time.wake()
 
 
+async def test_a_supervisor_that_fails_itself_is_restarted(caplog: pytest.LogCaptureFixture) -> None:
+    time, server = Time(), server_for()
+    cables: list[Cable] = []
+
+    class Frayed(Cable):
+        async def ended(self) -> str:
+            raise ValueError("an end that is none")
+
+    async def connect(noticed: Noticed) -> Connection:
+        cables.append(Cable() if cables else Frayed())
+        return cables[-1]
+
+    async with supervised(server, connect, time.pace):
+        await until(lambda: len(cables) == 2 and server.status.state == "running")
+    assert "`supervisor of s` failed and is restarted" in caplog.text
+    assert "ValueError: an end that is none" in caplog.text
+
+
 async def test_chance_shortens_a_pause_to_no_less_than_half() -> None:
     time, server = Time(), server_for()
     time.chance = 0.0

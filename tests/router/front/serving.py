@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from pointsman.config.model import Limits, Listen
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.checks import HostRules
+from pointsman.router.front.connections import Exempt, is_exempt
 from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.oauth_probe import oauth_routes
 from pointsman.router.front.protocol import guarded_protocol
@@ -107,6 +108,8 @@ async def serving(
     listen: Listen | None = None,
     read_s: float = 10.0,
     resume_s: float = 0.05,  # no test has to wait for clients that it knows will not come back
+    exempt: Exempt = lambda host: is_exempt(host, ()),
+    timeout_keep_alive: int = 5,
     **front_settings: Any,
 ) -> AsyncIterator[Served]:
     gateway = gateway or SmallGateway()
@@ -117,10 +120,12 @@ async def serving(
     front = Front(gateway, limits or Limits(), hosts, **about, resume_s=resume_s, **front_settings)
     mcp = [Route("/mcp", front), Route("/projects/{id}/mcp", front)]
     routes = Starlette(routes=[*mcp, *front.sse_routes(), *oauth_routes()])
-    protocol = guarded_protocol(lambda: front.limits, read_s)
+    protocol = guarded_protocol(lambda: front.limits, read_s, exempt=exempt, unread=front.unread)
     reaping = asyncio.create_task(front.run())
     try:
-        async with listening(Entrance(front, routes), listener, http=protocol) as server:
+        async with listening(
+            Entrance(front, routes), listener, http=protocol, timeout_keep_alive=timeout_keep_alive
+        ) as server:
             yield Served(port, gateway, front, server)
     finally:
         await end([reaping])

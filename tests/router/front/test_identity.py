@@ -83,8 +83,12 @@ async def test_two_tokens_that_differ_are_denied_and_two_that_agree_are_not() ->
         assert (await served.send(initialize(meta={"token": "secret-a"}))).status == 200
 
 
-@pytest.mark.parametrize("key", ["token", "projectId"])
-@pytest.mark.parametrize("value", [None, 1, True, [], {}, ["research"]])
+NO_STRINGS: tuple[object, ...] = (1, True, [], {}, ["research"])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("token", None), *((key, value) for key in ("token", "projectId") for value in NO_STRINGS)]
+)
 async def test_a_claim_that_is_no_string_is_a_400(key: str, value: object) -> None:
     async with serving() as served:
         answer = await served.send(initialize(meta={key: value}))
@@ -105,9 +109,12 @@ async def test_the_project_comes_from_meta_header_or_path() -> None:
         assert served.gateway.requests[-1].caller == research
 
 
-@pytest.mark.parametrize("none", ["", "UNASSIGNED_PROJECT_ID", "__unassigned__"])
-async def test_there_are_three_ways_to_name_no_project(none: str) -> None:
+@pytest.mark.parametrize("none", [None, "", "UNASSIGNED_PROJECT_ID", "__unassigned__"])
+async def test_there_are_four_ways_to_name_no_project(none: str | None) -> None:
     async with serving() as served:
+        body, headers = modern_call("echo", projectId=none)
+        assert (await served.send(body, headers=headers)).status == 200
+        assert served.gateway.requests[-1].caller == Caller("a", None)
         session = await served.open_session()
         answer = await served.send(call("echo", meta={"projectId": none}), headers=session)
         assert answer.status == 200
@@ -130,6 +137,14 @@ async def test_two_projects_that_differ_are_denied(path: str, header: str | None
         body = initialize(meta={"projectId": meta} if meta is not None else None)
         answer = await served.send(body, path=path, headers=headers)
         assert (answer.status, answer.reason) == (403, "denied")
+
+
+async def test_a_null_project_names_none_on_every_path() -> None:
+    async with serving() as served:
+        assert (await served.send(initialize(meta={"projectId": None}))).status == 200
+        for how in ({"path": "/projects/research/mcp"}, {"headers": [("X-Pointsman-Project", "research")]}):
+            answer = await served.send(initialize(meta={"projectId": None}), **how)
+            assert (answer.status, answer.reason) == (403, "denied")
 
 
 async def test_a_project_that_the_token_does_not_list_is_denied() -> None:

@@ -152,35 +152,6 @@ async def test_a_large_header_is_refused(at_once: bool) -> None:
         await connection.close()
 
 
-async def test_one_connection_too_many_is_told_so() -> None:
-    async with serving(limits=Limits(connections=2)) as served:
-        open_ones = [await served.connect(), await served.connect()]
-        for connection in open_ones:
-            connection.send(request(served.port, initialize()))
-            assert (await connection.answer()).status == 200
-        answer = await served.send(initialize())
-        assert (answer.status, answer.headers["connection"]) == (503, "close")
-        assert "retry-after" in answer.headers
-        await open_ones.pop().close()
-        async with asyncio.timeout(LONG_S):
-            while served.connections > 1:
-                await asyncio.sleep(0.01)
-        assert await is_healthy(served)
-        await open_ones.pop().close()
-
-
-async def test_far_too_many_connections_are_closed_unheard() -> None:
-    async with serving(limits=Limits(connections=1)) as served:
-        kept = [await served.connect(), await served.connect()]
-        for connection in kept:
-            connection.send(request(served.port, initialize()))
-            await connection.answer()
-        more = [await served.connect() for _ in range(3)]
-        assert b"" in [await connection.closed() for connection in more[1:]]
-        for connection in (*kept, *more):
-            await connection.close()
-
-
 async def never_reading(served: Served, data: bytes) -> socket.socket:
     """A client with a tiny window that sends and then sleeps."""
     sock = socket.socket()

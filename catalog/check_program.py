@@ -1,0 +1,95 @@
+"""Checks arguments against schemas whose cost is not known beforehand: a program of its own that may be killed.
+
+Run as `python -I -S check_program.py FOLDER`, where FOLDER holds the package jsonschema_rs. Standard input has one job
+a line, a JSON object with `schema` and `arguments`; the answer is one line, `valid`, `unusable <reason>` or `invalid`,
+and after `invalid` a second one with the problems. The kernel ends the process when a job takes more than CPU_S of CPU
+or the process more than MEMORY_BYTES: no code of ours can interrupt the validator.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+CPU_S = 0.05
+MEMORY_BYTES = 20 * 2**20  # beside what the program takes at its start
+IDLE_S = 60.0
+MAX_PROBLEMS = 5
+MAX_PROBLEM_CHARS = 240
+
+
+def main() -> None:
+    import json
+
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)  # the end of standard input ends it
+    list(_answer(b'{"schema":{"required":["a"]},"arguments":{}}', json))  # load what an answer needs
+    _limit_memory()
+    while select.select([sys.stdin.buffer], [], [], IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)  # SIGPROF ends the process
+        for answer in _answer(line, json):
+            os.write(1, answer.encode("utf-8", "replace") + b"\n")
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:  # not Linux: the CPU limit alone bounds what can be allocated
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY_BYTES, now + MEMORY_BYTES))
+
+
+def _answer(line: bytes, json: Any) -> Iterator[str]:
+    from jsonschema_rs import validator_for
+
+    try:
+        job = json.loads(line)
+        validator = validator_for(job["schema"], offline=True)  # a `$ref` to outside is an error, never fetched
+    except (ValueError, RecursionError) as error:
+        yield "unusable " + shortened(getattr(error, "message", str(error))).replace("\n", " ")
+        return
+    if validator.is_valid(job["arguments"]):
+        yield "valid"
+        return
+    yield "invalid"
+    yield json.dumps(problems(validator, job["arguments"]))
+
+
+def problems(validator: Any, arguments: Any) -> list[str]:
+    """The first few, each with its place. The validator collects all of them before it gives the first one."""
+    errors = []
+    for error in validator.iter_errors(arguments):
+        errors.append(error)
+        if len(errors) > MAX_PROBLEMS:
+            break
+    said = [f"`{_path(error.instance_path)}`: {shortened(error.message)}" for error in errors[:MAX_PROBLEMS]]
+    return [*said, "and more"] if len(errors) > MAX_PROBLEMS else said
+
+
+def _path(steps: list[str | int]) -> str:
+    """`filter.ids[3]`; the arguments as a whole: `arguments`."""
+    path = ""
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return shortened(path) or "arguments"
+
+
+def shortened(text: str) -> str:
+    """Head and tail: messages name the value first and the reason last."""
+    if len(text) <= MAX_PROBLEM_CHARS:
+        return text
+    half = MAX_PROBLEM_CHARS // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
+if __name__ == "__main__":
+    sys.path.append(sys.argv[1])
+    main()

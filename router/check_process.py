@@ -1,0 +1,103 @@
+"""Checks arguments off the event loop where the cost is not known to be small: one child process, killed when it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from contextlib import suppress
+from pathlib import Path
+
+import jsonschema_rs
+
+from pointsman.catalog import check_program
+from pointsman.catalog.arguments import Unproven
+
+DEADLINE_S = 2.0  # the wait for others and the start of the process included
+_MAX_LINE_BYTES = 65_536
+
+logger = logging.getLogger(__name__)
+
+
+class CheckProcess:
+    """One for the gateway. The process is started by the first check that needs it, and ends when it is idle."""
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def settle(self, unproven: Unproven) -> None:
+        """Raises InvalidArguments. Arguments about which nothing is found out in time pass: the server decides."""
+        unproven.settle(await self._answer(unproven.job()))
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._end()
+
+    async def _answer(self, job: bytes | None) -> list[bytes]:
+        if job is None:
+            return []
+        lines: list[bytes] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DEADLINE_S), self._turn:
+                await self._ask(job, lines)
+        return lines
+
+    async def _ask(self, job: bytes, lines: list[bytes]) -> None:
+        """Add the lines of the answer to `lines`, as many as come."""
+        try:
+            idle = await self._exchange(job, lines)
+            if idle:  # it left just before the job came
+                await self._exchange(job, lines)
+        except (OSError, ValueError) as error:  # ValueError: a line beyond every limit
+            logger.warning("the process that checks arguments failed: %s", error)
+            await self._end()
+        except BaseException:  # cancelled: the rest of the answer must not become that of the next job
+            self._kill()
+            self._process = None
+            raise
+
+    async def _exchange(self, job: bytes, lines: list[bytes]) -> bool:
+        """True where the process had ended by itself."""
+        process = await self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(ConnectionError):  # it ended, which reading tells
+            process.stdin.write(job + b"\n")
+            await process.stdin.drain()
+        while not lines or lines == [b"invalid"]:
+            line = await process.stdout.readline()
+            if not line.endswith(b"\n"):
+                await self._end()
+                return process.returncode == 0
+            lines.append(line[:-1])
+        return False
+
+    async def _running(self) -> Process:
+        if self._process is not None and self._process.returncode is None:
+            return self._process
+        folder = str(Path(jsonschema_rs.__file__).parent.parent)
+        program = (sys.executable, "-I", "-S", check_program.__file__, folder)
+        self._process = await asyncio.create_subprocess_exec(
+            *program,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            start_new_session=True,  # the terminal's Ctrl-C is not for it
+            env={},
+            cwd="/",
+            limit=_MAX_LINE_BYTES,
+        )
+        return self._process
+
+    async def _end(self) -> None:
+        self._kill()
+        if self._process is not None:
+            await self._process.wait()
+            self._process = None
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()

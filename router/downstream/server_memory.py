@@ -1,0 +1,195 @@
+"""Remembers over restarts, for each server, whether it ran and which of its tools ask questions: `servers.json`.
+
+The file holds names only and is a cache: without it servers start in the order of the configuration, and tools are
+observed anew. A record counts only for the configuration entry that it was made with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+from collections.abc import Callable, Collection, Iterable
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from pointsman.config.model import Server
+from pointsman.router.downstream.bundled import revealed
+
+logger = logging.getLogger(__name__)
+
+FILE = "servers.json"
+_WRITE_AFTER_S = 1.0  # changes within this time are written once
+_MOST_BYTES = 4 << 20  # of the file; a larger one is not ours
+_SALT_CHARS = 32
+_MOST_NAMES = 1_000  # of each kind, in the file; a connection may know more
+_MOST_NAME_CHARS = 512
+_MOST_KNOWN = 10_000  # in memory; names come from the server's own list, so there are few
+
+
+class ServerRecord:
+    """What one server was seen to do, through all its connections.
+
+    A tool is *asking* if a question was certainly its own, *quiet* if it answered without one, and *suspected* if it
+    may have asked a question that could not be placed. Suspicion is not kept over restarts.
+    """
+
+    __slots__ = ("_note_change", "_ran", "asking", "at_large", "quiet", "suspected")
+
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self._note_change = changed
+        self._ran = False
+        self.asking: set[str] = set()
+        self.quiet: set[str] = set()
+        self.suspected: set[str] = set()
+        self.at_large = False  # it asks outside the streams of its calls, although there are such streams
+
+    @property
+    def ran(self) -> bool:
+        """Whether it came up, in this run or the last, and has not failed again and again since."""
+        return self._ran
+
+    @ran.setter
+    def ran(self, ran: bool) -> None:
+        if ran != self._ran:
+            self._ran = ran
+            self._note_change()
+
+    def may_ask(self, name: str) -> bool:
+        """Whether calls of this tool take turns."""
+        return name in self.asking or name in self.suspected
+
+    def asked(self, name: str) -> None:
+        if name not in self.asking:
+            self.quiet.discard(name)
+            self.suspected.discard(name)
+            _add(self.asking, name)
+            self._note_change()
+
+    def suspect(self, name: str) -> None:
+        if name not in self.asking:
+            if name in self.quiet:
+                self.quiet.discard(name)
+                self._note_change()
+            _add(self.suspected, name)
+
+    def finished(self, name: str) -> None:
+        """A call of this tool was answered, and no question can have been its own."""
+        if name not in self.quiet and name not in self.asking:
+            self.suspected.discard(name)
+            _add(self.quiet, name)
+            self._note_change()
+
+
+class _Entry(msgspec.Struct, omit_defaults=True):
+    fingerprint: str
+    ran: bool = False
+    asking: list[str] = []
+    quiet: list[str] = []
+
+
+class _File(msgspec.Struct):
+    salt: str
+    servers: dict[str, _Entry]
+
+
+class ServerMemory:
+    """All records. Without a folder nothing is read or written."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._path = folder / FILE if folder is not None else None
+        kept = _read(self._path) if self._path is not None else None
+        self._salt = kept.salt if kept is not None else secrets.token_hex(_SALT_CHARS // 2)
+        self._kept = kept.servers if kept is not None else {}  # of the last run, until they are asked for
+        self._records: dict[str, tuple[str, ServerRecord]] = {}
+        self._pending: asyncio.TimerHandle | None = None  # a write that is due
+
+    def of(self, server_id: str, server: Server) -> ServerRecord:
+        """The record of this server with this entry; a new one, if the entry has changed."""
+        fingerprint = self._fingerprint(server)
+        known = self._records.get(server_id)
+        if known is not None and known[0] == fingerprint:
+            return known[1]
+        record = ServerRecord(self._schedule_write)
+        kept = self._kept.pop(server_id, None)
+        if kept is not None and kept.fingerprint == fingerprint:
+            record._ran = kept.ran
+            record.asking.update(kept.asking)
+            record.quiet.update(name for name in kept.quiet if name not in record.asking)
+        self._records[server_id] = (fingerprint, record)
+        return record
+
+    def keep_only(self, server_ids: Collection[str]) -> None:
+        """The other servers are gone from the configuration."""
+        for gone in (self._records.keys() | self._kept.keys()) - set(server_ids):
+            self._records.pop(gone, None)
+            self._kept.pop(gone, None)
+            self._schedule_write()
+
+    def flush(self) -> None:
+        """Write now what has changed."""
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
+            self._write(self._encoded())
+
+    def _schedule_write(self) -> None:
+        if self._pending is None and self._path is not None:
+            self._pending = asyncio.get_running_loop().call_later(_WRITE_AFTER_S, self.flush)
+
+    def _fingerprint(self, server: Server) -> str:
+        """Of what makes the server what it is. Salted, because an entry may hold secrets that can be guessed."""
+        entry = server.model_dump(mode="json", exclude={"name", "projects", "tool_permissions", "prefix", "timeouts"})
+        entry |= {"env": revealed(server.env), "headers": revealed(server.headers)}
+        return blake2b(msgspec.json.encode(entry, order="sorted"), key=self._salt.encode(), digest_size=16).hexdigest()
+
+    def _encoded(self) -> bytes:
+        servers = dict(self._kept)
+        for server_id, (fingerprint, record) in self._records.items():
+            servers[server_id] = _Entry(fingerprint, record.ran, _bounded(record.asking), _bounded(record.quiet))
+        encoded = msgspec.json.encode(_File(self._salt, servers))
+        if len(encoded) > _MOST_BYTES:
+            slim = {key: _Entry(entry.fingerprint, entry.ran, entry.asking) for key, entry in servers.items()}
+            encoded = msgspec.json.encode(_File(self._salt, slim))
+        return encoded if len(encoded) <= _MOST_BYTES else msgspec.json.encode(_File(self._salt, {}))
+
+    def _write(self, content: bytes) -> None:
+        assert self._path is not None  # otherwise no write is scheduled
+        fresh = self._path.with_name(f".{FILE}")
+        try:
+            fresh.unlink(missing_ok=True)
+            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            fresh.replace(self._path)  # readers see the old file or the new one, never half of one
+        except OSError as error:
+            logger.warning("%s cannot be written (%s); servers are observed anew after a restart", FILE, error.strerror)
+
+
+def _read(path: Path) -> _File | None:
+    """None: there is none, or it is not usable; then it is replaced."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        found = msgspec.json.decode(content, type=_File) if len(content) <= _MOST_BYTES else None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return found if found is not None and len(found.salt) == _SALT_CHARS else None
+
+
+def _bounded(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if len(name) <= _MOST_NAME_CHARS and _is_text(name))[:_MOST_NAMES]
+
+
+def _is_text(name: str) -> bool:
+    """False for one with a lone surrogate, which cannot be written."""
+    return name.encode(errors="ignore").decode() == name
+
+
+def _add(names: set[str], name: str) -> None:
+    if len(names) >= _MOST_KNOWN:
+        names.clear()
+    names.add(name)

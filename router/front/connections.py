@@ -1,0 +1,127 @@
+"""Limits open client connections, in all and for each address, and picks the one to close for a newcomer."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Literal, Protocol
+
+PRESSURE_KEEP_ALIVE_S = 5  # for an idle connection once half of the connections are in use
+_IPV6_SITE_BITS = 64  # one customer usually has a whole /64
+
+Exempt = Callable[[str], bool]
+"""Whether an address may have more than its share."""
+
+Verdict = Literal["admitted", "full", "share", "flood"]
+
+
+def address_key(host: str) -> str:
+    """What counts as one address: an IPv4 address, also where IPv6 maps it, or the /64 of an IPv6 address."""
+    return _address(host)[0]
+
+
+def is_exempt(host: str, trusted_proxies: Iterable[str]) -> bool:
+    """Whether many clients may stand behind `host`: loopback, where local proxies run, and the named proxies."""
+    loopback = _address(host)[1]
+    return loopback or any(_contains(network, host) for network in trusted_proxies)
+
+
+@lru_cache(maxsize=4096)
+def _address(host: str) -> tuple[str, bool]:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host, False
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return str(ip_network((address, _IPV6_SITE_BITS), strict=False)), address.is_loopback
+        address = address.ipv4_mapped
+    return str(address), address.is_loopback
+
+
+@lru_cache(maxsize=4096)
+def _contains(network: str, host: str) -> bool:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address in ip_network(network)
+
+
+class Evictable(Protocol):
+    """A connection, as the table knows it."""
+
+    address: str  # its `address_key`; empty for a Unix socket
+
+    @property
+    def unread(self) -> int:
+        """Bytes of its answers that the client has not taken."""
+        ...
+
+    def evict(self) -> None:
+        """Close it: it has no request under way."""
+        ...
+
+
+class ConnectionTable:
+    """All connections of one server. A connection is idle from its opening, and between its requests."""
+
+    def __init__(self) -> None:
+        self._admitted: Counter[str] = Counter()  # by address
+        self._total = 0
+        self._refused = 0
+        self._idle: OrderedDict[Evictable, None] = OrderedDict()  # longest idle first
+
+    def __len__(self) -> int:
+        return self._total
+
+    def admit(self, connection: Evictable, most: int, *, exempt: bool) -> Verdict:
+        """Count a newcomer, in the place of the longest idle connection where there is no room.
+
+        `forget` it at its end, unless the verdict is `flood`.
+        """
+        verdict: Verdict = "admitted"
+        if not exempt and self._admitted[connection.address] >= max(1, most // 2):
+            verdict = "admitted" if self._evict(connection.address) else "share"
+        if verdict == "admitted" and self._total >= most and not self._evict(None):
+            verdict = "full"
+        if verdict == "admitted":
+            self._admitted[connection.address] += 1
+            self._total += 1
+            self._idle[connection] = None
+            return verdict
+        if self._refused >= most:
+            return "flood"
+        self._refused += 1
+        return verdict
+
+    def forget(self, connection: Evictable, verdict: Verdict) -> None:
+        if verdict in ("full", "share"):
+            self._refused -= 1
+        elif verdict == "admitted":
+            self._idle.pop(connection, None)
+            self._total -= 1
+            self._admitted[connection.address] -= 1
+            if not self._admitted[connection.address]:
+                del self._admitted[connection.address]
+
+    def busy(self, connection: Evictable) -> None:
+        self._idle.pop(connection, None)
+
+    def idle(self, connection: Evictable) -> None:
+        self._idle[connection] = None
+
+    def under_pressure(self, most: int) -> bool:
+        return self._total * 2 >= most
+
+    def _evict(self, address: str | None) -> bool:
+        """Close the longest idle connection, of `address` if one is given."""
+        for connection in self._idle:
+            if (address is None or connection.address == address) and not connection.unread:
+                connection.evict()  # calls `forget`
+                return True
+        return False

@@ -1,0 +1,80 @@
+"""Bounds the bytes of answers that clients have not read yet; over the budget the slowest readers are cut."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Reader(Protocol):
+    """A client's connection that is behind with reading."""
+
+    token_id: str | None  # of its last request
+
+    @property
+    def unread(self) -> int: ...
+
+    def cut(self) -> None:
+        """Reset the connection, so that the kernel frees its buffers as well."""
+        ...
+
+
+class Pending(Protocol):
+    """A stream of events that holds bytes for a connection which takes no more."""
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+
+class UnreadBudget:
+    """Sizes are looked up, not counted: nothing can leak, and a client that keeps up costs nothing."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._readers: OrderedDict[Reader, None] = OrderedDict()  # longest behind first
+        self._streams: WeakSet[Pending] = WeakSet()
+
+    @property
+    def total(self) -> int:
+        return sum(reader.unread for reader in self._readers) + self._pending()
+
+    def hold(self, stream: Pending) -> None:
+        """Count what `stream` holds, as long as it exists."""
+        self._streams.add(stream)
+
+    def behind(self, reader: Reader) -> None:
+        """The client has not taken all that was written."""
+        self._readers.setdefault(reader)
+        self.enforce(reader)
+
+    def caught_up(self, reader: Reader) -> None:
+        self._readers.pop(reader, None)
+
+    def enforce(self, newest: Reader | None = None) -> None:
+        """Cut readers until the rest fits: those of the token that holds the most, longest behind first.
+
+        `newest` stays: it had no time to read yet, and a single answer has a limit of its own.
+        """
+        excess = self.total - self._limit()
+        if excess <= 0:
+            return
+        pending_each = self._pending() // max(1, len(self._readers))  # which connection they are for is not known here
+        while excess > 0 and (victim := self._victim(newest)) is not None:
+            excess -= victim.unread + pending_each
+            del self._readers[victim]
+            victim.cut()
+
+    def _victim(self, newest: Reader | None) -> Reader | None:
+        held: Counter[str | None] = Counter()
+        for reader in self._readers:
+            if reader is not newest:
+                held[reader.token_id] += reader.unread
+        if not held:
+            return None
+        largest = max(held, key=held.__getitem__)
+        return next(reader for reader in self._readers if reader.token_id == largest and reader is not newest)
+
+    def _pending(self) -> int:
+        return sum(stream.pending_bytes for stream in self._streams)

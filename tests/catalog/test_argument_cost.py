@@ -1,0 +1,202 @@
+"""Whatever a server's schema and a caller's arguments are, the check costs the event loop at most 50 ms and 20 MB."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pointsman.catalog import check_program
+from pointsman.catalog.arguments import ArgumentCheck, Unproven
+from pointsman.catalog.errors import InvalidArguments
+from pointsman.router.check_process import CheckProcess
+
+Json = dict[str, Any]
+
+CPU_S = 0.05
+NOISE = 2  # other processes on the machine make the same work take more CPU time
+MEMORY_KB = 20 * 1024
+NAMES = ["a", "b", "c"]
+PATTERNS = [
+    "^[a-z]+$",
+    "(a+)+$",
+    "(?=a)(a+)+$",
+    r"^(a|a)*b\1",
+    r"\p{L}{500}",
+    "[^a]{1000}",
+    "((a{50}){50}){50}",
+    "a.*b.*c",
+]
+
+names = st.sampled_from(NAMES)
+references = st.integers(0, 7).map(lambda n: {"$ref": f"#/$defs/{n}"})
+many = st.sampled_from([1, 2, 3, 30, 300])
+
+
+def repeated(schemas: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    few = st.lists(schemas, min_size=1, max_size=3)
+    return st.one_of(few, st.builds(lambda entries, times: entries * times, few, many))
+
+
+leaves = st.one_of(
+    references,
+    st.sampled_from(
+        [{}, True, False, {"type": "integer"}, {"type": "string"}, {"uniqueItems": True}, {"minLength": 3}]
+    ),
+    st.sampled_from(PATTERNS).map(lambda pattern: {"pattern": pattern}),
+    st.builds(lambda n: {"enum": [{"v": k} for k in range(n)]}, many),
+    st.builds(lambda n: {"enum": [*range(n), *map(str, range(n))]}, many),
+    st.builds(lambda n: {"required": [f"r{k}" for k in range(n)]}, many),
+)
+
+
+def holding(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Json]:
+    return st.one_of(
+        st.dictionaries(st.sampled_from(["allOf", "anyOf", "oneOf"]), repeated(inner), min_size=1, max_size=2),
+        st.dictionaries(names, inner, min_size=1).map(lambda parts: {"properties": parts}),
+        st.dictionaries(st.sampled_from(["items", "contains", "additionalProperties", "not"]), inner, min_size=1),
+        st.dictionaries(st.sampled_from(["a", "^.", "[^b]"]), inner, min_size=1).map(
+            lambda p: {"patternProperties": p}
+        ),
+        st.dictionaries(st.sampled_from(["if", "then", "else", "unevaluatedProperties"]), inner, min_size=1),
+    )
+
+
+sub_schemas = st.recursive(leaves, holding, max_leaves=6)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Json:
+    definitions = {str(n): draw(sub_schemas) for n in range(8)}
+    chained = draw(st.booleans())
+    if chained:  # each names the next one twice: small, and two to the power of its depth
+        keyword = draw(st.sampled_from(["allOf", "anyOf", "oneOf"]))
+        for n in range(40):
+            step = {"properties": {"a": {"$ref": f"#/$defs/{n + 1}"}}}
+            definitions[str(n)] = {keyword: [step, {**step, "maxProperties": 9}]}
+        definitions["40"] = draw(sub_schemas)
+    return {"properties": {name: {"$ref": "#/$defs/0"} for name in NAMES}, "$defs": definitions}
+
+
+scalars: st.SearchStrategy[Any] = st.one_of(
+    st.sampled_from([1, "x", None, True, 2.5, {}, []]),
+    st.sampled_from([10, 1_000, 100_000]).map(lambda n: "a" * n + "!"),
+)
+
+
+def nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    wide = st.builds(lambda value, times: [value] * times, inner, st.sampled_from([1, 3, 100, 3_000]))
+    deep = st.builds(lambda value, name, depth: _chain(value, name, depth), inner, names, st.sampled_from([1, 7, 60]))
+    return st.one_of(wide, deep, st.dictionaries(names, inner, max_size=3))
+
+
+def _chain(value: Any, name: str, depth: int) -> Any:
+    for _ in range(depth):
+        value = {name: value}
+    return value
+
+
+arguments = st.dictionaries(names, st.recursive(scalars, nested, max_leaves=4), min_size=1)
+
+
+def peak_kb() -> int:
+    """The most memory the process has had since `forget_peak`."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+def forget_peak() -> None:
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
+    """CPU seconds and kilobytes of a first check, which compiles the schema."""
+    forget_peak()
+    before_kb, before_s = peak_kb(), time.thread_time()
+    try:
+        unproven = ArgumentCheck("s:t", schema)(given_arguments)
+        assert unproven is None or isinstance(unproven, Unproven)
+    except InvalidArguments:
+        pass
+    spent_s = time.thread_time() - before_s
+    return spent_s, peak_kb() - before_kb
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory with /proc")
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(schemas(), arguments)
+def test_no_check_costs_the_event_loop_much(schema: Json, given_arguments: Json) -> None:
+    spent_s, grown_kb = cost(schema, given_arguments)
+    if spent_s > CPU_S:  # once more, because a collection or a page fault may have come between
+        spent_s = min(spent_s, cost(schema, given_arguments)[0])
+    assert spent_s < CPU_S * NOISE
+    assert grown_kb < MEMORY_KB
+
+
+def ladder(steps: int) -> Json:
+    """Each definition names the next one twice, without a circle: two to the power of `steps` visits."""
+    definitions: Json = {str(steps): {}}
+    for n in range(steps):
+        step = {"properties": {"a": {"$ref": f"#/$defs/{n + 1}"}}}
+        definitions[str(n)] = {"allOf": [step, {**step, "maxProperties": 9}]}
+    return {"$ref": "#/$defs/0", "$defs": definitions}
+
+
+COSTLY = {
+    "visits": (ladder(40), _chain({}, "a", 40)),
+    "pattern": ({"properties": {"a": {"pattern": "(?=a)(a+)+$"}}}, {"a": "a" * 100_000 + "!"}),
+    "patterns": ({"properties": {"a": {"items": {"pattern": r"^(a|a)*b\1"}}}}, {"a": ["a" * 30] * 3_000}),
+    "enum": (
+        {"properties": {"a": {"items": {"enum": [{"v": n} for n in range(3_000)]}}}},
+        {"a": [{"v": 2_999}] * 10_000},
+    ),
+    "errors": (
+        {"properties": {"a": {"allOf": [{"type": "integer", "maximum": n} for n in range(1_000)]}}},
+        {"a": "x" * 100_000},
+    ),
+    "compilation": ({"properties": {f"p{n}": {"pattern": f"[^{n}]{{1000}}"} for n in range(500)}}, {"p1": "x"}),
+}
+
+
+@pytest.mark.parametrize("name", COSTLY)
+async def test_the_check_process_is_ended_by_the_kernel(name: str) -> None:
+    schema, given_arguments = COSTLY[name]
+    process = CheckProcess()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    try:
+        unproven = ArgumentCheck("s:t", schema)(given_arguments)
+        assert unproven is not None
+        await process.settle(unproven)
+    except InvalidArguments:
+        pass
+    finally:
+        await process.close()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    assert spent_s < check_program.CPU_S + 0.5  # the start of Python included, on a busy machine
+
+
+async def test_a_check_that_is_cancelled_leaves_no_answer_for_the_next_one() -> None:
+    process = CheckProcess()
+    bad = ArgumentCheck("s:t", ladder(3) | {"required": ["z"]})
+    good = ArgumentCheck("s:t", {"unevaluatedProperties": True})
+    try:
+        for _ in range(5):
+            unproven = Unproven(bad, {})
+            task = asyncio.create_task(process.settle(unproven))
+            await asyncio.sleep(0.001)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            fits = good({})
+            assert fits is not None
+            await process.settle(fits)
+    finally:
+        await process.close()

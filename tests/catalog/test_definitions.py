@@ -1,0 +1,118 @@
+"""What is shown of a definition, and how a changed one is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.catalog.definitions import MAX_REMEMBERED, Definitions, shown_entry, shown_tool
+from pointsman.catalog.listing import encoded_entry
+from pointsman.catalog.model import Json
+
+HIDDEN = "\U000e0041\u202e\u200b"
+
+
+def shown(tool: Json) -> Json:
+    encoded = encoded_entry(tool)
+    assert encoded is not None
+    return shown_tool(tool, encoded)
+
+
+def test_a_definition_without_hidden_text_is_shown_as_it_came() -> None:
+    tool = {"name": "a", "title": "A", "inputSchema": {"type": "object"}, "icons": [{"src": "x"}], "_meta": {"k": 1}}
+    assert shown(tool) == tool
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        ({"title": "T", "readOnlyHint": False, "destructiveHint": True}, None),
+        ({"idempotentHint": True, "openWorldHint": False}, None),
+        ({"readOnlyHint": "yes", "destructiveHint": 1, "idempotentHint": None, "title": 7, "other": True}, {}),
+        ({"title": HIDDEN}, {}),
+        (["readOnlyHint"], {}),
+        ("x" * 10_000, {}),
+    ],
+)
+def test_of_annotations_the_five_known_ones_are_shown(sent: Any, kept: Json | None) -> None:
+    expected = sent if kept is None else kept
+    assert shown({"name": "a", "annotations": sent}).get("annotations", {}) == expected
+
+
+VALUES = st.sampled_from(["plain", f"hid{HIDDEN}den", 1, None, ["a", f"b{HIDDEN}"]])
+KEPT = st.sampled_from(["enum", "const", "default", "pattern", "examples", "required"])
+NAMES = st.sampled_from(["description", "enum", "plain", f"name{HIDDEN}", "title"])
+schemas: st.SearchStrategy[Any] = st.recursive(
+    st.dictionaries(KEPT, VALUES, max_size=3),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "description": st.just(f"text{HIDDEN}"),
+            "title": st.just(f"title{HIDDEN}"),
+            "properties": st.dictionaries(NAMES, inner, max_size=3),
+            "anyOf": st.lists(inner, max_size=2),
+            "items": inner,
+            "default": VALUES,
+        },
+    ),
+    max_leaves=8,
+)
+
+
+@given(schemas)
+def test_texts_lose_what_is_hidden_and_values_and_names_lose_nothing(schema: Any) -> None:
+    assert shown({"name": "a", "inputSchema": schema})["inputSchema"] == literally(schema)
+
+
+def literally(schema: Any, *, names: bool = False) -> Any:
+    """The rule once more, as plainly as it can be said."""
+    if isinstance(schema, list):
+        return [literally(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    read: Json = {}
+    for key, value in schema.items():
+        if not names and key in ("description", "title"):
+            read[key] = value.replace(HIDDEN, "")
+        elif not names and key in ("enum", "const", "default", "pattern", "examples", "required"):
+            read[key] = value
+        else:
+            read[key] = literally(value, names=not names and key == "properties")
+    return read
+
+
+def test_hidden_text_is_found_in_keywords_that_nobody_has_heard_of() -> None:
+    schema = {"x-note": f"a{HIDDEN}", "$comment": [f"b{HIDDEN}"], f"x{HIDDEN}": 1, "format": f"date{HIDDEN}"}
+    expected = {"x-note": "a", "$comment": ["b"], "format": "date"}
+    assert shown({"name": "a", "outputSchema": schema})["outputSchema"] == expected
+
+
+def test_names_of_resources_are_texts_and_names_of_prompts_are_not() -> None:
+    entry = {"uri": "u://x", "name": f"n{HIDDEN}"}
+    encoded = encoded_entry(entry)
+    assert encoded is not None
+    assert shown_entry(entry, "uri", encoded)["name"] == "n"
+    assert shown_entry(entry, "name", encoded)["name"] == f"n{HIDDEN}"
+
+
+def test_a_change_is_reported_once_also_over_an_absence() -> None:
+    told: list[tuple[str, list[str]]] = []
+    definitions = Definitions(lambda server_id, names: told.append((server_id, list(names))))
+    definitions.note("one", {"a": b"1", "b": b"1"})
+    definitions.note("two", {"a": b"2"})
+    definitions.note("one", {"a": b"1", "b": b"1", "c": b"1"})
+    assert told == []
+    definitions.note("one", {"b": b"2", "c": b"2"})
+    definitions.note("one", {"b": b"2", "c": b"2"})
+    definitions.note("one", {"a": b"9", "b": b"2"})
+    assert told == [("one", ["b", "c"]), ("one", ["a"])]
+
+
+def test_a_server_with_ever_new_names_takes_bounded_memory() -> None:
+    definitions = Definitions(lambda server_id, names: None)
+    for start in range(0, 4 * MAX_REMEMBERED, MAX_REMEMBERED):
+        definitions.note("one", {f"t{number}": b"1" for number in range(start, start + MAX_REMEMBERED)})
+        assert len(definitions._last) <= MAX_REMEMBERED
