@@ -135,8 +135,9 @@ def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
 @given(schemas(), arguments)
 def test_no_check_costs_the_event_loop_much(schema: Json, given_arguments: Json) -> None:
     spent_s, grown_kb = cost(schema, given_arguments)
-    if spent_s > CPU_S:  # once more, because a collection or a page fault may have come between
-        spent_s = min(spent_s, cost(schema, given_arguments)[0])
+    if spent_s > CPU_S or grown_kb > MEMORY_KB:  # once more: a collection, a page fault or another thread came between
+        again_s, again_kb = cost(schema, given_arguments)
+        spent_s, grown_kb = min(spent_s, again_s), min(grown_kb, again_kb)
     assert spent_s < CPU_S * NOISE
     assert grown_kb < MEMORY_KB
 
