@@ -127,9 +127,9 @@ class HttpClient:
         for _ in range(_STALE_CONNECTIONS):
             connection = await self._connector.connect(self._route, [], _TIMEOUT)
             if self._url.scheme == "https" or not _readable(connection.transport):
-                break  # TLS may have tickets to read, which mean nothing
+                return connection  # TLS may have tickets to read, which mean nothing
             connection.close()
-        return connection
+        raise aiohttp.ServerDisconnectedError
 
     # ------------------------------------------------------------------ is it still there?
 
