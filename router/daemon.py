@@ -44,6 +44,7 @@ from pointsman.router.gateway import PointsmanGateway
 from pointsman.router.health import Health
 from pointsman.router.in_flight import InFlight
 from pointsman.router.listening import HttpServer, bind, url_of
+from pointsman.router.malloc import return_large_blocks
 from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
 from pointsman.router.request_keys import request_keys
@@ -88,6 +89,7 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
         CannotListen: the address cannot be had.
         DaemonFailed: an essential task ended.
     """
+    return_large_blocks()
     with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         async with _put_together(launch, listener.getsockname()[1]) as parts:
             if stop is not None:

@@ -87,22 +87,20 @@ async def read_result(
     raise error_in(message) or ConnectionLost("it answered with neither a result nor an error")
 
 
-async def read_body(response: HttpResponse, arriving: Arriving) -> bytes:
+async def read_body(response: HttpResponse, arriving: Arriving) -> bytes | bytearray:
     """The whole body, unpacked. Raises BudgetBroken; may raise what aiohttp raises."""
     content, limit_bytes = response.content, arriving.limit_bytes
     first = await content.readany()
     if content.at_eof() and len(first) <= limit_bytes:
         return first
-    parts = [first]
-    size = len(first)
-    while size <= limit_bytes:
+    body = bytearray(first)  # one growing block: many small ones would leave gaps that malloc cannot return
+    while len(body) <= limit_bytes:
         part = await content.readany()
         if not part:
-            return b"".join(parts)
-        parts.append(part)
-        size += len(part)
-        if size > LARGE_BYTES:
-            await arriving.settle(size, response.length)
+            return body
+        body += part
+        if len(body) > LARGE_BYTES:
+            await arriving.settle(len(body), response.length)
     raise BudgetBroken(f"it sent more than {limit_bytes} bytes for one call")
 
 
@@ -175,7 +173,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriv
     raise ConnectionLost("it ended its answer before the result")
 
 
-async def _messages(data: bytes) -> Iterable[Json]:
+async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event; a batch (protocol 2025-03-26) holds several."""
     try:
         found = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
