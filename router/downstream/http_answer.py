@@ -93,6 +93,7 @@ async def read_body(response: HttpResponse, arriving: Arriving) -> bytes | bytea
     first = await content.readany()
     if content.at_eof() and len(first) <= limit_bytes:
         return first
+    await arriving.settle(response.length or 0, response.length)
     body = bytearray(first)  # one growing block: many small ones would leave gaps that malloc cannot return
     while len(body) <= limit_bytes:
         part = await content.readany()
@@ -100,7 +101,7 @@ async def read_body(response: HttpResponse, arriving: Arriving) -> bytes | bytea
             return body
         body += part
         if len(body) > LARGE_BYTES:
-            await arriving.settle(len(body), response.length)
+            await arriving.settle(len(body))
     raise BudgetBroken(f"it sent more than {limit_bytes} bytes for one call")
 
 
