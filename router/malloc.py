@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-from pointsman.router.in_flight import LARGE_BYTES
-
 # From malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_MAPPED_BYTES = 384 << 10  # above the 256 KiB that a read of a socket or pipe allocates
 _TRIM_BYTES = 4 << 20  # free at the end of the heap before it shrinks: fewer system calls than the default of 128 KiB
 _ARENAS = 2
 
@@ -21,6 +20,6 @@ def return_large_blocks() -> None:
     """
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_MMAP_THRESHOLD, LARGE_BYTES)
+        mallopt(_MMAP_THRESHOLD, _MAPPED_BYTES)
         mallopt(_TRIM_THRESHOLD, _TRIM_BYTES)
         mallopt(_ARENA_MAX, _ARENAS)

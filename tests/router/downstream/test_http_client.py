@@ -55,7 +55,7 @@ def server() -> Iterator[OneAnswerServer]:
 
 
 async def post(client: HttpClient, body: bytes = b"{}") -> bytes:
-    return await read_body(await client.send(client.head("POST"), body), Arriving(1000))
+    return bytes(await read_body(await client.send(client.head("POST"), body), Arriving(1000)))
 
 
 async def test_a_kept_connection_that_the_server_has_closed_meanwhile_is_not_sent_into(server: OneAnswerServer) -> None:
