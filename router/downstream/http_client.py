@@ -53,6 +53,12 @@ class HttpResponse:
         """The media type, without parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
+    @property
+    def length(self) -> int | None:
+        """Bytes of the body, where the server says so beforehand."""
+        said = self.headers.get("Content-Length", "")
+        return int(said) if said.isdecimal() and "Content-Encoding" not in self.headers else None
+
     def close(self) -> None:
         """Nobody wants the rest: unless the body has ended, the connection is cut."""
         self._connection.close()
