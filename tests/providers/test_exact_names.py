@@ -116,8 +116,10 @@ async def test_a_name_among_several_queries_comes_first_and_serves_its_own() -> 
 
 @pytest.mark.parametrize(
     "query",
-    ["read a text file", "list collections", "read_text", "read_text_files_now", "", " _-"]
-    + ["use search", "then read_text", "search: the web", "__search __ the"],
+    [
+        *("read a text file", "list collections", "read_text", "read_text_files_now", "", " _-"),
+        *("use search", "then read_text", "search: the web", "__search __ the"),
+    ],
 )
 async def test_what_is_not_a_whole_name_is_ranked_as_before(query: str) -> None:
     assert all(hit.explanation != "exact name" for hit in await found(query))
