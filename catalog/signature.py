@@ -133,7 +133,7 @@ class _Types:
         if isinstance(parts, list) and len(parts) == 1 and "properties" not in schema:
             return self.type_of(parts[0], depth - 1)
         named = schema.get("type")
-        if isinstance(named, list):
+        if isinstance(named, list) and named:
             return self._union([{**schema, "type": one} for one in named[:MAX_CHOICES]], depth)
         return self._plain(schema, named, depth)
 
