@@ -9,6 +9,7 @@ import pytest
 
 from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_DESCRIPTION, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, answer
 from pointsman.catalog.model import Caller, Json
+from pointsman.catalog.notices import sentences
 from pointsman.catalog.results import SearchOutcome
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of
@@ -283,3 +284,9 @@ async def test_an_output_schema_that_says_nothing_spoils_no_answer(output: Json)
     ]
     assert best["outputSchema"] == output
     assert other["returns"] == "any"
+
+
+def test_a_notice_names_only_the_first_of_many_servers() -> None:
+    [sentence] = sentences({f"s{number}": "failed" for number in range(800)})
+    assert len(sentence) < 300
+    assert sentence.endswith("`s19` and 780 more.")
