@@ -79,7 +79,7 @@ class Multiplexer:
     async def _exchange(self, call: Call) -> Json:
         if self._over.done():
             raise ConnectionLost(self._over.result())
-        self._number = number = self._number + 1
+        self._number = number = call.number = self._number + 1
         known = self.introduction
         params = call.params if known is None else with_envelope(call, known.era, known.version, number)
         future: asyncio.Future[Json] = self._loop.create_future()
@@ -212,6 +212,8 @@ class Multiplexer:
         if entry is None:
             self.stray.answers += 1
             self.stray.charge(size)
+            if type(number) is int:
+                self._crowd.answered_late(number)
             return
         call, future = entry
         call.answered = True
