@@ -156,7 +156,7 @@ class LegacyHttp:
     # ------------------------------------------------------------------ one call
 
     async def _carry(self, call: Call, session: Session) -> Json:
-        number = next(self._numbers)
+        number = call.number = next(self._numbers)
         params = with_envelope(call, "legacy", session.introduction.version, number)
         body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
         take = self._talk.begin(number, call)
