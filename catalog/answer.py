@@ -21,6 +21,7 @@ BUDGET_EACH = 220  # for every result
 FULL_EXPLANATION = 60
 NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
 MAX_SCHEMA = 8_000  # a longer one is not shown, however good the tool
+MAX_DESCRIPTION = 8_000  # of the best result; a longer one is cut
 MAX_OUTPUT_SCHEMA = 480  # of the best result; a longer one, and those of the others, are told as `returns`
 TOO_LONG = "The inputSchema is too long to show here; tool_execute shows it if the arguments do not fit."
 
@@ -117,22 +118,22 @@ def _as_best(found: Found) -> Json:
         return shown
     if _size(schema) > MAX_OUTPUT_SCHEMA:
         return {**shown, "returns": _texts(found, LONG).returns}
-    del shown["returns"]
+    shown.pop("returns", None)
     return {**shown, "outputSchema": schema}
 
 
 def _in_full(found: Found) -> Json:
-    """With its schema, unless that would drown everything else."""
+    """With its schema, unless there is none or it would drown everything else."""
     schema = found.tool.tool.get("inputSchema")
-    if isinstance(schema, dict) and _size(schema) > MAX_SCHEMA:
+    if not isinstance(schema, dict):
+        return _without_schema(found, LONG)
+    if _size(schema) > MAX_SCHEMA:
         return {**_without_schema(found, LONG), "hint": TOO_LONG}
-    return _with_schema(found)
-
-
-def _with_schema(found: Found) -> Json:
-    shown = _head(found, found.tool.document.description, FULL_EXPLANATION)
-    if isinstance(found.tool.tool.get("inputSchema"), dict):
-        shown["inputSchema"] = found.tool.tool["inputSchema"]
+    description = found.tool.document.description
+    if len(description) > MAX_DESCRIPTION:
+        description = clipped(description, MAX_DESCRIPTION)
+    shown = _head(found, description, FULL_EXPLANATION)
+    shown["inputSchema"] = schema
     return _with_rest(shown, found, SHORT)
 
 

@@ -72,7 +72,7 @@ class Lists(Generic[Item]):
                     gaps[server_id] = "cut"
                 elif answer.unreadable:
                     gaps[server_id] = "unreadable"
-        told = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
+        told: dict[str, Gap] = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
         missing = any(gap != "unreadable" for gap in told.values())
         return Collected(parts, told, 0.0 if missing else self._ttl_s(parts.values()))
 

@@ -56,7 +56,7 @@ def shown_entry(entry: Json, key: str, encoded: bytes) -> Json:
     """A prompt, resource or template without invisible text; `key` is the field that names it."""
     if not _MAY_HIDE.search(encoded):
         return entry
-    shown = _with_visible_texts(entry, _TEXTS if key == "name" else ("name", *_TEXTS))
+    shown = _with_visible_texts(entry, _TEXTS if key == "name" else ("name", "mimeType", *_TEXTS))
     arguments = shown.get("arguments")
     if isinstance(arguments, list):
         shown["arguments"] = [

@@ -203,7 +203,8 @@ class KnownList(Generic[Item]):
                 self._generation, self._fetched_at, self._ttl_s = generation, asked_at, walked.ttl_s
                 break
             self._generation = -1
-        return snapshot
+        assert self._snapshot is not None
+        return self._snapshot
 
     def _log_unreadable(self, names: tuple[str, ...]) -> None:
         if names and (self._snapshot is None or self._snapshot.unreadable != names):

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pointsman.config.model import Server
+from pointsman.providers.visible import visible_line
 
 # Why an entry is hidden, for the log; the argument is the server that has the name.
 HAS_THE_NAME = "server {} has that name, too"
 HAS_THE_PREFIX = "the name carries the prefix of server {}"
+
+
+MAX_NAME_CHARS = 200  # of a server, as models read it
+
+
+def display_name(server_id: str, server: Server) -> str:
+    """What models read as the name of a server: one line of visible text, for a configuration may be pasted."""
+    return visible_line(server.name or "", MAX_NAME_CHARS) or server_id
 
 
 def prefix_of(server_id: str, server: Server) -> str:

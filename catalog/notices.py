@@ -7,6 +7,8 @@ from typing import Literal
 
 Gap = Literal["starting", "failed", "timeout", "cut", "unreadable"]
 
+MAX_NAMED = 20  # servers in one sentence, for the model reads it with every answer
+
 _SENTENCES: Mapping[Gap, str] = {
     "starting": "Still starting, so without its tools for now: {}.",
     "failed": "Not working at the moment, so without its tools: {}.",
@@ -54,4 +56,5 @@ def _which(queries: Sequence[int]) -> str:
 
 
 def _named(server_ids: Sequence[str]) -> str:
-    return ", ".join(f"`{server_id}`" for server_id in server_ids)
+    named = ", ".join(f"`{server_id}`" for server_id in server_ids[:MAX_NAMED])
+    return named if len(server_ids) <= MAX_NAMED else f"{named} and {len(server_ids) - MAX_NAMED} more"

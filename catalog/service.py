@@ -15,6 +15,7 @@ from pointsman.catalog.errors import ServerUnavailable, UnknownTool
 from pointsman.catalog.kinds import TOOLS
 from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
 from pointsman.catalog.model import Caller, Json, ToolKey, ToolSource, WallClock
+from pointsman.catalog.naming import display_name
 from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
@@ -212,7 +213,7 @@ class ToolCatalogService:
         last = self._lists.last_list(server_id)
         permitted = self.rights.permits(caller, server_id)
         names = tuple(filter(permitted, last.items)) if last is not None else ()
-        return ServerTools(self.rights.config.servers[server_id].name or server_id, names)
+        return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
 
     async def _ask_providers(
         self, strategy: Strategy, request: SearchRequest

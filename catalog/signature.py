@@ -13,6 +13,7 @@ from pointsman.catalog.model import Json
 from pointsman.providers.schema import Parameters, parameters_of, target
 
 MAX_TYPE_CHARS = 60  # of one parameter; a longer type is told by its kind alone
+MAX_REQUIRED_CHARS = 2_000  # of all required parameters; no honest tool has more, and a flood must not reach the model
 MAX_DEPTH = 2  # of objects inside objects
 MAX_INNER = 8  # parameters of an object inside; more of them would not fit
 MAX_CHOICES = 6
@@ -24,7 +25,7 @@ _COMBINATIONS = ("anyOf", "oneOf")
 
 
 def signature(tool: Json, room: int, *, with_result: bool = True) -> str:
-    """Every required parameter by name and, within `room` characters, the first optional ones. Never raises.
+    """The required parameters by name and, within `room` characters, the first optional ones. Never raises.
 
     Where one of several sets of parameters must be given, they stand in brackets: `(zip: string | lat: number, lon:
     number)`. Without `with_result` the `-> type` is left out, for those who show it apart.
@@ -33,7 +34,7 @@ def signature(tool: Json, room: int, *, with_result: bool = True) -> str:
     schema = schema if isinstance(schema, dict) else {}
     types = _Types(schema)
     parameters = types.parameters(schema)
-    required = list(_required(parameters, types, MAX_DEPTH))
+    required = list(_fitting(_required(parameters, types, MAX_DEPTH), MAX_REQUIRED_CHARS))
     result = f" -> {_result(tool.get('outputSchema'))}" if with_result else ""
     room -= len(f"{tool['name']}({', '.join(required)}){result}")
     shown = [*required, *_fitting(_optional(parameters, types, MAX_DEPTH), room)]
@@ -59,9 +60,9 @@ def returns(schema: Json, room: int) -> str:
     return f"{{{listed}}}{brackets}"
 
 
-def _fitting(optional: Iterator[str], room: int) -> Iterator[str]:
+def _fitting(parameters: Iterator[str], room: int) -> Iterator[str]:
     """The first ones that fit, and a mark where there are more."""
-    for text in optional:
+    for text in parameters:
         room -= len(text) + 2
         if room < 0:
             yield MORE
@@ -133,7 +134,7 @@ class _Types:
         if isinstance(parts, list) and len(parts) == 1 and "properties" not in schema:
             return self.type_of(parts[0], depth - 1)
         named = schema.get("type")
-        if isinstance(named, list):
+        if isinstance(named, list) and named:
             return self._union([{**schema, "type": one} for one in named[:MAX_CHOICES]], depth)
         return self._plain(schema, named, depth)
 

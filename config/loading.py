@@ -54,6 +54,7 @@ def check(document: Document) -> GatewayConfig:
         config = GatewayConfig.model_validate(document.data, context={"folder": document.folder})
     except ValidationError as error:
         explain(error, document)
+        raise ConfigError(document.problems) from None
     if document.problems:
         raise ConfigError(document.problems)
     return config

@@ -39,7 +39,7 @@ def _part(part: Part, filled: Collection[str]) -> dict[str, Any]:
         if isinstance(part, Server) and value in _NOTHING:
             continue  # a server has many keys, and most of them are for others of its kind
         if isinstance(part, Server) and name == "args":
-            shown[name] = mask_args(value, filled)
+            shown[name] = mask_args(part.args, filled)
         elif name == "sha256":  # not a secret, though it looks like one
             shown[name] = value
         else:

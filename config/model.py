@@ -254,6 +254,7 @@ class Limits(Part):
     token_calls: Count = 64  # of one token
     server_calls: Count = 128  # at one server; more wait, with round robin between tokens
     queue_s: Seconds = 10  # for a slot of a server
+    in_flight_bytes: Count = 134_217_728  # of large answers and requests that are read and decoded
     unread_bytes: Count = 134_217_728  # of answers that clients have not read yet, in the whole daemon
     audit_bytes_per_s: Count = 1_048_576  # of one token's audit rows
     header_s: Seconds = 10

@@ -29,7 +29,7 @@ class ChatFailed(Exception):
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
-        self.reason = reason
+        self.reason: Reason = reason
 
 
 @dataclass(frozen=True, slots=True)

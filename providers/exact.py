@@ -1,7 +1,8 @@
-"""Tools that a query names in full, however the name is spelt: `read_file`, `readFile`, `files:read-file`."""
+"""Tools that a query names, however the name is spelt: `read_file`, `readFile`, `files:read-file`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -15,6 +16,8 @@ ONE_OF_SEVERAL = 0.95  # and of each, where several servers have a tool of that 
 OTHERS = 0.9  # the most that any other tool gets; so near that usage cannot lift it past the name
 NOTE = "exact name"
 
+_IDENTIFIER = re.compile(r"[^\W_](?:_+|[-.:])[^\W_]|[a-z][A-Z]")
+
 
 class ExactNames:
     """The tools of one set by their names, alone and with the server's id or name before them."""
@@ -23,9 +26,15 @@ class ExactNames:
         self._rows = _by_spelling(tools)
 
     def rows(self, query: str) -> list[int]:
-        """The tools that the whole query is the name of, by their place."""
-        spelt = squeezed(query) if len(query) <= MAX_CHARS else ""
-        return self._rows.get(spelt, [])
+        """The tools, by their place, that the whole query is the name of; else those that it names as identifiers."""
+        if len(query) > MAX_CHARS:
+            return []
+        return self._rows.get(squeezed(query)) or self._identified(query)
+
+    def _identified(self, query: str) -> list[int]:
+        """Plain words are no names here: `search` in a sentence says what to do, `read_file` says with what."""
+        words = (word for word in query.split() if _IDENTIFIER.search(word))
+        return list(dict.fromkeys(row for word in words for row in self._rows.get(squeezed(word), [])))
 
 
 def put_first(fit: Floats, rows: Sequence[int]) -> None:

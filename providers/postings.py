@@ -25,7 +25,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
 
     def __init__(self, corpus: Sequence[Counted], k1: float = K1, b: float = B, delta: float = DELTA) -> None:
         self._terms: dict[int, tuple[Rows, Floats, float]] = {}
-        super().__init__(corpus, k1=k1, b=b, delta=delta)
+        super().__init__(corpus, k1=k1, b=b, delta=delta)  # pyright: ignore[reportArgumentType]
 
     @property
     def rarest(self) -> float:

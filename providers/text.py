@@ -93,10 +93,13 @@ def squeezed(text: str) -> str:
     return _BETWEEN.sub("", _plain(text)).casefold()
 
 
-@lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    if not word.isascii() or not word.isalpha():
-        return word
+    """Only words of letters have a stem: ids and numbers, which never end, do not fill the cache."""
+    return _stem(word) if word.isascii() and word.isalpha() else word
+
+
+@lru_cache(maxsize=16_384)
+def _stem(word: str) -> str:
     stemmer = getattr(_local, "stemmer", None)
     if stemmer is None:
         from snowballstemmer import stemmer as make  # loaded at first use

@@ -42,7 +42,9 @@ from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.protocol import guarded_protocol
 from pointsman.router.gateway import PointsmanGateway
 from pointsman.router.health import Health
+from pointsman.router.in_flight import InFlight
 from pointsman.router.listening import HttpServer, bind, url_of
+from pointsman.router.malloc import return_large_blocks
 from pointsman.router.metrics import Gauges, Metrics
 from pointsman.router.reload import Reloader
 from pointsman.router.request_keys import request_keys
@@ -87,6 +89,7 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
         CannotListen: the address cannot be had.
         DaemonFailed: an essential task ended.
     """
+    return_large_blocks()
     with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         async with _put_together(launch, listener.getsockname()[1]) as parts:
             if stop is not None:
@@ -173,8 +176,9 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
 
         logs = ServerLogs(launch.state_dir)
         memory = ServerMemory(launch.state_dir)
-        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs, memory=memory)
         shares = TokenShares(launch.config.limits)
+        in_flight = InFlight(lambda: shares.limits.in_flight_bytes)
+        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs, memory=memory, in_flight=in_flight)
         fleet = Fleet(
             connectors,
             clock=time.time,
@@ -221,6 +225,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
             instructions=gateway.instructions,
             request_keys=keys,
             full=lambda: shares.full,
+            in_flight=in_flight,
         )
 
         async def apply(config: GatewayConfig) -> None:
@@ -249,6 +254,7 @@ async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
                 requests=lambda: shares.total,
                 queued=lambda: sum(server.queue.waiting for server in fleet.servers.values()),
                 unread_bytes=lambda: front.unread.total,
+                in_flight_bytes=lambda: in_flight.total,
             )
         )
         health = Health(catalog, cloud, fleet, audit, reloader, tasks, launch.state_dir)

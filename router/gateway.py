@@ -96,12 +96,11 @@ class PointsmanGateway:
         return self._flat.known_schema(caller, name) if self._catalog.rights.is_flat(caller) else None
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
-        name, given = params.get("name"), params.get("arguments")
-        kind: Kind = "read" if method in self._handlers else "discovery" if name == DISCOVERY else "execute"
+        given = params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
         self._audit.refused(
             code,
-            kind=kind,
+            kind=self._kind(method, params),
             method=method or "",
             token_id=self._catalog.rights.token_id(token) if token else None,
             client=client,
@@ -154,11 +153,11 @@ class PointsmanGateway:
 
     def _over_share(self, request: FrontRequest, error: RateLimited) -> Json:
         """Raises ProtocolError where the answer is no result of a tool."""
-        name, given = request.params.get("name"), request.params.get("arguments")
+        given = request.params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
         self._audit.refused(
             error.code,
-            kind="discovery" if name == DISCOVERY or request.method in KINDS else "execute",
+            kind=self._kind(request.method, request.params),
             method=request.method,
             token_id=request.caller.token_id,
             project_id=request.caller.project_id,
@@ -169,6 +168,12 @@ class PointsmanGateway:
         if request.method == "tools/call":
             return failure(error)
         raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code, "retryAfterS": error.retry_after_s})
+
+    def _kind(self, method: str | None, params: Json) -> Kind:
+        """Of the row of a refusal. A list that is carried out has none; a refused one shows what exists: discovery."""
+        if method in self._handlers:
+            return "read"
+        return "discovery" if method in KINDS or params.get("name") == DISCOVERY else "execute"
 
     def changes(self, caller: Caller) -> AsyncIterator[Change]:
         return self.hub.listen(caller)

@@ -56,6 +56,7 @@ class Gauges:
     requests: Callable[[], int] = int
     queued: Callable[[], int] = int
     unread_bytes: Callable[[], int] = int
+    in_flight_bytes: Callable[[], int] = int
 
 
 class Metrics:
@@ -153,6 +154,7 @@ class Metrics:
             gauges.requests(),
             gauges.queued(),
             gauges.unread_bytes(),
+            gauges.in_flight_bytes(),
         )
 
     def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
@@ -231,6 +233,7 @@ class _Seen:
     requests: int
     queued: int
     unread_bytes: int
+    in_flight_bytes: int
 
 
 class _Names:
@@ -358,6 +361,8 @@ def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
     yield GaugeMetricFamily("pointsman_requests_under_way", "Requests under way.", value=seen.requests)
     yield GaugeMetricFamily("pointsman_requests_queued", "Requests that wait for a server's slot.", value=seen.queued)
     yield GaugeMetricFamily("pointsman_unread_bytes", "Answers that clients have not read.", value=seen.unread_bytes)
+    in_flight = "Reserved for large messages that are read and decoded."
+    yield GaugeMetricFamily("pointsman_in_flight_bytes", in_flight, value=seen.in_flight_bytes)
     build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build

@@ -71,9 +71,10 @@ def read_query(archive: Archive, given: Arguments) -> Query:
     query = parse(given.text("query", at_least=0, at_most=LONGEST_QUERY))
     named = _full_names(archive, given.texts("collections", at_most=MOST_COLLECTIONS, each_at_most=LONGEST_NAME))
     asked = _full_names(archive, query.filters.collections)
-    if named and asked and not (both := [name for name in named if name in asked]):
+    both = [name for name in named if name in asked] if named and asked else named or asked
+    if named and asked and not both:
         return Query(notices=(*query.notices, "`collections` and `collection:` have no collection in common."))
-    within = tuple(both if named and asked else named or asked)
+    within = tuple(both)
     return without_pages(archive.storage, replace(query, filters=replace(query.filters, collections=within)))
 
 

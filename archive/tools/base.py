@@ -52,7 +52,7 @@ class ToolFailure(Exception):
     ) -> None:
         super().__init__(error)
         self.error = error
-        self.code = code
+        self.code: Code = code
         self.tool = ""  # set by the caller of the tool, which knows its name
         self.help = help
         self.as_object = as_object

@@ -11,7 +11,6 @@ from pointsman.router.downstream.salvage import salvaged_id
 
 LONGEST_LINE = 256 << 20  # the gateway has its own, smaller limits and says so; this only bounds our memory
 _PIECE = 1 << 18
-_ENDED = None
 
 
 class TooLong(Exception):
@@ -34,7 +33,7 @@ class Lines:
         """Until the client closes its end."""
         reading = asyncio.ensure_future(self._read())
         try:
-            while (line := await self._found.get()) is not _ENDED:
+            while (line := await self._found.get()) is not None:
                 yield line
         finally:
             reading.cancel()
@@ -55,7 +54,7 @@ class Lines:
             pass  # as good as its end
         finally:
             self._feed(b"\n")  # a last line may have no end
-            self._found.put_nowait(_ENDED)
+            self._found.put_nowait(None)  # the end
 
     def _feed(self, data: bytes) -> None:
         for line in self._assembler.feed(data):

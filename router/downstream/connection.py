@@ -34,6 +34,7 @@ class Call:
     request: FrontRequest | None = None
     back: BackChannel | None = None
     clock: Clock | None = None
+    number: int = field(default=0, init=False)  # its id on the wire, once it is sent
     answered: bool = field(default=False, init=False)  # by the server, with a result or an error
     elicitations: set[str] | None = field(default=None, init=False)  # ids of what was asked out of band (URL mode)
     messages: int = field(default=0, init=False)  # notifications and questions seen so far, counted by the connection

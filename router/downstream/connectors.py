@@ -16,6 +16,7 @@ from pointsman.router.downstream.server_logs import ServerLogs
 from pointsman.router.downstream.server_memory import ServerMemory, ServerRecord
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio import connect_stdio
+from pointsman.router.in_flight import AnswerMemory, InFlight
 
 PROBE_S = 5.0  # how long a server may think about `server/discover` before `initialize` is tried as well
 
@@ -30,15 +31,16 @@ class Connectors:
     probe_s: float = PROBE_S
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     memory: ServerMemory = field(default_factory=ServerMemory)
+    in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
 
     def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
-        record = self.memory.of(server_id, server)
+        record, answers = self.memory.of(server_id, server), self.in_flight.answers()
         if server.url is None:
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
-            return self._stdio(command, server, limits, stderr, record)
+            return self._stdio(command, server, limits, stderr, record, answers)
         if server.transport == "sse":
-            return _sse(server.url, server, limits, record)
-        return self._http(server.url, server, limits, record)
+            return _sse(server.url, server, limits, record, answers)
+        return self._http(server.url, server, limits, record, answers)
 
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
@@ -49,7 +51,13 @@ class Connectors:
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
 
     def _stdio(
-        self, command: Command, server: Server, limits: Limits, stderr: StderrLog, record: ServerRecord
+        self,
+        command: Command,
+        server: Server,
+        limits: Limits,
+        stderr: StderrLog,
+        record: ServerRecord,
+        answers: AnswerMemory,
     ) -> Connect:
         async def connect(noticed: Noticed) -> Connection:
             return await connect_stdio(
@@ -61,27 +69,30 @@ class Connectors:
                 probe_s=self.probe_s,
                 stderr=stderr,
                 record=record,
+                memory=answers,
             )
 
         return connect
 
-    def _http(self, url: str, server: Server, limits: Limits, record: ServerRecord) -> Connect:
+    def _http(self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
         from pointsman.router.downstream.http_connect import connect_http  # aiohttp only where it is needed: 25 MB
 
         headers = revealed(server.headers)
 
         async def connect(noticed: Noticed) -> Connection:
-            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, record)
+            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, record, answers)
 
         return connect
 
 
-def _sse(url: str, server: Server, limits: Limits, record: ServerRecord) -> Connect:
+def _sse(url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
     from pointsman.router.downstream.sse import connect_sse
 
     headers = revealed(server.headers)
 
     async def connect(noticed: Noticed) -> Connection:
-        return await connect_sse(url, headers, era=server.era, limits=limits, noticed=noticed, record=record)
+        return await connect_sse(
+            url, headers, era=server.era, limits=limits, noticed=noticed, record=record, memory=answers
+        )
 
     return connect

@@ -14,17 +14,18 @@ It is delivered only where one client alone can be meant:
   server answers a call after its questions, so none of them was the asker. In all other cases the server gets an error,
   and the tools in question are suspected from then on: they take turns until one is seen to ask or to answer.
 - A call that ended without the server's answer may still be asking over there. It lingers until the server has heard
-  of its end, and a question that it may have asked is refused.
+  of its end, and a question that it may have asked is refused. A server may go on all the same, so questions are placed
+  only with the same client until it has answered that call, or `abandoned_s` have passed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pointsman.catalog.model import Json
+from pointsman.catalog.model import Caller, Json
 from pointsman.router.downstream.connection import Call, ConnectionLost
 from pointsman.router.downstream.server_memory import ServerRecord
 
@@ -36,6 +37,7 @@ _OVER = "the call that may have asked this is over"
 _UNABLE = "none of the clients whose calls are under way can be asked anything"
 _CAPABILITIES = ("elicitation", "sampling", "roots")
 _MOST_HELD = 1_000
+_Client = tuple[Caller, Json]  # and what it declared, which is kept once for each session
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Patience:
     silent_s: float = 0.3  # for an unknown tool to ask, or to wait for those that may
     held_s: float = 30.0  # for calls of quiet tools to end, while a question could be theirs
     turn_s: float = 300.0  # for a turn
+    abandoned_s: float = 30.0  # for a server to go on with a call that was given up
 
 
 USUAL_PATIENCE = Patience()
@@ -74,6 +77,7 @@ class Crowd:
         self._turns: dict[Call, bool] = {}  # those inside that may ask, and whether their clients can be asked
         self._waiting: deque[tuple[Call, asyncio.Future[None]]] = deque()
         self._lingering: set[Call] = set()  # those inside that are over for us, but not yet for the server
+        self._abandoned: dict[int, _Client] = {}  # calls that the server may go on with, though it heard of their end
         self._held: set[_Held] = set()
         self._doubted: set[Call] = set()  # those inside that may have asked a question that was not placed
 
@@ -117,7 +121,9 @@ class Crowd:
             return
         if call in self._inside:
             del self._inside[call]
-            self._lingering.discard(call)
+            if call in self._lingering:
+                self._lingering.discard(call)
+                self._abandon(call)
             self._place_held(call)
             if call.answered and call not in self._doubted:
                 self._record.finished(name_of(call))
@@ -137,6 +143,18 @@ class Crowd:
             if call in question.candidates:
                 _refuse(question, _OVER)
         return True
+
+    def answered_late(self, number: int) -> None:
+        """The server has answered a call that was given up before, so it asks nothing more for it."""
+        self._abandoned.pop(number, None)
+        self._lingering = {call for call in self._lingering if call.number != number}
+
+    def _abandon(self, call: Call) -> None:
+        while len(self._abandoned) >= _MOST_HELD:
+            del self._abandoned[next(iter(self._abandoned))]
+        for client in _clients([call]):
+            self._abandoned[call.number] = client
+            self._loop.call_later(self._patience.abandoned_s, self._abandoned.pop, call.number, None)
 
     def close(self, reason: str) -> None:
         """The connection is over: nothing waits any longer."""
@@ -207,7 +225,7 @@ class Crowd:
         if not self._inside:
             return None
         question = _Held({call: self._is_quiet(call) for call in self._inside}, self._loop.create_future())
-        if self._lingering:
+        if self._lingering or self._others_abandoned():
             raise self._cannot_place(question, _OVER)
         if len(self._inside) > 1 and not any(map(can_be_asked, self._inside)):
             raise self._cannot_place(question, _UNABLE)
@@ -216,6 +234,10 @@ class Crowd:
             return await self._hold(question)
         self._note(meant, question)
         return meant
+
+    def _others_abandoned(self) -> bool:
+        """Whether the question may be one of a call that another client gave up."""
+        return bool(self._abandoned) and not _all_one([*_clients(self._inside), *self._abandoned.values()])
 
     async def _hold(self, question: _Held) -> Call | None:
         """Wait until the other candidates, which are calls of quiet tools, have been answered."""
@@ -306,9 +328,13 @@ def declares(capabilities: Json, name: str) -> bool:
 def _one_client(calls: Iterable[Call]) -> bool:
     """Whether all are of one session of one caller. What a session declared is kept once, so that is its mark;
     modern requests have no session, and each brings its own."""
-    requests = [call.request for call in calls if call.request is not None]
-    first = requests[0]
-    return all(
-        request.caller == first.caller and request.client.capabilities is first.client.capabilities
-        for request in requests
-    )
+    return _all_one(_clients(calls))
+
+
+def _clients(calls: Iterable[Call]) -> list[_Client]:
+    return [(each.request.caller, each.request.client.capabilities) for each in calls if each.request is not None]
+
+
+def _all_one(clients: Sequence[_Client]) -> bool:
+    caller, declared = clients[0]
+    return all(one == caller and capabilities is declared for one, capabilities in clients)

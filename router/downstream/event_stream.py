@@ -37,6 +37,11 @@ class EventStreamParser:
         self._retry: int | None = None
         self._worth_telling = False
 
+    @property
+    def held(self) -> int:
+        """Bytes of the event that has no end yet."""
+        return len(self._line) + len(self._data)
+
     def feed(self, data: bytes) -> list[ServerEvent]:
         """The events that `data` completes.
 

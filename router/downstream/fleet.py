@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from pointsman.catalog.model import ServerStatus, WallClock
+from pointsman.catalog.naming import display_name
 from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
 from pointsman.router.downstream.connection import Connect
 from pointsman.router.downstream.own_connections import OwnConnections
@@ -140,7 +141,7 @@ class Fleet:
         self._isolate(berth, None)
 
     def _fit(self, server_id: str, wanted: Server, config: GatewayConfig) -> None:
-        name, timeouts = wanted.name or server_id, config.timeouts_of(wanted)
+        name, timeouts = display_name(server_id, wanted), config.timeouts_of(wanted)
         berth = self._berths.get(server_id)
         if berth is None:
             server = DownstreamServer(

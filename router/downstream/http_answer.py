@@ -15,6 +15,7 @@ from pointsman.router.downstream.http_client import FAILURES, HttpResponse, in_w
 from pointsman.router.downstream.large import OFF_LOOP_BYTES, decode_off_loop
 from pointsman.router.downstream.mending import decode
 from pointsman.router.downstream.stderr_log import harmless
+from pointsman.router.in_flight import LARGE_BYTES, AnswerMemory, Lease
 from pointsman.router.seams import INTERNAL_ERROR
 from pointsman.router.wire import BadJson
 
@@ -36,20 +37,49 @@ class StreamCut(ConnectionLost):
         self.retry_ms = retry_ms
 
 
-async def read_result(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+class Arriving:
+    """One answer on its way in. Once it is large it has a lease, and reading waits until there is room for it."""
+
+    __slots__ = ("_lease", "_memory", "limit_bytes")
+
+    def __init__(self, limit_bytes: int, memory: AnswerMemory | None = None) -> None:
+        self.limit_bytes = limit_bytes
+        self._memory = memory
+        self._lease: Lease | None = None
+
+    async def settle(self, held: int, expected: int | None = None) -> None:
+        """`held` bytes wait to be decoded, and `expected` may come, or all that is allowed."""
+        if held <= LARGE_BYTES:
+            self.release()  # a large notification has been passed on
+        elif self._lease is None and self._memory is not None:
+            most = self.limit_bytes if expected is None else min(expected, self.limit_bytes)
+            self._lease = await self._memory.take(most)
+
+    def release(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+
+async def read_result(
+    response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage, memory: AnswerMemory | None = None
+) -> Json:
     """The result of request `number`. Where it fails or is cancelled, the response is closed at once.
 
     Raises:
         DownstreamRefusal, ConnectionLost, BudgetBroken. StreamCut where the stream can be resumed.
     """
+    arriving = Arriving(limit_bytes, memory)
     try:
-        message = await _find_answer(response, number, limit_bytes, take)
+        message = await _find_answer(response, number, arriving, take)
     except FAILURES as error:
         response.close()
         raise ConnectionLost(in_words(error)) from None
     except BaseException:
         response.close()
         raise
+    finally:
+        arriving.release()
     _let_go(response)
     result = message.get("result")
     if isinstance(result, dict):
@@ -57,20 +87,21 @@ async def read_result(response: HttpResponse, number: int, limit_bytes: int, tak
     raise error_in(message) or ConnectionLost("it answered with neither a result nor an error")
 
 
-async def read_body(response: HttpResponse, limit_bytes: int) -> bytes:
+async def read_body(response: HttpResponse, arriving: Arriving) -> bytes | bytearray:
     """The whole body, unpacked. Raises BudgetBroken; may raise what aiohttp raises."""
-    content = response.content
+    content, limit_bytes = response.content, arriving.limit_bytes
     first = await content.readany()
     if content.at_eof() and len(first) <= limit_bytes:
         return first
-    parts = [first]
-    size = len(first)
-    while size <= limit_bytes:
+    await arriving.settle(response.length or 0, response.length)
+    body = bytearray(first)  # one growing block: many small ones would leave gaps that malloc cannot return
+    while len(body) <= limit_bytes:
         part = await content.readany()
         if not part:
-            return b"".join(parts)
-        parts.append(part)
-        size += len(part)
+            return body
+        body += part
+        if len(body) > LARGE_BYTES:
+            await arriving.settle(len(body))
     raise BudgetBroken(f"it sent more than {limit_bytes} bytes for one call")
 
 
@@ -96,18 +127,18 @@ async def read_stream(
         response.close()
 
 
-async def _find_answer(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+async def _find_answer(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
     if response.status != HTTPStatus.OK:
         return await _error_answer(response)
     if response.kind == JSON:
-        return await _answer_in_json(response, number, limit_bytes, take)
+        return await _answer_in_json(response, number, arriving, take)
     if response.kind == EVENT_STREAM:
-        return await _answer_in_stream(response, number, limit_bytes, take)
+        return await _answer_in_stream(response, number, arriving, take)
     raise ConnectionLost(f"it answered with `{harmless(response.kind, 60)}` where JSON or an event stream was due")
 
 
-async def _answer_in_json(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
-    for message in await _messages(await read_body(response, limit_bytes)):
+async def _answer_in_json(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
+    for message in await _messages(await read_body(response, arriving)):
         if "method" in message:
             take(message)
         elif message.get("id") == number:
@@ -115,7 +146,8 @@ async def _answer_in_json(response: HttpResponse, number: int, limit_bytes: int,
     raise ConnectionLost("it answered with JSON that is not the result of this call")
 
 
-async def _answer_in_stream(response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage) -> Json:
+async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
+    limit_bytes = arriving.limit_bytes
     parser = EventStreamParser(limit_bytes)
     size = 0
     last_id: str | None = None
@@ -133,6 +165,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, limit_bytes: in
                         take(message)
                     elif message.get("id") == number:
                         return message
+            await arriving.settle(parser.held)
     except FAILURES:
         if not last_id:
             raise
@@ -141,7 +174,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, limit_bytes: in
     raise ConnectionLost("it ended its answer before the result")
 
 
-async def _messages(data: bytes) -> Iterable[Json]:
+async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event; a batch (protocol 2025-03-26) holds several."""
     try:
         found = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
@@ -180,7 +213,7 @@ async def read_error(response: HttpResponse) -> Iterable[Json]:
     if response.kind != JSON:
         return ()
     try:
-        return await _messages(await read_body(response, _ERROR_BYTES))
+        return await _messages(await read_body(response, Arriving(_ERROR_BYTES)))
     except (*FAILURES, BudgetBroken, ConnectionLost):
         return ()  # the status alone says enough
 

@@ -53,6 +53,12 @@ class HttpResponse:
         """The media type, without parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
+    @property
+    def length(self) -> int | None:
+        """Bytes of the body, where the server says so beforehand."""
+        said = self.headers.get("Content-Length", "")
+        return int(said) if said.isdecimal() and "Content-Encoding" not in self.headers else None
+
     def close(self) -> None:
         """Nobody wants the rest: unless the body has ended, the connection is cut."""
         self._connection.close()
@@ -127,9 +133,9 @@ class HttpClient:
         for _ in range(_STALE_CONNECTIONS):
             connection = await self._connector.connect(self._route, [], _TIMEOUT)
             if self._url.scheme == "https" or not _readable(connection.transport):
-                break  # TLS may have tickets to read, which mean nothing
+                return connection  # TLS may have tickets to read, which mean nothing
             connection.close()
-        return connection
+        raise aiohttp.ServerDisconnectedError
 
     # ------------------------------------------------------------------ is it still there?
 

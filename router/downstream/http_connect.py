@@ -14,6 +14,7 @@ from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient
 from pointsman.router.downstream.http_legacy import LegacyHttp, Session
 from pointsman.router.downstream.http_modern import ModernHttp, modern_head
 from pointsman.router.downstream.server_memory import ServerRecord
+from pointsman.router.in_flight import AnswerMemory
 from pointsman.router.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.router.wire import encode
 
@@ -26,8 +27,10 @@ async def connect_http(
     limits: Limits,
     noticed: Noticed,
     record: ServerRecord | None = None,
+    memory: AnswerMemory | None = None,
 ) -> Connection:
-    """Connect and shake hands. `record` is what the server is known to do, beyond the life of one connection.
+    """Connect and shake hands. `record` is what the server is known to do, beyond the life of one connection, and
+    `memory` what its large answers may take of the daemon's.
 
     Raises ConnectionLost; cancelled or not, it leaves nothing behind.
     """
@@ -42,13 +45,14 @@ async def connect_http(
         await client.close()
         raise
     if introduction.era == "modern":
-        return ModernHttp(client, introduction, limits, noticed)
+        return ModernHttp(client, introduction, limits, noticed, memory)
 
     async def open_session() -> Session:
         wire = _HttpWire(client, limits)
         return wire.session(await shake_hands(wire, "legacy", probe_s))
 
-    return LegacyHttp(client, wire.session(introduction), open_session, limits, noticed, record or ServerRecord())
+    session = wire.session(introduction)
+    return LegacyHttp(client, session, open_session, limits, noticed, record or ServerRecord(), memory=memory)
 
 
 class _HttpWire:

@@ -30,6 +30,7 @@ from pointsman.router.downstream.log_level import SET_LEVEL
 from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.standing import Background, Pauses
 from pointsman.router.downstream.subscriptions import subscribe_again
+from pointsman.router.in_flight import AnswerMemory
 from pointsman.router.wire import encode
 
 _CLOSE_S = 1.0  # how long a server may take to hear that its session is over
@@ -80,11 +81,13 @@ class LegacyHttp:
         noticed: Noticed,
         record: ServerRecord,
         pauses: Pauses | None = None,
+        memory: AnswerMemory | None = None,
     ) -> None:
         self._client = client
         self._session = session
         self._open_session = open_session
         self._limits = limits
+        self._memory = memory
         self._noticed = noticed
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
         self._watched: set[str] = set()  # resources that this session is subscribed to
@@ -153,7 +156,7 @@ class LegacyHttp:
     # ------------------------------------------------------------------ one call
 
     async def _carry(self, call: Call, session: Session) -> Json:
-        number = next(self._numbers)
+        number = call.number = next(self._numbers)
         params = with_envelope(call, "legacy", session.introduction.version, number)
         body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
         take = self._talk.begin(number, call)
@@ -163,7 +166,7 @@ class LegacyHttp:
                 response.close()
                 raise _SessionLost
             try:
-                return await read_result(response, number, self._limits.result_bytes, take)
+                return await read_result(response, number, self._limits.result_bytes, take, self._memory)
             except StreamCut as cut:
                 return await self._resume(cut, number, session, take)
             except DownstreamRefusal as refusal:
@@ -185,7 +188,9 @@ class LegacyHttp:
             await asyncio.sleep(min((cut.retry_ms or 0) / 1000, _RESUME_PAUSE_S))
             head = with_headers(session.get, {"Last-Event-ID": cut.last_event_id})
             try:
-                return await read_result(await self._client.send(head), number, self._limits.result_bytes, take)
+                return await read_result(
+                    await self._client.send(head), number, self._limits.result_bytes, take, self._memory
+                )
             except StreamCut as again:
                 if again.last_event_id == cut.last_event_id and not again.retry_ms and not cut.retry_ms:
                     break  # nothing new and no word of when to come back

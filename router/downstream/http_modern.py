@@ -13,6 +13,7 @@ from pointsman.router.downstream.http_client import HANDSHAKE_NUMBER, HttpClient
 from pointsman.router.downstream.http_talk import Talk
 from pointsman.router.downstream.standing import Background
 from pointsman.router.downstream.subscriptions import LISTEN
+from pointsman.router.in_flight import AnswerMemory
 from pointsman.router.sdk import (
     NAME_BEARING_METHODS,
     encode_header_value,
@@ -33,10 +34,18 @@ def modern_head(client: HttpClient, version: str, method: str, name: str | None 
 class ModernHttp:
     """Fits `Connection`. To cancel is to close the response, which leaving `request` early does."""
 
-    def __init__(self, client: HttpClient, introduction: Introduction, limits: Limits, noticed: Noticed) -> None:
+    def __init__(
+        self,
+        client: HttpClient,
+        introduction: Introduction,
+        limits: Limits,
+        noticed: Noticed,
+        memory: AnswerMemory | None = None,
+    ) -> None:
         self.introduction = introduction
         self._client = client
         self._limits = limits
+        self._memory = memory
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self._params_in_headers: dict[str, dict[tuple[str, ...], str]] = {}  # tool name -> argument path -> header
@@ -52,7 +61,7 @@ class ModernHttp:
             response = await self._client.send(self._head_for(call), body)
             if call.method == LISTEN and response.kind == EVENT_STREAM:
                 return await self._listen(response)
-            result = await read_result(response, number, self._limits.result_bytes, take)
+            result = await read_result(response, number, self._limits.result_bytes, take, self._memory)
         except ConnectionLost:
             self._client.doubt()
             raise

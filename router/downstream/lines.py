@@ -26,6 +26,21 @@ class LineAssembler:
     def discarding(self) -> bool:
         return self._head is not None
 
+    @property
+    def held(self) -> int:
+        """Bytes of the line that has no end yet."""
+        return len(self._partial)
+
+    def beginning(self, size: int) -> bytes:
+        return bytes(self._partial[:size])
+
+    def discard(self) -> None:
+        """Throw away the line that has no end yet, and its rest as it comes."""
+        self._head = bytes(self._partial[:HEAD_BYTES])
+        self._tail = bytes(self._partial[-TAIL_BYTES:])
+        self._partial = bytearray()
+        self._too_long(self._head, b"")
+
     def feed(self, data: bytes) -> list[Line]:
         """The lines that `data` completes, without their ends; empty ones are left out."""
         if not self._partial and self._head is None and data.find(b"\n") == len(data) - 1:
@@ -60,7 +75,4 @@ class LineAssembler:
             return
         self._partial += piece
         if len(self._partial) > self._limit:
-            self._head = bytes(self._partial[:HEAD_BYTES])
-            self._tail = bytes(self._partial[-TAIL_BYTES:])
-            self._partial = bytearray()
-            self._too_long(self._head, b"")
+            self.discard()

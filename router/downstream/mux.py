@@ -21,6 +21,7 @@ from pointsman.router.downstream.mending import decode
 from pointsman.router.downstream.salvage import HEAD_BYTES, TAIL_BYTES, salvaged_id
 from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.stray import Stray
+from pointsman.router.downstream.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
 from pointsman.router.seams import INTERNAL_ERROR
 
 Send = Callable[[bytes, int | None], None]
@@ -78,7 +79,7 @@ class Multiplexer:
     async def _exchange(self, call: Call) -> Json:
         if self._over.done():
             raise ConnectionLost(self._over.result())
-        self._number = number = self._number + 1
+        self._number = number = call.number = self._number + 1
         known = self.introduction
         params = call.params if known is None else with_envelope(call, known.era, known.version, number)
         future: asyncio.Future[Json] = self._loop.create_future()
@@ -211,6 +212,8 @@ class Multiplexer:
         if entry is None:
             self.stray.answers += 1
             self.stray.charge(size)
+            if type(number) is int:
+                self._crowd.answered_late(number)
             return
         call, future = entry
         call.answered = True
@@ -247,7 +250,15 @@ class Multiplexer:
             self._question_withdrawn(params.get("requestId"))
         else:
             self.stray.charge(size)
-            self._noticed(method, params)
+            if method != ACKNOWLEDGED or not self._acknowledges_what_is_over(params):
+                self._noticed(method, params)
+
+    def _acknowledges_what_is_over(self, params: Json) -> bool:
+        """Whether it names a request of ours that was replaced before this came. Ids that are not ours say nothing."""
+        meta = params.get("_meta")
+        named = str(meta.get(SUBSCRIPTION_ID)) if type(meta) is dict else ""
+        ours = named.isdecimal() and len(named) < 19 and int(named) <= self._number
+        return ours and int(named) not in self._pending
 
     def _spoken_of(self, method: str, params: Json) -> object:
         """The number of the call that a notification belongs to, as far as that can be known."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from pointsman.router.downstream.child import USUAL_GRACE, Child, ChildEvents, StopGrace, SystemChild
 from pointsman.router.downstream.connection import ConnectionLost
 from pointsman.router.downstream.guard import Guard
+from pointsman.router.downstream.stderr_log import harmless
 
 _INHERITED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"})
 
@@ -28,7 +29,7 @@ class Command:
     @property
     def name(self) -> str:
         """Without its folder: reasons reach clients, who need not know this machine's paths."""
-        return os.path.basename(self.argv[0])
+        return harmless(os.path.basename(self.argv[0]))
 
 
 class ProcessStarter(Protocol):

@@ -21,6 +21,7 @@ from pointsman.router.downstream.mux import Multiplexer
 from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.standing import Background
 from pointsman.router.downstream.stray import FLOODED
+from pointsman.router.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
 
 _BATCH = 64  # events taken in one go, before others get their turn on the loop
 # Some servers answer the POST only when the call is done. The call has its own deadline; this one only tidies up.
@@ -36,6 +37,7 @@ async def connect_sse(
     limits: Limits,
     noticed: Noticed,
     record: ServerRecord | None = None,
+    memory: AnswerMemory | None = None,
 ) -> SseConnection:
     """Open the stream and shake hands. The total time is the caller's to limit; an idle stream is never cut.
 
@@ -46,7 +48,7 @@ async def connect_sse(
         raise ConnectionLost(
             "`transport: sse` belongs to the legacy era: remove `era: modern`, or use `transport: http`"
         )
-    connection = SseConnection(url, headers, limits, noticed, record or ServerRecord())
+    connection = SseConnection(url, headers, limits, noticed, record or ServerRecord(), memory)
     try:
         await connection.open()
     except BaseException:
@@ -59,8 +61,16 @@ class SseConnection:
     """As `Connection` has it."""
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], limits: Limits, noticed: Noticed, record: ServerRecord
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        limits: Limits,
+        noticed: Noticed,
+        record: ServerRecord,
+        memory: AnswerMemory | None = None,
     ) -> None:
+        self._memory = memory or unshared(limits.in_flight_bytes)
+        self._lease: Lease | None = None  # of a large message that is arriving
         self._url = URL(url)
         self._headers = dict(headers)
         self._limits = limits
@@ -121,19 +131,40 @@ class SseConnection:
         parser = EventStreamParser(self._limits.result_bytes)
         reason = "its event stream ended"
         try:
-            async for data in stream.content.iter_any():
-                await self._take(parser.feed(data))
+            async with asyncio.timeout(None) as clock:
+                async for data in stream.content.iter_any():
+                    await self._take(parser.feed(data))
+                    if self._lease is not None or parser.held > LARGE_BYTES:
+                        await self._settle_lease(parser.held, clock)
         except (aiohttp.ClientError, OSError) as error:
-            reason = (
-                f"{reason}: {in_words(error)}" if isinstance(error, aiohttp.ClientPayloadError) else in_words(error)
-            )
+            if clock.expired():
+                reason = f"it did not finish a large message within {LEASE_S:g} s"
+            elif isinstance(error, aiohttp.ClientPayloadError):
+                reason = f"{reason}: {in_words(error)}"
+            else:
+                reason = in_words(error)
         except (BudgetBroken, ConnectionLost) as error:
             reason = str(error)
         finally:
             stream.close()
+            self._release()
         self._mux.lost(reason)
         if not self._endpoint.done():
             self._endpoint.set_exception(ConnectionLost(reason))
+
+    async def _settle_lease(self, held: int, clock: asyncio.Timeout) -> None:
+        """A large message has a lease from its first bytes until it is decoded; without it, reading stands still."""
+        if held <= LARGE_BYTES:
+            self._release()
+            clock.reschedule(None)
+        elif self._lease is None:
+            self._lease = await self._memory.take(self._limits.result_bytes, shared=True)
+            clock.reschedule(asyncio.get_running_loop().time() + LEASE_S)
+
+    def _release(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
 
     async def _take(self, events: list[ServerEvent]) -> None:
         for number, event in enumerate(events, 1):

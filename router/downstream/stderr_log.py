@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from pointsman.providers.visible import visible
+
 RING_BYTES = 64 * 1024
 _LINE_SHOWN = 500
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "�")
@@ -13,8 +15,8 @@ _CONTROLS[9] = " "
 
 
 def harmless(text: str, limit: int = _LINE_SHOWN) -> str:
-    """One line that cannot move a cursor, forge another line or fill a page."""
-    cut = text[: limit + 1].translate(_CONTROLS)
+    """One line that cannot move a cursor, forge another line, hide anything or fill a page."""
+    cut = visible(text[: limit + 1].translate(_CONTROLS))
     return cut if len(cut) <= limit else cut[:limit] + "…"
 
 

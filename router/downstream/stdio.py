@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from asyncio import Task, get_running_loop
+from asyncio import Future, Task, TimerHandle, get_running_loop
 from collections import deque
 
 from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
 from pointsman.router.downstream.child import Child
-from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
 from pointsman.router.downstream.crowd import Crowd
 from pointsman.router.downstream.handshake import WantedEra, shake_hands
 from pointsman.router.downstream.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.lines import Line, LineAssembler
 from pointsman.router.downstream.mux import Multiplexer
 from pointsman.router.downstream.process import Command, ProcessStarter
-from pointsman.router.downstream.salvage import salvaged_id
+from pointsman.router.downstream.salvage import HEAD_BYTES, salvaged_id
 from pointsman.router.downstream.server_memory import ServerRecord
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stray import FLOODED
+from pointsman.router.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
 
 PROBE_S = 5.0
 _BATCH = 64  # messages taken in one go, before others get their turn on the loop
@@ -34,15 +35,17 @@ async def connect_stdio(
     probe_s: float = PROBE_S,
     stderr: StderrLog | None = None,
     record: ServerRecord | None = None,
+    memory: AnswerMemory | None = None,
 ) -> StdioConnection:
     """Start the child and shake hands. The total time is the caller's to limit.
 
-    `stderr` is the server's log and `record` what it is known to do; both outlive its children.
+    `stderr` is the server's log, `record` what it is known to do and `memory` what its large answers may take of the
+    daemon's; all outlive its children.
 
     Raises:
         ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
     """
-    connection = StdioConnection(limits, noticed, stderr or StderrLog(), record or ServerRecord())
+    connection = StdioConnection(limits, noticed, stderr or StderrLog(), record or ServerRecord(), memory)
     child = await starter(command, connection)
     try:
         connection.attach(child)
@@ -56,8 +59,18 @@ async def connect_stdio(
 class StdioConnection:
     """As `Connection` has it; hears of its child as `ChildEvents`."""
 
-    def __init__(self, limits: Limits, noticed: Noticed, stderr: StderrLog, record: ServerRecord) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        noticed: Noticed,
+        stderr: StderrLog,
+        record: ServerRecord,
+        memory: AnswerMemory | None = None,
+    ) -> None:
         self.stderr = stderr
+        self._memory = memory or unshared(limits.in_flight_bytes)
+        self._lease: Future[Lease] | None = None  # of a large line; not done: it waits for room
+        self._lease_clock: TimerHandle | None = None
         self.mux = Multiplexer(self._send, limits, noticed, Crowd(record, mixed=True))
         self._unsent_limit = limits.result_bytes
         self._lines = LineAssembler(limits.result_bytes, self._too_long)
@@ -90,6 +103,7 @@ class StdioConnection:
     async def close(self) -> None:
         self.mux.lost("the connection was closed")
         self._backlog.clear()
+        self._release()
         if self._child is not None:
             await self._child.stop()
 
@@ -105,6 +119,7 @@ class StdioConnection:
 
     def _give_up(self, reason: str) -> None:
         self._backlog.clear()
+        self._release()
         self.mux.lost(reason)
         if self._child is not None:
             self._child.kill()
@@ -121,6 +136,8 @@ class StdioConnection:
             self.mux.stray.charge(len(data), 0)
         if not self._paused and (self._backlog or self.mux.stray.breather()):
             self._work_off()
+        if self._lease is not None or self._lines.held > LARGE_BYTES:
+            self._settle_lease()
 
     def gone(self, reason: str) -> None:
         self._last_reason = reason
@@ -130,6 +147,7 @@ class StdioConnection:
     def _finish(self, reason: str) -> None:
         while self._backlog:  # what it said before it died still counts
             self.mux.received(self._backlog.popleft())
+        self._release()
         self.mux.lost(reason)
 
     # --- lines that wait
@@ -151,7 +169,10 @@ class StdioConnection:
         if self._backlog or pause_s:
             self._pause()
             get_running_loop().call_later(pause_s, self._work_off)
-        elif self._paused:
+            return
+        if self._lease is not None:
+            self._settle_lease()
+        if self._paused and (self._lease is None or self._lease.done()):
             self._paused = False
             if self._child is not None:
                 self._child.resume()
@@ -173,6 +194,46 @@ class StdioConnection:
             self._paused = True
             if self._child is not None:
                 self._child.pause()
+
+    # --- the lease of a large line: from its first bytes until it is decoded; without it, reading stands still
+
+    def _settle_lease(self) -> None:
+        if self._lines.held <= LARGE_BYTES:
+            if not self._backlog and self._decoding is None:
+                self._release()
+        elif self._lease is None:
+            self._lease = self._memory.request(self._unsent_limit)
+            if self._lease.done():
+                self._lease_clock = get_running_loop().call_later(LEASE_S, self._unfinished)
+            else:
+                self._pause()
+                self._lease.add_done_callback(self._granted)
+
+    def _granted(self, lease: Future[Lease]) -> None:
+        if lease is not self._lease:
+            return  # it was withdrawn
+        self._lease_clock = get_running_loop().call_later(LEASE_S, self._unfinished)
+        if self._decoding is None:
+            self._work_off()
+
+    def _unfinished(self) -> None:
+        """The calls on this pipe have their own deadlines, but memory that others wait for must not be kept."""
+        self._lease_clock = None
+        if self._lines.held <= LARGE_BYTES:
+            return  # it is whole and being decoded
+        number = salvaged_id(self._lines.beginning(HEAD_BYTES), b"")
+        if number is not None:
+            self.mux.fail(number, BudgetBroken(f"it did not finish a large answer within {LEASE_S:g} s"))
+        self._lines.discard()
+        self._release()
+
+    def _release(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            self._memory.withdraw(lease)
+        if self._lease_clock is not None:
+            self._lease_clock.cancel()
+            self._lease_clock = None
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         number = salvaged_id(head, tail)

@@ -14,6 +14,7 @@ from pointsman.router.seams import INVALID_PARAMS, METHOD_NOT_FOUND
 
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _LISTS = ("tools", "prompts", "resources")
 
 

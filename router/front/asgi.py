@@ -30,6 +30,7 @@ from pointsman.router.front.signed_ids import SessionIds
 from pointsman.router.front.sse import SseTransport
 from pointsman.router.front.subscriptions import Subscriptions
 from pointsman.router.front.unread import UnreadBudget
+from pointsman.router.in_flight import InFlight
 from pointsman.router.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.router.seams import Gateway
 
@@ -55,16 +56,19 @@ class Front:
         ping_s: float = 15.0,
         resume_s: float = 10.0,
         full: Callable[[], bool] = lambda: False,
+        in_flight: InFlight | None = None,
     ) -> None:
         """`request_keys`: see `router.request_keys`. Without any, nothing that clients carry outlives this object.
 
-        `full`: whether the gateway takes no more requests at the moment.
+        `full`: whether the gateway takes no more requests at the moment. `in_flight`: what large bodies are counted in.
         """
         keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
         self.unread = UnreadBudget(lambda: self._reception.limits.unread_bytes)
         desk = self._desk = Desk(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread)
-        self._reception = Reception(gateway, desk.failures, limits, hosts, full)
+        self._reception = Reception(
+            gateway, desk.failures, limits, hosts, full, in_flight or InFlight(lambda: self.limits.in_flight_bytes)
+        )
         self._streams = OpenStreams()
         self._sessions = Sessions(
             clock,

@@ -33,7 +33,7 @@ class HostRules:
     @classmethod
     def of(cls, listen: Listen, port: int) -> HostRules:
         """`port` is the one that is really bound; `listen.port` may be 0."""
-        names = list(_LOOPBACK)
+        names: list[str] = [*_LOOPBACK]
         if listen.host not in _WILDCARDS:
             names.append(f"[{listen.host}]" if ":" in listen.host else listen.host)
         own = [f"{name}:{port}" for name in names]

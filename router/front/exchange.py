@@ -7,13 +7,15 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 
 from pointsman.catalog.model import Json
 from pointsman.router.front.answers import PING, error_message, event, respond, result_message
 from pointsman.router.front.desk import Desk
 from pointsman.router.front.replay import EventLog, SessionEvents
 from pointsman.router.front.stream import EventStream, until_left
+from pointsman.router.front.unread import PendingAnswer
+from pointsman.router.in_flight import LARGE_BYTES
 from pointsman.router.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGone, FrontRequest, ProtocolError
 from pointsman.router.wire import encode
 
@@ -215,13 +217,27 @@ class Exchange:
     async def _write(self, status: int, answer: bytes) -> None:
         if self._stream is None:
             if not self.gone:
-                await respond(self._send, status, answer)
+                await self._respond(status, answer)
         elif self._log is not None:
             assert self._writing is not None
             self._log.finish(answer)  # read by whoever reads the stream now, or comes back for it
             await self._writing
         elif not self.gone:
             await _answer(self._send, answer, self._stream, self._writing)
+
+    async def _respond(self, status: int, answer: bytes) -> None:
+        if len(answer) <= LARGE_BYTES:
+            await respond(self._send, status, answer)
+            return
+        waiting = PendingAnswer(len(answer))  # a pipelined request may wait for the client to read the answer before
+        self._desk.unread.hold(waiting)
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                waiting.pending_bytes = 0  # from here on it is in the transport's buffer
+            await self._send(message)
+
+        await respond(send, status, answer)
 
     def _open_stream(self) -> EventStream:
         stream = self._stream = EventStream(self._send, self._desk.ping_s, self._desk.unread)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+_LARGE_BYTES = 256 << 10
+
 
 class OnePiece:
     """Fits `asyncio.Transport` by its shape.
@@ -23,7 +25,11 @@ class OnePiece:
         self.get_write_buffer_size = transport.get_write_buffer_size
 
     def write(self, data: bytes) -> None:
-        if self._head:
+        if self._head and len(data) > _LARGE_BYTES:
+            head, self._head = self._head, b""
+            self.written += len(head)
+            self._transport.write(head)  # a copy of the body would cost more than a system call
+        elif self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
             self._head = data

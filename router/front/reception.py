@@ -18,7 +18,8 @@ from pointsman.router.front.identity import Claims, claims_of, with_meta
 from pointsman.router.front.introduction import client_name
 from pointsman.router.front.message import echoed_id, meta_of, parse
 from pointsman.router.front.methods import LEGACY_METHODS
-from pointsman.router.front.refusal import ClientLeft, Refusal, denied, full, overloaded, unauthorized
+from pointsman.router.front.refusal import ClientLeft, Refusal, denied, full, no_room, overloaded, unauthorized
+from pointsman.router.in_flight import InFlight, Lease
 from pointsman.router.sdk import CLIENT_INFO_META_KEY
 from pointsman.router.seams import INTERNAL_ERROR, Gateway
 
@@ -28,9 +29,24 @@ _READ_FOR_AUDIT = 64 << 10  # bytes of a refused body, to learn what was tried
 class Visit:
     """One HTTP request, and what is known of it so far."""
 
-    __slots__ = ("address", "body_taken", "connection", "head", "message", "receive", "send", "token")
+    __slots__ = (
+        "_in_flight",
+        "address",
+        "body_taken",
+        "connection",
+        "head",
+        "lease",
+        "message",
+        "receive",
+        "send",
+        "token",
+        "token_id",
+    )
 
-    def __init__(self, receive: Receive, send: Send, connection: Any = None) -> None:
+    def __init__(self, receive: Receive, send: Send, in_flight: InFlight, connection: Any = None) -> None:
+        self._in_flight = in_flight
+        self.lease: Lease | None = None  # of a large body, until the request is over
+        self.token_id = ""  # of the caller by its headers; strangers share one share
         self.connection = connection  # what `protocol.py` keeps of it; None under another server
         self.receive = receive
         self.send = send
@@ -40,6 +56,12 @@ class Visit:
         self.message: Json | None = None
         self.body_taken = False
 
+    def make_room(self, size: int) -> None:
+        """For a large body. Raises Refusal 503."""
+        self.lease = self._in_flight.request(self.token_id, size)
+        if self.lease is None:
+            raise no_room()
+
 
 Serve = Callable[[Scope, Visit, Claims], Awaitable[None]]
 """Answers a visit whose head is good. Raises Refusal, ClientLeft."""
@@ -47,8 +69,15 @@ Serve = Callable[[Scope, Visit, Claims], Awaitable[None]]
 
 class Reception:
     def __init__(
-        self, gateway: Gateway, failures: Failures, limits: Limits, hosts: HostRules, full: Callable[[], bool]
+        self,
+        gateway: Gateway,
+        failures: Failures,
+        limits: Limits,
+        hosts: HostRules,
+        full: Callable[[], bool],
+        in_flight: InFlight,
     ) -> None:
+        self._in_flight = in_flight
         self._gateway = gateway
         self._full = full
         self._failures = failures
@@ -59,7 +88,7 @@ class Reception:
     async def admit(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"the front serves HTTP, not {scope['type']}")
-        visit = Visit(receive, send, scope.get("connection"))
+        visit = Visit(receive, send, self._in_flight, scope.get("connection"))
         try:
             try:
                 await serve(scope, visit, self._claims(scope, visit))
@@ -70,13 +99,18 @@ class Reception:
         except Exception as error:
             self._failures.report(scope["method"], error)
             await respond_refusal(send, Refusal(500, "Internal error", code=INTERNAL_ERROR), echoed_id(visit.message))
+        finally:
+            if visit.lease is not None:
+                visit.lease.release()
 
     async def message(self, visit: Visit, claims: Claims) -> tuple[Json, Caller]:
         """The message of a POST, and who sent it. Raises Refusal, ClientLeft."""
         caller = self._vouched(claims)
         check_content_type(visit.head)
         visit.body_taken = True
-        body = await read_body(visit.head, visit.receive, self.limits.body_bytes)
+        if caller is not None:
+            visit.token_id = caller.token_id
+        body = await read_body(visit.head, visit.receive, self.limits.body_bytes, visit.make_room)
         try:
             message = visit.message = parse(body)
         except Refusal:

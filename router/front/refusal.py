@@ -83,12 +83,22 @@ def overloaded(message: str) -> Refusal:
     return Refusal(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))
 
 
-def full() -> Refusal:
+def full(
+    message: str = "The gateway has as many requests under way as it takes. Try again in a moment; "
+    "the operator sets `limits.calls`.",
+) -> Refusal:
     return Refusal(
         503,
-        "The gateway has as many requests under way as it takes. Try again in a moment; "
-        "the operator sets `limits.calls`.",
+        message,
         code=INTERNAL_ERROR,
         data=FULL,
         headers=((b"retry-after", b"1"),),
+    )
+
+
+def no_room() -> Refusal:
+    """For a large body."""
+    return full(
+        "The gateway holds as many large messages as it takes. Try again in a moment, or send less at once; "
+        "the operator sets `limits.in_flight_bytes`."
     )

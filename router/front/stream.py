@@ -60,7 +60,15 @@ class EventStream:
         while not over:
             data = await self._next()
             over = self._closed and not self._pending
+            if len(data) > _LARGE:
+                await self._until_writable(len(data))
             await self._send({"type": "http.response.body", "body": data, "more_body": not over})
+
+    async def _until_writable(self, size: int) -> None:
+        """Large data counts as unread from here on: until the connection takes it, it is in no transport's buffer."""
+        self._size += size
+        await self._send({"type": "http.response.body", "body": b"", "more_body": True})
+        self._size -= size
 
     def _add(self, data: bytes) -> None:
         self._pending.append(data)

@@ -22,10 +22,19 @@ class Reader(Protocol):
 
 
 class Pending(Protocol):
-    """A stream of events that holds bytes for a connection which takes no more."""
+    """Holds bytes for a connection which takes no more."""
 
     @property
     def pending_bytes(self) -> int: ...
+
+
+class PendingAnswer:
+    """Fits `Pending`: an answer that is not in a transport's buffer yet."""
+
+    __slots__ = ("__weakref__", "pending_bytes")
+
+    def __init__(self, size: int) -> None:
+        self.pending_bytes = size
 
 
 class UnreadBudget:

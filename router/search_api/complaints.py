@@ -30,7 +30,7 @@ def complaint(error: ValidationError, where: str) -> str:
     detail = details[0]
     if detail["loc"][:1] == (_ALTERNATIVES,) and detail["type"] != "missing":
         long = next((each for each in details if each["type"] == "string_too_long"), None)
-        return f"{_QUERY}, each of at most {long['ctx']['max_length']} characters." if long else f"{_QUERY}."
+        return f"{_QUERY}, each of at most {long.get('ctx', {})['max_length']} characters." if long else f"{_QUERY}."
     path = ".".join([where] * bool(where) + [str(step) for step in detail["loc"]])
     known = _SENTENCES.get(detail["type"], "is not valid")
     sentence = known if isinstance(known, str) else known(detail.get("ctx", {}))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, answer
+from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_DESCRIPTION, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, answer
 from pointsman.catalog.model import Caller, Json
+from pointsman.catalog.notices import sentences
 from pointsman.catalog.results import SearchOutcome
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of
@@ -258,3 +259,34 @@ async def test_a_schema_that_would_drown_everything_is_told_in_short() -> None:
     assert "tool_execute shows it" in best["hint"]
     assert len(json.dumps(shown)) < MAX_SCHEMA / 2
     assert best.keys() >= ALWAYS
+
+
+async def test_a_description_that_would_drown_everything_is_cut() -> None:
+    tools = [definition("t0", description="Send it all. " * 10_000)]
+    [best] = answer(await found(*hits(1), tools=tools))["results"]
+    assert len(best["description"]) <= MAX_DESCRIPTION
+    assert best["description"].endswith("…")
+    assert best["inputSchema"] == tools[0]["inputSchema"]
+
+
+async def test_the_best_has_a_signature_where_it_has_no_schema() -> None:
+    nothing = {key: value for key, value in definition("t0").items() if key != "inputSchema"}
+    [best] = answer(await found(*hits(1), tools=[nothing]))["results"]
+    assert best["signature"] == "t0() -> any"
+
+
+@pytest.mark.parametrize(
+    "output", [{"type": []}, {"type": [[]]}, {"allOf": [{"type": []}]}, {"enum": []}, {"anyOf": []}]
+)
+async def test_an_output_schema_that_says_nothing_spoils_no_answer(output: Json) -> None:
+    best, other = answer(await found(*hits(2), tools=[definition(f"t{n}", outputSchema=output) for n in range(2)]))[
+        "results"
+    ]
+    assert best["outputSchema"] == output
+    assert other["returns"] == "any"
+
+
+def test_a_notice_names_only_the_first_of_many_servers() -> None:
+    [sentence] = sentences({f"s{number}": "failed" for number in range(800)})
+    assert len(sentence) < 300
+    assert sentence.endswith("`s19` and 780 more.")

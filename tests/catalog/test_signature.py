@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.signature import returns, signature
+from pointsman.catalog.signature import MAX_REQUIRED_CHARS, returns, signature
 
 STRING = {"type": "string"}
 
@@ -79,6 +79,14 @@ def test_a_required_parameter_is_never_dropped() -> None:
     shown = line(dict.fromkeys(names, STRING) | {"optional": STRING}, names, room=60)
     assert all(f"{name}: string" in shown for name in names)
     assert "optional" not in shown
+
+
+def test_more_required_parameters_than_anybody_could_give_are_cut() -> None:
+    for names in ([f"r{n}" * 20 for n in range(5_000)], ["first", "x" * 100_000]):
+        shown = line({}, names)
+        assert len(shown) < MAX_REQUIRED_CHARS + 100
+        assert shown.startswith(f"do({names[0]}: any, ")
+        assert shown.endswith(", …) -> any")
 
 
 def test_a_required_parameter_without_a_definition_is_named() -> None:

@@ -76,6 +76,28 @@ async def test_a_tool_asked_for_by_name_comes_first(query: str, key: str) -> Non
     assert all(other.relevance <= 0.9 for other in others)
 
 
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("use read_text_file", "files:read_text_file"),
+        ("call the `readTextFile` tool", "files:read_text_file"),
+        ("Run documents_list_collections, please.", "docs:documents_list_collections"),
+        ("which collections are there (docs:documents_list_collections)?", "docs:documents_list_collections"),
+        ("search documents with web:search", "web:search"),
+        ("read a file of the web with fetch-page", "web:fetch-page"),
+    ],
+)
+async def test_an_identifier_in_a_sentence_that_is_a_name_comes_first(query: str, key: str) -> None:
+    best, *others = await found(query)
+    assert (best.tool_key, best.explanation) == (key, "exact name")
+    assert all(other.relevance <= 0.9 for other in others)
+
+
+async def test_of_several_names_in_a_sentence_all_come_first() -> None:
+    hits = await found("list_directory and then read_text_file")
+    assert {hit.tool_key for hit in hits[:2]} == {"files:list_directory", "files:read_text_file"}
+
+
 async def test_of_several_tools_with_one_name_all_come_first_and_are_less_sure() -> None:
     first, second, *others = await found("search")
     assert {first.tool_key, second.tool_key} == {"docs:search", "web:search"}
@@ -93,7 +115,11 @@ async def test_a_name_among_several_queries_comes_first_and_serves_its_own() -> 
 
 
 @pytest.mark.parametrize(
-    "query", ["read a text file", "list collections", "read_text", "read_text_files_now", "", " _-"]
+    "query",
+    [
+        *("read a text file", "list collections", "read_text", "read_text_files_now", "", " _-"),
+        *("use search", "then read_text", "search: the web", "__search __ the"),
+    ],
 )
 async def test_what_is_not_a_whole_name_is_ranked_as_before(query: str) -> None:
     assert all(hit.explanation != "exact name" for hit in await found(query))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pointsman.providers import text as module
 from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, stem, tokens, without_cjk, words
 
 
@@ -68,7 +69,7 @@ def test_any_text_gives_bounded_words(text: str) -> None:
 def test_stems_are_the_same_from_every_thread() -> None:
     terms = [f"{letter}{ending}" for letter in "abcdefgh" for ending in ("ationally", "ingness", "ousness")] * 20
     expected = [stem(term) for term in terms]
-    stem.cache_clear()
+    module._stem.cache_clear()
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(stem, terms)) == expected
 
@@ -90,3 +91,13 @@ def test_cjk_is_taken_out_of_other_text_and_nothing_is_left_where_it_prevails(te
 
 def test_characters_that_nobody_sees_do_not_split_words() -> None:
     assert tokens("fore\u00adcast \ufeffwea\u200dther") == tokens("forecast weather")
+
+
+def test_ids_do_not_fill_the_cache_of_stems() -> None:
+    """A gateway that is asked for another id each time would grow for as long as it runs."""
+    tokens("find the order")
+    before = module._stem.cache_info().currsize
+    for number in range(1000):
+        tokens(f"find the order {number}0 A-{number}")
+    assert module._stem.cache_info().currsize <= before + 10
+    assert module._stem.cache_info().maxsize == 16_384

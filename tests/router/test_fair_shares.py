@@ -29,6 +29,11 @@ TOKENS = {
     for name, secret in SECRETS.items()
 }
 EMPTY = {"type": "object"}
+READS: dict[str, Json] = {
+    "resources/read": {"uri": "pointsman+s+a://b"},
+    "prompts/get": {"name": "s__p"},
+    "completion/complete": {"ref": {"type": "ref/prompt", "name": "s__p"}, "argument": {"name": "a", "value": ""}},
+}
 ASKING: Json = {"elicitation": {"form": {}}}
 
 
@@ -120,6 +125,8 @@ async def test_400_calls_of_one_token_leave_the_server_and_the_gateway_to_the_ot
         assert code_of(await anna.call("tool_discovery", {"query": ["echo"]})) == "rate_limited"
         refused = await anna.error("resources/list")
         assert (refused["data"]["code"], refused["data"]["retryAfterS"]) == ("rate_limited", 1)
+        for method, params in READS.items():
+            assert (await anna.error(method, params))["data"]["code"] == "rate_limited"
 
         those.server.gate.set()
         codes = Counter(code_of(result) for result in await asyncio.gather(*calls))
@@ -131,6 +138,7 @@ async def test_400_calls_of_one_token_leave_the_server_and_the_gateway_to_the_ot
     assert counted(rows, token="anna", kind="execute", outcome="ok") == 65
     assert counted(rows, token="anna", kind="execute", outcome="denied", code="rate_limited") == 336
     assert counted(rows, token="anna", kind="discovery", outcome="denied", code="rate_limited") == 2
+    assert counted(rows, token="anna", kind="read", outcome="denied", code="rate_limited") == len(READS)
     assert len([row for row in rows if row["code"] == "rate_limited"]) <= 8
 
 

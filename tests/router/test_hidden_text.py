@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pointsman.providers.visible import is_visible_name
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import audit_rows, from_file
 from tests.router.speaking import ERAS, Era, speaker
@@ -76,7 +78,13 @@ LISTS: dict[str, Any] = {
         {"name": f"ask{TAGS}"},
     ],
     "resources": [
-        {"uri": "note://a", "name": f"A{HIDDEN}", "title": f"A{HIDDEN}", "description": f"Note{HIDDEN}"},
+        {
+            "uri": "note://a",
+            "name": f"A{HIDDEN}",
+            "title": f"A{HIDDEN}",
+            "description": f"Note{HIDDEN}",
+            "mimeType": f"text/plain{HIDDEN}",
+        },
         {"uri": f"note://a{TAGS}", "name": "b"},
     ],
     "resourceTemplates": [{"uriTemplate": "note://{x}", "name": f"N{HIDDEN}", "description": f"Notes{HIDDEN}"}],
@@ -129,6 +137,7 @@ async def test_the_lists_show_only_what_can_be_seen(gateway: GatewayProcess, era
         assert prompt["arguments"] == [{"name": EXACT, "description": "Who"}]
         [resource] = await client.every("resources/list", "resources")
         assert (resource["name"], resource["title"], resource["description"]) == ("A", "A", "Note")
+        assert resource["mimeType"] == "text/plain"
         [template] = await client.every("resources/templates/list", "resourceTemplates")
         assert (template["name"], template["description"]) == ("N", "Notes")
     assert "server flat: 2 tools left out, because their names carry invisible characters: 'gauge\\U000e0073" in (
@@ -151,6 +160,40 @@ async def test_exact_values_reach_the_server_as_the_model_sends_them(gateway: Ga
         for hidden in (f"meter:gauge{TAGS}", "meter:gau\u200bge"):
             refused = await client.call("tool_execute", {"toolKey": hidden})
             assert refused["structuredContent"]["error"]["code"] == "unknown_tool"
+
+
+REFUSES = f"""
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    error = {{"code": -32000, "message": {f"Not today{HIDDEN}"!a}}}
+    print(json.dumps({{"jsonrpc": "2.0", "id": asked["id"], "error": error}}), flush=True)
+"""
+
+
+async def test_names_of_servers_and_why_they_do_not_run_show_only_what_can_be_seen(tmp_path: Path) -> None:
+    lists = from_file(tmp_path / "lists.json", "meter", {"tools": LISTS["tools"][:1]})
+    servers = {
+        "meter": {**lists, "name": f"Meter{HIDDEN} 7"},
+        "bare": {**lists, "name": HIDDEN},
+        "refuses": {"command": sys.executable, "args": ["-c", REFUSES], "era": "legacy"},
+        "lost": {"command": f"no-such{HIDDEN}"},
+    }
+    config = {"unassigned": {"describe_catalog": True}, "servers": servers}
+    async with gateway_process(tmp_path, config) as gateway, speaker(gateway, "modern") as client:
+        found = (await client.call("tool_discovery", {"query": "read the pressure gauge"}))["structuredContent"]
+        assert {result["serverName"] for result in found["results"]} == {"Meter 7", "bare"}
+        description = (await client.result("tools/list"))["tools"][0]["description"]
+        assert "Servers here: Meter 7 (" in description
+        reasons = [
+            (await client.call("tool_execute", {"toolKey": f"{one}:x"}))["structuredContent"]["error"]["message"]
+            for one in ("refuses", "lost")
+        ]
+        assert "Not today" in reasons[0]
+        assert "no-such" in reasons[1]
+        health = (await client.http.get(f"{gateway.base_url}/health", headers=client.headers)).json()
+    shown = [description, *reasons, gateway.stderr.replace("\n", " "), health["servers"]["refuses"]["reason"]]
+    assert all(is_visible_name(text) for text in shown)
 
 
 def tools(**descriptions: str) -> dict[str, Any]:

@@ -199,8 +199,11 @@ async def serve_stdio(asker: Asker) -> None:
         if "method" not in message:
             asker.answered(message)
         elif message["method"] == "notifications/cancelled":
-            if task := running.get(message["params"]["requestId"]):
+            number = message["params"]["requestId"]
+            if (task := running.get(number)) and not task.done():
                 task.cancel()
+                stopped = {"code": 0, "message": "Request cancelled"}  # as the Python SDK answers
+                await send({"jsonrpc": "2.0", "id": number, "error": stopped})
         elif "id" not in message:
             continue
         elif (result := introduced(asker, message)) is not None:

@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Library:
         self.modern: bool = options.era == "modern"
         self.page: int = options.page
         self.ttl_ms: int | None = options.ttl_ms
+        self.listen_s: float = options.listen_s
         self.trace = Path(options.trace) if options.trace else None
         self.books = [f"book://shelf/{number}" for number in range(1, options.books + 1)]
         self.prompts = ["greet"]
@@ -125,6 +127,7 @@ class Library:
         elif method == "subscriptions/listen":
             self.listening = number
             self.watched = set(params["notifications"].get("resourceSubscriptions", ()))
+            time.sleep(self.listen_s)
             self.tell("notifications/subscriptions/acknowledged", {"notifications": params["notifications"]})
             return None
         return {}
@@ -236,6 +239,7 @@ def main() -> None:
     parser.add_argument("--books", type=int, default=3)
     parser.add_argument("--page", type=int, default=1000)
     parser.add_argument("--ttl-ms", type=int)
+    parser.add_argument("--listen-s", type=float, default=0.0)  # until `subscriptions/listen` is acknowledged
     parser.add_argument("--trace")
     Library(parser.parse_args()).serve()
 

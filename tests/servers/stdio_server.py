@@ -17,6 +17,7 @@ MODERN, LEGACY = "2026-07-28", "2025-11-25"
 NS = "io.modelcontextprotocol/"
 INFO = {"name": "stdio-server", "version": "1"}
 TOOLS = [{"name": "echo", "description": "Says it again", "inputSchema": {"type": "object"}}]
+LARGE_TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("large", "half")]
 
 Message = dict[str, Any]
 
@@ -58,7 +59,7 @@ class Server:
             version = self.options.version or params["protocolVersion"]
             self.answer(number, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": INFO})
         elif method == "tools/list":
-            self.answer(number, {"tools": TOOLS})
+            self.answer(number, {"tools": [*TOOLS, *LARGE_TOOLS] if self.options.large else TOOLS})
         elif method == "tools/call":
             tool = getattr(self, "tool_" + params["name"])
             tool(number, params.get("arguments") or {}, params)
@@ -204,6 +205,10 @@ class Server:
         self.say(number, "x" * arguments["bytes"])
         self.notify("notifications/after", {})
 
+    def tool_half(self, number: Any, arguments: Message, params: Message) -> None:
+        """The first `bytes` bytes of an answer that never ends."""
+        self.raw((b'{"jsonrpc":"2.0","id":%d,"result":{"x":"' % number) + b"y" * arguments["bytes"])
+
     def tool_huge(self, number: Any, arguments: Message, params: Message) -> None:
         """A line of `bytes` bytes that is never held whole here either; `id` at its head, its tail or nowhere."""
         where = arguments.get("id", "head")
@@ -248,6 +253,7 @@ def main() -> None:
     parser.add_argument("--grandchild", choices=("group", "detached"))
     parser.add_argument("--pids", help="file to write our process ids to")
     parser.add_argument("--exit", type=int, help="exit at once with this code")
+    parser.add_argument("--large", action="store_true", help="list the tools `large` and `half` as well")
     parser.add_argument("--mute", action="store_true", help="answer nothing at all")
     options = parser.parse_args()
     if options.exit is not None:

@@ -15,6 +15,7 @@ from pointsman.router.downstream.connection import Call
 from pointsman.router.downstream.handshake import WantedEra
 from pointsman.router.downstream.process import Command, ProcessStarter, SystemProcesses
 from pointsman.router.downstream.stdio import StdioConnection, connect_stdio
+from pointsman.router.in_flight import AnswerMemory
 from pointsman.router.seams import Client, Era, FrontRequest
 
 SERVER = Path(__file__).parents[2] / "servers" / "stdio_server.py"
@@ -72,6 +73,7 @@ async def stdio(
     heard: Heard | None = None,
     starter: ProcessStarter | None = None,
     probe_s: float = 5,
+    memory: AnswerMemory | None = None,
     **env: str,
 ) -> AsyncIterator[StdioConnection]:
     heard = [] if heard is None else heard
@@ -82,6 +84,7 @@ async def stdio(
         limits=limits or Limits(),
         noticed=lambda method, params: heard.append((method, params)),
         probe_s=probe_s,
+        memory=memory,
     )
     try:
         yield connection

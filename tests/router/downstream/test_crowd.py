@@ -218,10 +218,51 @@ async def test_a_question_of_a_call_that_was_given_up_is_not_put_to_the_next_cli
     assert "is over" in (await wire.reply_to("from beyond"))["error"]["message"]
     await wire.says(id=wire.pinged()[0], result={})
     assert wire.running() == ["greet"] * 2
+    await wire.asks("still from beyond")
+    assert "is over" in (await wire.reply_to("still from beyond"))["error"]["message"]
+    await wire.says(id=wire.number(0), error={"code": 0, "message": "Request cancelled"})
     await wire.asks("mine")
     assert (await wire.reply_to("mine"))["result"] == {"action": "accept"}
     assert [params["message"] for _, params in next_one.asked] == ["mine"]
     assert not gone.asked
+    await wire.done()
+
+
+async def test_an_answer_to_a_call_that_was_given_up_ends_the_doubt_at_once() -> None:
+    """It may come before the server answers the ping; then nothing is refused."""
+    wire, next_one = Wire(), Person()
+    await wire.start(call("greet", session("a")), call("greet", session("b"), next_one))
+    wire.tasks[0].cancel()
+    await settled()
+    await wire.says(id=wire.number(0), error={"code": 0, "message": "Request cancelled"})
+    await wire.says(id=wire.pinged()[0], result={})
+    await wire.asks("mine")
+    assert (await wire.reply_to("mine"))["result"] == {"action": "accept"}
+    await wire.done()
+
+
+async def test_a_server_that_answers_nothing_is_doubted_for_a_while_only() -> None:
+    patience = Patience(silent_s=60, held_s=60, turn_s=60, abandoned_s=0.01)
+    wire, next_one = Wire(patience=patience), Person()
+    await wire.start(call("greet", session("a")), call("greet", session("b"), next_one))
+    wire.tasks[0].cancel()
+    await settled()
+    await wire.says(id=wire.pinged()[0], result={})
+    await asyncio.sleep(0.05)
+    await wire.asks("mine")
+    assert (await wire.reply_to("mine"))["result"] == {"action": "accept"}
+    await wire.done()
+
+
+async def test_what_one_client_gave_up_does_not_keep_it_from_being_asked() -> None:
+    wire, person, one = Wire(), Person(), session("a")
+    await wire.start(call("greet", one, person))
+    wire.tasks[0].cancel()
+    await settled()
+    await wire.says(id=wire.pinged()[0], result={})
+    await wire.start(call("greet", one, person))
+    await wire.asks("again")
+    assert (await wire.reply_to("again"))["result"] == {"action": "accept"}
     await wire.done()
 
 

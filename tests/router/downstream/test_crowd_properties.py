@@ -55,8 +55,9 @@ class Running:
 class Server:
     """The server's end: it knows which call each question belongs to."""
 
-    def __init__(self, behaviour: list[Kind], record: ServerRecord, patience: Patience) -> None:
+    def __init__(self, behaviour: list[Kind], record: ServerRecord, patience: Patience, *, heeds: bool = True) -> None:
         self.behaviour = behaviour
+        self.heeds = heeds  # cancellations; the protocol lets a server go on
         self.record = record
         self.patience = patience
         self.people = [Person() for _ in range(CLIENTS)]
@@ -122,7 +123,8 @@ class Server:
     async def hear(self, _: int) -> None:
         """The server reads its cancellations, then answers the pings that were sent after them."""
         cancelled = {m["params"]["requestId"] for m in self.wire.sent if m.get("method") == "notifications/cancelled"}
-        self.running = {key: each for key, each in self.running.items() if each.number not in cancelled}
+        if self.heeds:
+            self.running = {key: each for key, each in self.running.items() if each.number not in cancelled}
         for ping in self.wire.pinged():
             await self.wire.says(id=ping, result={})
         self._look()
@@ -158,13 +160,13 @@ def remembered(behaviour: list[Kind], known: list[bool]) -> ServerRecord:
 
 
 @settings(max_examples=300, deadline=None)
-@given(kinds, known, moves, st.sampled_from([0.0, 60.0]))
+@given(kinds, known, moves, st.sampled_from([0.0, 60.0]), st.booleans())
 def test_no_question_reaches_a_client_whose_calls_did_not_ask_it(
-    behaviour: list[Kind], known: list[bool], moves: Moves, silent_s: float
+    behaviour: list[Kind], known: list[bool], moves: Moves, silent_s: float, heeds: bool
 ) -> None:
     async def play() -> Server:
-        patience = Patience(silent_s=silent_s, held_s=60, turn_s=60)
-        server = Server(behaviour, remembered(behaviour, known), patience)
+        patience = Patience(silent_s=silent_s, held_s=60, turn_s=60, abandoned_s=60)
+        server = Server(behaviour, remembered(behaviour, known), patience, heeds=heeds)
         await server.play(moves)
         await server.reconnect()
         return server

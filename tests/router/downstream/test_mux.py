@@ -15,6 +15,7 @@ from pointsman.router.downstream.large import OFF_LOOP_BYTES, decode_in_pieces, 
 from pointsman.router.downstream.mux import Multiplexer
 from pointsman.router.downstream.salvage import salvaged_id
 from pointsman.router.downstream.stray import Stray
+from pointsman.router.downstream.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
 from pointsman.router.seams import CannotAsk, ClientGone, Era, ProtocolError
 from tests.router.downstream.talking import Heard, Person, stdio, tool_call
 
@@ -340,3 +341,20 @@ async def test_large_json_is_read_in_pieces_and_is_the_same() -> None:
     for broken in (data[:-1], data[:-200_100] + b"\xff" + data[-200_100:], data + b"x", b"[" * 200_000):
         with pytest.raises(wire.BadJson):
             decode_in_pieces(broken)
+
+
+@pytest.mark.parametrize("spelt", [int, str])
+async def test_an_acknowledgement_of_a_request_that_is_over_is_not_taken_for_the_open_one(spelt: type) -> None:
+    stream = Stream(era="modern")
+    first = await stream.start(Call("subscriptions/listen", {"notifications": {}}))
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    second = await stream.start(Call("subscriptions/listen", {"notifications": {}}))
+    before, now = stream.numbers()
+    for number in (before, now):
+        stream.server_says(method=ACKNOWLEDGED, params={"_meta": {SUBSCRIPTION_ID: spelt(number)}, "for": number})
+    stream.server_says(method=ACKNOWLEDGED, params={"for": "none named"})
+    stream.server_says(method=ACKNOWLEDGED, params={"_meta": {SUBSCRIPTION_ID: "its own"}, "for": "its own"})
+    assert [params["for"] for _, params in stream.heard] == [now, "none named", "its own"]
+    await stream.finish()
+    await second

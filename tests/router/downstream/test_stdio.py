@@ -15,6 +15,7 @@ from pointsman.router.downstream.connection import BudgetBroken, Call, Connectio
 from pointsman.router.downstream.handshake import WantedEra
 from pointsman.router.downstream.process import Command, SystemProcesses
 from pointsman.router.downstream.stdio import connect_stdio
+from pointsman.router.in_flight import InFlight
 from tests.router.downstream.talking import SERVER, Heard, Person, command, stdio, text, tool_call
 from tests.router.downstream.test_process import until_gone
 
@@ -280,6 +281,48 @@ async def test_a_connection_leaves_nothing_behind() -> None:
     async with asyncio.timeout(30):
         while asyncio.all_tasks() != tasks or open_handles() > handles:
             await asyncio.sleep(0.01)
+
+
+async def test_a_large_answer_waits_for_room_and_is_then_read_whole() -> None:
+    budget = InFlight(lambda: 40 * MIB)
+    held = await budget.answers().take(16 * MIB)
+    async with asyncio.timeout(30), stdio(memory=budget.answers()) as connection:
+        large = asyncio.create_task(connection.request(tool_call("large", {"bytes": 2 * MIB})))
+        while not budget.waiting:
+            await asyncio.sleep(0.01)
+        behind = asyncio.create_task(connection.request(tool_call("echo", {"n": 1})))
+        assert not large.done()
+        held.release()
+        assert len(text(await large)) == 2 * MIB
+        assert (await behind)["structuredContent"]["arguments"] == {"n": 1}
+        assert (budget.total, budget.waiting) == (0, 0)
+        again = await asyncio.gather(*(connection.request(tool_call("large", {"bytes": 600_000})) for _ in range(5)))
+        assert {len(text(result)) for result in again} == {600_000}
+        assert budget.total == 0
+
+
+async def test_a_child_that_dies_while_its_answer_waits_leaves_the_queue() -> None:
+    budget = InFlight(lambda: 40 * MIB)
+    held = await budget.answers().take(16 * MIB)
+    async with asyncio.timeout(30), stdio(memory=budget.answers()) as connection:
+        large = asyncio.create_task(connection.request(tool_call("large", {"bytes": 2 * MIB})))
+        while not budget.waiting:
+            await asyncio.sleep(0.01)
+        await connection.close()
+        with pytest.raises(ConnectionLost):
+            await large
+    assert budget.total == 32 * MIB
+    held.release()
+    assert (budget.total, budget.waiting) == (0, 0)
+
+
+async def test_a_large_answer_that_never_ends_loses_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pointsman.router.downstream.stdio.LEASE_S", 0.2)
+    budget = InFlight(lambda: 40 * MIB)
+    async with asyncio.timeout(30), stdio(memory=budget.answers()) as connection:
+        with pytest.raises(BudgetBroken, match="did not finish a large answer"):
+            await connection.request(tool_call("half", {"bytes": MIB}))
+        assert budget.total == 0
 
 
 def open_handles() -> int:

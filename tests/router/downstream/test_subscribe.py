@@ -14,6 +14,7 @@ from tests.gateway_process import gateway_process
 from tests.router.downstream.http_parts import Back, front_request, until
 from tests.router.downstream.test_fleet import Opens, config, fleet_of
 from tests.router.speaking import speaker
+from tests.router.test_resources import library
 from tests.servers.http_mcp import serving
 
 URI = "note://today"
@@ -89,6 +90,15 @@ async def test_many_at_once_are_all_acknowledged() -> None:
         await fleet.apply(config({"s": {"url": http.url}}))
         await fleet.settled()
         await asyncio.gather(*(subscribe(fleet, f"note://{number}") for number in range(20)))
+
+
+async def test_many_at_once_over_stdio_are_all_acknowledged(tmp_path: Path) -> None:
+    """Each one replaces the request before it, whose acknowledgement may still come and says nothing of the rest."""
+    servers = {"s": library("s", "modern", "--books", "20", "--listen-s", "0.02")}
+    async with gateway_process(tmp_path, {"servers": servers}) as gateway, speaker(gateway, "legacy") as client:
+        uris = [book["uri"] for book in await client.every("resources/list", "resources")]
+        assert len(uris) >= 20
+        await asyncio.gather(*(client.result("resources/subscribe", {"uri": uri}) for uri in uris))
 
 
 async def test_a_client_of_the_gateway_hears_of_the_refusal(tmp_path: Path) -> None:
