@@ -8,6 +8,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from contextlib import suppress
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import jsonschema_rs
 
@@ -26,21 +27,24 @@ class CheckProcess:
     def __init__(self) -> None:
         self._process: Process | None = None
         self._turn = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by token id
 
-    async def settle(self, unproven: Unproven) -> None:
+    async def settle(self, unproven: Unproven, token_id: str) -> None:
         """Raises InvalidArguments. Arguments about which nothing is found out in time pass: the server decides."""
-        unproven.settle(await self._answer(unproven.job()))
+        unproven.settle(await self._answer(unproven.job(), token_id))
 
     async def close(self) -> None:
         async with self._turn:
             await self._end()
 
-    async def _answer(self, job: bytes | None) -> list[bytes]:
+    async def _answer(self, job: bytes | None, token_id: str) -> list[bytes]:
+        """One check of each token waits for the process, so that tokens take turns, whatever each has waiting."""
         if job is None:
             return []
         lines: list[bytes] = []
+        own_turn = self._turns.setdefault(token_id, asyncio.Lock())
         with suppress(TimeoutError):
-            async with asyncio.timeout(DEADLINE_S), self._turn:
+            async with asyncio.timeout(DEADLINE_S), own_turn, self._turn:
                 await self._ask(job, lines)
         return lines
 

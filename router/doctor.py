@@ -25,6 +25,7 @@ Level = Literal["ok", "note", "problem"]
 _SAID_BY_HEALTH: dict[str, Level] = {
     "audit": "problem",
     "audit_database": "problem",
+    "audit_rows": "problem",
     "configuration": "problem",
     "configuration_watch": "note",
     "tasks": "problem",

@@ -90,7 +90,7 @@ class Executor:
         """The server's result, whose row is finished. Raises GatewayError, ProtocolError."""
         unproven = self._catalog.check_arguments(tool, arguments)
         if unproven is not None:
-            await self._check_process.settle(unproven)
+            await self._check_process.settle(unproven, request.caller.token_id)
         server = self._fleet.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")

@@ -47,6 +47,10 @@ class Health:
         report: Json = {"ready": self.ready, "version": __version__}
         if self._audit.failing:
             report["audit"] = "The journal cannot be written, so calls are refused. The gateway's log has the reason."
+        if self._audit.rows_held_back:
+            report["audit_rows"] = (
+                "The state database takes no audit rows, so they stay in the journal. The gateway's log has the reason."
+            )
         if broken := databases_set_aside(self._state_dir):
             report["audit_database"] = (
                 f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "

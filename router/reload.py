@@ -89,9 +89,12 @@ class Reloader:
         return report
 
     def _problems(self) -> Iterator[str]:
+        if self._fingerprint() is None:
+            yield "The file is gone or cannot be reached, and what was read before holds. Put it back in its place."
         if self._refusal:
+            count = "1 problem" if len(self._refusal) == 1 else f"{len(self._refusal)} problems"
             yield (
-                f"The last edit was refused ({len(self._refusal)} problems) and the one before it holds. "
+                f"The last edit was refused ({count}) and the one before it holds. "
                 "`pointsman config validate` shows what is wrong."
             )
         if self._failure:

@@ -67,6 +67,8 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     """Open it for reading; None where there is no database yet. Raises sqlite3.Error and NewerSchema."""
     if not path.exists():
         return None
+    if not path.is_file():  # opening a FIFO would wait for a writer
+        raise _broken("it is not a file")
     uri = path.absolute().as_uri()
     try:
         return _open_to_read(f"{uri}?mode=ro", path)

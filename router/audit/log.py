@@ -113,6 +113,7 @@ class AuditLog:
         self._monotonic = monotonic
         self._late: deque[bytes] = deque()
         self._failing = False
+        self.rows_held_back = False  # the state database takes no rows; for `/health`
         self._strangers = TokenBucket(STRANGERS_BURST, monotonic())
         self._changes: dict[str, TokenBucket] = {}  # by server
         self._rate = RowRate(bytes_per_s)

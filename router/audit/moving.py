@@ -115,8 +115,10 @@ class _Mover:
                 await asyncio.to_thread(self._move, self._journal.position)
             except (sqlite3.Error, OSError, NewerSchema) as error:
                 self._complain(error)
+                self._log.rows_held_back = True
             else:
                 self._complaint = ""
+                self._log.rows_held_back = False
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(leaving.wait(), every_s)
             if leaving.is_set():

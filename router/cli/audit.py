@@ -89,6 +89,11 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
             raise Refusal(
                 f"{error.filename} may not be read by this user. Run this as the user that runs the gateway."
             ) from None
+        except NotADirectoryError as error:
+            raise Refusal(
+                f"{error.filename} is not a folder, and the journal belongs there. Move it away; "
+                "the gateway creates the folder."
+            ) from None
 
     return run
 

@@ -130,8 +130,9 @@ class SseConnection:
     async def _listen(self, stream: aiohttp.ClientResponse) -> None:
         parser = EventStreamParser(self._limits.result_bytes)
         reason = "its event stream ended"
+        clock = asyncio.timeout(None)
         try:
-            async with asyncio.timeout(None) as clock:
+            async with clock:
                 async for data in stream.content.iter_any():
                     await self._take(parser.feed(data))
                     if self._lease is not None or parser.held > LARGE_BYTES:

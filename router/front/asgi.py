@@ -85,9 +85,11 @@ class Front:
             limits.parked_s,
         )
         methods = LegacyMethods(desk)
-        self._legacy = LegacyEra(desk, methods, self._sessions, self._streams)
-        self._modern = ModernEra(desk, self._parking, Listening(desk, self._streams))
+        check_share = self._reception.check_stream_share
+        self._legacy = LegacyEra(desk, methods, self._sessions, self._streams, check_share)
+        self._modern = ModernEra(desk, self._parking, Listening(desk, self._streams, check_share))
         self._sse = SseTransport(desk, methods, self._reception)
+        self._reception.streams = [self._streams, self._sse.streams]
 
     def configure(self, limits: Limits, hosts: HostRules) -> None:
         """Take over new limits and names. What is open stays open."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.types import Receive, Send
 
 from pointsman.catalog.model import Caller, Json
@@ -24,11 +26,20 @@ RULES = EraRules(leaving_cancels=False, error_status={})  # a legacy client may 
 
 
 class LegacyEra:
-    def __init__(self, desk: Desk, methods: LegacyMethods, sessions: Sessions, streams: OpenStreams) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        methods: LegacyMethods,
+        sessions: Sessions,
+        streams: OpenStreams,
+        check_share: Callable[[Caller], None],
+    ) -> None:
+        """`check_share` raises Refusal where a token has its share of streams."""
         self._desk = desk
         self._methods = methods
         self._sessions = sessions
         self._streams = streams
+        self._check_share = check_share
 
     async def post(
         self, head: Head, message: Json, caller: Caller, address: str | None, receive: Receive, send: Send
@@ -60,17 +71,18 @@ class LegacyEra:
                 self._sessions.touch(session)
 
     async def get(self, head: Head, caller: Caller, address: str | None, receive: Receive, send: Send) -> None:
-        """The stream of changes, or the rest of a request's stream. Raises Refusal 400, 404."""
+        """The stream of changes, or the rest of a request's stream. Raises Refusal 400, 404, 429."""
         session = self._session(head, caller, address)
         log, after = _place(session, head)
+        if log.number == CHANGES:
+            session.end_stream()  # a new stream takes the place of the old one
+        self._check_share(caller)
         try:
             if log.number == CHANGES:
                 await self._changes(session, caller, log, after, receive, send)
             else:
                 assert after is not None
-                await serve_rest(
-                    receive, send, log, after, self._desk.unread, ping_s=self._desk.ping_s, wait_s=self._desk.resume_s
-                )
+                await self._rest(caller, log, after, receive, send)
         except Exception as error:  # the stream has ended properly; it cannot be answered once more
             self._desk.failures.report("GET", error)
         finally:
@@ -113,8 +125,6 @@ class LegacyEra:
     async def _changes(
         self, session: Session, caller: Caller, log: EventLog, after: int | None, receive: Receive, send: Send
     ) -> None:
-        """A new stream takes the place of the old one."""
-        session.end_stream()
         with self._streams.entered(caller) as ended:
             session.stream = ended
             try:
@@ -133,6 +143,11 @@ class LegacyEra:
             finally:
                 if session.stream is ended:
                     session.stream = None
+
+    async def _rest(self, caller: Caller, log: EventLog, after: int, receive: Receive, send: Send) -> None:
+        desk = self._desk
+        with self._streams.entered(caller):
+            await serve_rest(receive, send, log, after, desk.unread, ping_s=desk.ping_s, wait_s=desk.resume_s)
 
 
 def _place(session: Session, head: Head) -> tuple[EventLog, int | None]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from pointsman.catalog.errors import Unauthorized
-from pointsman.catalog.model import Json
+from pointsman.catalog.model import Caller, Json
 from pointsman.router.front.desk import Desk
 from pointsman.router.front.exchange import Exchange
 from pointsman.router.front.methods import invalid
 from pointsman.router.front.open_streams import OpenStreams
+from pointsman.router.front.refusal import Refusal
 from pointsman.router.front.stream import forward, stop
 from pointsman.router.front.subscriptions import MOST, UPDATED, Subscriptions
 from pointsman.router.seams import INTERNAL_ERROR, INVALID_REQUEST, Change, FrontRequest, ProtocolError
@@ -27,9 +29,11 @@ _RESOURCES: Final = "resourceSubscriptions"
 
 
 class Listening:
-    def __init__(self, desk: Desk, streams: OpenStreams) -> None:
+    def __init__(self, desk: Desk, streams: OpenStreams, check_share: Callable[[Caller], None]) -> None:
+        """`check_share` raises Refusal where a token has its share of streams."""
         self._desk = desk
         self._streams = streams
+        self._check_share = check_share
         self._count: Counter[str] = Counter()  # by token id
 
     async def serve(self, client_id: str | int, request: FrontRequest, exchange: Exchange) -> Json:
@@ -38,6 +42,10 @@ class Listening:
         token_id = request.caller.token_id
         if self._count[token_id] >= _EACH:
             raise ProtocolError(INTERNAL_ERROR, "Subscription limit reached")
+        try:
+            self._check_share(request.caller)
+        except Refusal as refusal:
+            raise ProtocolError(INTERNAL_ERROR, refusal.message, refusal.data) from None
         listener = Listener(self._desk, request, exchange, wanted, {_SUBSCRIPTION_ID: client_id})
         self._count[token_id] += 1
         try:

@@ -23,6 +23,10 @@ class OpenStreams:
         finally:
             del self._ends[ended]
 
+    def count(self, token_id: str) -> int:
+        """How many streams of a token are open."""
+        return sum(caller.token_id == token_id and not ended.done() for ended, caller in self._ends.items())
+
     def callers(self) -> set[Caller]:
         return set(self._ends.values())
 

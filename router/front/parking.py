@@ -73,8 +73,12 @@ class Parking:
         self._by_exchange.pop(call.first, None)
 
     def _admit(self, exchange: Exchange) -> ParkedCall:
-        if len(self._parked) >= self.most:
-            raise CannotAsk("Too many calls wait for an answer already. Try again later.")
+        assert exchange.request is not None
+        token_id = exchange.request.caller.token_id
+        waiting = sum(call.caller.token_id == token_id for call in self._parked.values())
+        # A token that never answers must leave room for the others; two in any case, or small limits could not be used.
+        if len(self._parked) >= self.most or waiting >= max(2, self.most // 2):
+            raise CannotAsk("Too many calls wait for an answer already. Answer some of them, or try again later.")
         call = ParkedCall(self, exchange)
         self._parked[call.id] = self._by_exchange[exchange] = call
         return call

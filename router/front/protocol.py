@@ -42,7 +42,7 @@ _LARGE_HEAD = Refusal(431, "The request header is too large.")
 _BAD_REQUEST = Refusal(400, "This is not HTTP.")
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER
 _TOO_MANY = {
-    "full": "Too many connections are open. Try again later.",
+    "full": "Too many connections are open. Try again later; the operator sets `limits.connections`.",
     "share": "Too many connections are open from this address. Close some of them, or try again later; "
     "the operator names proxies in `listen.trusted_proxies`.",
 }

@@ -18,11 +18,22 @@ from pointsman.router.front.identity import Claims, claims_of, with_meta
 from pointsman.router.front.introduction import client_name
 from pointsman.router.front.message import echoed_id, meta_of, parse
 from pointsman.router.front.methods import LEGACY_METHODS
-from pointsman.router.front.refusal import ClientLeft, Refusal, denied, full, no_room, overloaded, unauthorized
+from pointsman.router.front.open_streams import OpenStreams
+from pointsman.router.front.refusal import (
+    ClientLeft,
+    Refusal,
+    denied,
+    full,
+    no_room,
+    overloaded,
+    too_many_streams,
+    unauthorized,
+)
 from pointsman.router.in_flight import InFlight, Lease
 from pointsman.router.sdk import CLIENT_INFO_META_KEY
 from pointsman.router.seams import INTERNAL_ERROR, Gateway
 
+STREAM_SHARE = 4  # one token's streams take at most this part of the connections
 _READ_FOR_AUDIT = 64 << 10  # bytes of a refused body, to learn what was tried
 
 
@@ -84,6 +95,7 @@ class Reception:
         self.limits = limits
         self.hosts = hosts
         self.draining = False
+        self.streams: list[OpenStreams] = []
 
     async def admit(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
         if scope["type"] != "http":
@@ -135,6 +147,12 @@ class Reception:
             raise unauthorized(str(error)) from None
         except Denied as error:
             raise denied(str(error)) from None
+
+    def check_stream_share(self, caller: Caller) -> None:
+        """Each open stream takes a connection, and one token must not take them all. Raises Refusal 429."""
+        most = max(1, self.limits.connections // STREAM_SHARE)
+        if sum(streams.count(caller.token_id) for streams in self.streams) >= most:
+            raise too_many_streams(most)
 
     def _claims(self, scope: Scope, visit: Visit) -> Claims:
         """Raises Refusal."""

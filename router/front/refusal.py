@@ -19,6 +19,7 @@ _REASONS = {
     413: "too_large",
     415: "bad_request",
     421: "bad_request",
+    429: "rate_limited",
 }
 
 
@@ -81,6 +82,15 @@ def unknown_session() -> Refusal:
 
 def overloaded(message: str) -> Refusal:
     return Refusal(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))
+
+
+def too_many_streams(most: int) -> Refusal:
+    return Refusal(
+        429,
+        f"This token has {most} streams open, which is its share: a quarter of `limits.connections`. "
+        "Close some of them, then open this one again.",
+        headers=((b"retry-after", b"5"),),
+    )
 
 
 def full(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from asyncio import Future
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -93,6 +93,7 @@ class Sessions:
         self._subscriptions = subscriptions
         self._events = Store(clock)
         self._open: OrderedDict[str, Session] = OrderedDict()
+        self._held: Counter[str] = Counter()  # how many are open, by token id
         self._ended: OrderedDict[bytes, float] = OrderedDict()  # digests of ids that revive nothing, with their time
         self.most = most
         self.idle_s = idle_s
@@ -129,7 +130,7 @@ class Sessions:
 
     def end(self, session: Session) -> None:
         """For good: its id revives nothing any more."""
-        self._open.pop(session.id, None)
+        self._remove(session)
         self._ended[_digest(session.id)] = self._clock() + LIFE_S
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)
@@ -157,6 +158,7 @@ class Sessions:
             session_id, record.caller, record.address, record.client, self._clock(), events, self._subscriptions()
         )
         self._open[session_id] = session
+        self._held[record.caller.token_id] += 1
         return session
 
     def _revived(self, session_id: str, token_id: str, address: str | None) -> Session | None:
@@ -172,18 +174,34 @@ class Sessions:
         if session.outgrew_its_id:
             self.end(session)
             return
-        del self._open[session.id]
+        self._remove(session)
         session.close()
+
+    def _remove(self, session: Session) -> None:
+        if self._open.pop(session.id, None) is None:
+            return
+        token_id = session.caller.token_id
+        self._held[token_id] -= 1
+        if not self._held[token_id]:
+            del self._held[token_id]
 
     def _expired(self, session: Session) -> bool:
         return not session.busy and self._clock() - session.used > self.idle_s
 
     def _evict(self) -> None:
+        """The longest unused session of the token that has the most, so that one token cannot push out the others'."""
+        largest = max(self._held, key=self._held.__getitem__)
+        found: Session | None = None
         for session in self._open.values():
-            if not session.busy:
-                self._let_go(session)
-                return
-        raise TooManySessions
+            if session.busy:
+                continue
+            if session.caller.token_id == largest:
+                found = session
+                break
+            found = found or session
+        if found is None:
+            raise TooManySessions
+        self._let_go(found)
 
 
 def _digest(session_id: str) -> bytes:

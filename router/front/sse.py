@@ -90,6 +90,7 @@ class SseTransport:
             raise wrong_verb(b"GET")
         check_accepts_stream(visit.head)
         caller = self._reception.identify(claims)
+        self._reception.check_stream_share(caller)
         if len(self._lines) >= self._reception.limits.sessions:
             raise overloaded("Too many sessions are open. Try again later.")
         line = self._opened(caller, visit)

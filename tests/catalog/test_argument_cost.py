@@ -175,7 +175,7 @@ async def test_the_check_process_is_ended_by_the_kernel(name: str) -> None:
     try:
         unproven = ArgumentCheck("s:t", schema)(given_arguments)
         assert unproven is not None
-        await process.settle(unproven)
+        await process.settle(unproven, "test")
     except InvalidArguments:
         pass
     finally:
@@ -192,12 +192,26 @@ async def test_a_check_that_is_cancelled_leaves_no_answer_for_the_next_one() -> 
     try:
         for _ in range(5):
             unproven = Unproven(bad, {})
-            task = asyncio.create_task(process.settle(unproven))
+            task = asyncio.create_task(process.settle(unproven, "test"))
             await asyncio.sleep(0.001)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             fits = good({})
             assert fits is not None
-            await process.settle(fits)
+            await process.settle(fits, "test")
+    finally:
+        await process.close()
+
+
+async def test_tokens_take_turns_at_the_check_process() -> None:
+    process = CheckProcess()
+    costly = ArgumentCheck("s:t", COSTLY["compilation"][0])
+    cheap = ArgumentCheck("s:t", {"unevaluatedProperties": True})
+    try:
+        waiting = [asyncio.create_task(process.settle(Unproven(costly, {"p1": "x"}), "anna")) for _ in range(5)]
+        await asyncio.sleep(0)  # all of them ask before the other token does
+        await process.settle(Unproven(cheap, {}), "ben")
+        assert sum(task.done() for task in waiting) <= 2, "the other token waited for the backlog of the first one"
+        await asyncio.gather(*waiting)
     finally:
         await process.close()

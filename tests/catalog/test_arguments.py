@@ -33,7 +33,7 @@ def settle(unproven: Unproven | None) -> None:
         process = CheckProcess()
         try:
             if unproven is not None:
-                await process.settle(unproven)
+                await process.settle(unproven, "test")
         finally:
             await process.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -16,7 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pointsman.router.audit.database import FILE
+from pointsman.router.audit.database import FILE, SCHEMA_VERSION
 from tests.gateway_process import GatewayProcess, gateway_process, own_environment
 from tests.router.audit.samples import open_log, request, rows
 from tests.router.conftest import Shop
@@ -90,7 +91,9 @@ def without_table(database: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("spoil", [without_table, Path.mkdir], ids=["its table is gone", "a directory"])
+@pytest.mark.parametrize(
+    "spoil", [without_table, Path.mkdir, os.mkfifo], ids=["its table is gone", "a directory", "a FIFO"]
+)
 async def test_a_state_database_that_cannot_be_used_is_set_aside_and_said(spoil: Any, tmp_path: Path) -> None:
     state_dir = tmp_path / "state"
     state_dir.mkdir()
@@ -141,6 +144,38 @@ def _may_mount() -> bool:
 
 
 @pytest.mark.skipif(not _may_mount(), reason="user namespaces may not mount here")
+async def test_a_state_database_that_takes_no_rows_is_said_for_as_long_as_it_does(tmp_path: Path) -> None:
+    state_dir = tmp_path / "state"
+    async with gateway_process(tmp_path, {}):
+        pass
+    change_version(state_dir, 99)  # as a later release leaves it
+    async with gateway_process(tmp_path, {}) as gateway, asyncio.timeout(LONG_S):
+        await gateway.until_logged("audit rows stay in the journal")
+        health = (await get(gateway, "/health")).json()
+        assert health["ready"]
+        assert "takes no audit rows" in health["audit_rows"]
+        findings = await doctor(tmp_path, gateway.token)
+        assert any("takes no audit rows" in finding["message"] for finding in findings)
+        change_version(state_dir, SCHEMA_VERSION)
+        while "audit_rows" in (await get(gateway, "/health")).json():
+            await asyncio.sleep(0.1)
+
+
+def change_version(state_dir: Path, version: int) -> None:
+    connection = sqlite3.connect(state_dir / FILE)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+
+
+def test_a_journal_that_is_not_a_folder_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("")
+    command = (sys.executable, "-P", "-m", "pointsman", "audit", "list", "--state-dir", str(tmp_path))
+    ran = subprocess.run(command, capture_output=True, text=True, env=own_environment(tmp_path), timeout=LONG_S)
+    assert ran.returncode == 1
+    assert "journal is not a folder" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def test_a_full_disk_at_the_start_is_a_sentence_and_exit_code_1(tmp_path: Path) -> None:
     state_dir = tmp_path / "state"
     state_dir.mkdir()

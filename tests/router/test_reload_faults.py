@@ -162,6 +162,20 @@ async def test_without_inotify_sighup_and_doctor_work(tmp_path: Path) -> None:
         await operator.until_refused("goes")
 
 
+@pytest.mark.parametrize("kind", ["deleted", "symbolic link to itself"])
+@DAEMONS
+async def test_a_file_that_is_gone_is_said_until_it_is_back(daemon: Any, kind: str, tmp_path: Path) -> None:
+    async with daemon(tmp_path) as operator:
+        operator.file.unlink()
+        if kind != "deleted":
+            operator.file.symlink_to(operator.file.name)
+        assert "gone or cannot be reached" in (await operator.health())["configuration"]
+        assert await operator.status("goes") == 200
+        operator.write("stays")
+        await operator.until_refused("goes")
+        await operator.until_healthy()
+
+
 @pytest.mark.parametrize("kind", ["FIFO", "directory", "device"])
 @DAEMONS
 async def test_only_a_regular_file_is_read(daemon: Any, kind: str, tmp_path: Path) -> None:

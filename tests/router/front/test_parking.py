@@ -216,6 +216,15 @@ async def test_parked_calls_are_limited() -> None:
         asked(await called(served, "ask"))
 
 
+async def test_a_token_that_never_answers_leaves_room_for_others() -> None:
+    body, headers = modern_call("ask", None, capabilities=ELICITS)
+    async with serving(limits=Limits(parked=4)) as served:
+        for _ in range(2):
+            asked(await served.send(body, headers=headers, token="secret-a"))
+        assert (await served.send(body, headers=headers, token="secret-a")).text == "CannotAsk"
+        asked(await served.send(body, headers=headers, token="secret-b"))
+
+
 async def test_a_client_that_leaves_its_retry_cancels_the_call() -> None:
     async with serving() as served:
         arguments = {"slowly": True}
