@@ -131,7 +131,7 @@ def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory with /proc")
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schemas(), arguments)
 def test_no_check_costs_the_event_loop_much(schema: Json, given_arguments: Json) -> None:
     spent_s, grown_kb = cost(schema, given_arguments)
