@@ -17,7 +17,7 @@ run: .venv/.runtime ## Start the gateway; the first run writes a config and prin
 	@$(BIN)/pointsman serve
 
 test: install foreign ## Run all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
 check: install ## Format, lint, types and import rules
 	$(BIN)/ruff format --check .
