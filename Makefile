@@ -23,6 +23,7 @@ check: install ## Format, lint, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy src/pointsman tests bench
+	$(BIN)/pyright
 	$(BIN)/lint-imports
 
 fix: install ## Repair what ruff can repair

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 from time import perf_counter
 
-from pointsman.archive.context.model import TYPES, ContextItem, Wanted
 from pointsman.archive.context.search import ContextSearch
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.model.context import TYPES, ContextItem, Wanted
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 ITEMS = 10_000

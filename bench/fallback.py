@@ -15,7 +15,7 @@ from bench.search import tools
 from bench.tools import QUERIES
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchRequest, SearchUnavailable
-from pointsman.providers.cloud import CloudSearchProvider
+from pointsman.providers.cloud.provider import CloudSearchProvider
 from tests.gateway_process import GatewayProcess
 
 SECONDS = 1.0

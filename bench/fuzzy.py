@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from pointsman.archive.fuzzy.vocabulary import Vocabulary, forgiven
-from pointsman.archive.fuzzy.words import words_of
+from pointsman.archive.text.vocabulary import Vocabulary, forgiven
+from pointsman.archive.text.words import words_of
 
 WORDS = 4_000
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

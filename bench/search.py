@@ -9,10 +9,10 @@ from itertools import product
 
 from bench.tools import NOUNS, QUERIES, VERBS, many_tools
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.bm25 import BM25SearchProvider
-from pointsman.providers.library import Library
+from pointsman.providers.bm25.prepared_tools import PreparedTools
+from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.bm25.query import parse
 from pointsman.providers.numeric import load_numpy
-from pointsman.providers.query import parse
 
 SIZES = (100, 1_000, 10_000)
 SEARCHES = 300
@@ -52,9 +52,9 @@ async def _measure(size: int, embeddings: bool) -> None:
 def _compare(size: int) -> None:
     from rank_bm25 import BM25Plus  # these bring numpy, which is loaded as in the gateway
 
-    from pointsman.providers.postings import Postings
+    from pointsman.providers.bm25.postings import Postings
 
-    library = Library()
+    library = PreparedTools()
     prepared = [library.prepared(tool) for tool in tools(size)]
     theirs = BM25Plus([tool.words.repeat(tool.counts).tolist() for tool in prepared])
     ours = Postings([(tool.words, tool.counts) for tool in prepared])

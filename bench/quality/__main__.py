@@ -18,7 +18,7 @@ from bench.quality.in_process import Measured
 from bench.quality.metrics import Figures, mean
 from bench.quality.over_gateway import Seen
 from bench.quality.sets import ToolSet, load_sets
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 
 DATA = "POINTSMAN_TOOL_SEARCH_DATA"
 FLOORS = {"bm25": 0.742, "bm25+static": 0.768}  # nDCG@10, the mean over the sets

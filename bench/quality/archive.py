@@ -14,12 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from pointsman.archive.archive import Archive
+from pointsman.archive.archive import Archive, open_archive
 from pointsman.archive.embedding.choosing import make_embeddings
 from pointsman.archive.embedding.filling import fill
 from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.model import Chunk, Document, Manifest, PreparedDocument
-from pointsman.archive.opening import open_archive
+from pointsman.archive.model.model import Chunk, Document, Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.tools import documents_search
 from pointsman.archive.tools.base import Call

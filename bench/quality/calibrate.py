@@ -1,4 +1,4 @@
-"""`python -m bench.quality.calibrate`: the coefficients of providers/relevance.py, fitted and cross-validated."""
+"""`python -m bench.quality.calibrate`: the coefficients of providers/bm25/relevance.py, fitted and cross-validated."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from bench.quality.in_process import STRANGERS
 from bench.quality.metrics import area_under_curve
 from bench.quality.sets import ToolSet, load_sets, spread
+from pointsman.providers.bm25.index import Index, Meaning
+from pointsman.providers.bm25.prepared_tools import PreparedTools
+from pointsman.providers.bm25.query import parse
+from pointsman.providers.bm25.relevance import Evidence, features
 from pointsman.providers.embeddings import load
-from pointsman.providers.index import Index, Meaning
-from pointsman.providers.library import Library
-from pointsman.providers.query import parse
-from pointsman.providers.relevance import Evidence, features
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Case:
 
 
 def index_of(tools: ToolSet, embeddings: bool) -> Index:
-    library = Library()
+    library = PreparedTools()
     prepared = [library.prepared(document) for document in tools.documents]
     meaning = Meaning(library.vectors(tools.documents, prepared, load()), load()) if embeddings else None
     return Index(tools.documents, prepared, library.vocabulary, meaning)

@@ -15,7 +15,7 @@ from bench.quality.metrics import DEPTH, Figures, judge, mean
 from bench.quality.sets import ToolSet, spread
 from bench.service import ask, measured_service, tool_infos
 from pointsman.providers.base import SearchHit, SearchRequest
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 
 SAMPLE = 200
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.archive.call_log import log_call
+from pointsman.archive.server.call_log import log_call
 
 
 @pytest.fixture(autouse=True)

@@ -30,7 +30,7 @@ def calls(page: Path) -> Iterator[tuple[Json, Json | None]]:
             yield block, following if isinstance(following, dict) and "toolKey" not in following else None
 
 
-PAGES = [page for page in sorted((PROJECT / "docs").glob("archive*.md")) if any(calls(page))]
+PAGES = [page for page in sorted((PROJECT / "docs").rglob("archive*.md")) if any(calls(page))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -11,7 +11,7 @@ from jsonschema_rs import validator_for
 
 from pointsman.archive.embedding.filling import fill as embed
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.model import Document, Manifest, PreparedDocument
+from pointsman.archive.model.model import Document, Manifest, PreparedDocument
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.text.chunking import chunks_of
 from pointsman.archive.tools.registry import TOOLS

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pointsman.archive.tools.base import Code
 from pointsman.archive.tools.registry import TOOLS
-from pointsman.router.results import BUNDLED_CODES
+from pointsman.core.errors import BUNDLED_CODES
 from tests.archive.code.trees import write
 from tests.archive.harness import WAYS, Caller, Json, opened
 from tests.e2e.client import assistant

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.archive import Archive
+from pointsman.archive.archive import Archive, open_archive
 from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.opening import open_archive
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.errors import StoreError, StoreUnusable
 from pointsman.archive.store.sqlite.storage import SqliteStorage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.rate_limits import RateLimits
+from pointsman.archive.server.rate_limits import RateLimits
 from pointsman.archive.settings import BadSettings, read_settings
 from pointsman.archive.tools.base import ToolFailure
 from tests.archive.harness import opened

@@ -16,13 +16,13 @@ from mcp import Client, MCPError
 from mcp.types import TextContent
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.calling import LARGEST_RESULT_BYTES, LARGEST_TEXT_BYTES, Calling
-from pointsman.archive.rate_limits import RateLimits
-from pointsman.archive.server import build_server
+from pointsman.archive.server.calls import LARGEST_RESULT_BYTES, LARGEST_TEXT_BYTES, Calling
+from pointsman.archive.server.rate_limits import RateLimits
+from pointsman.archive.server.server import build_server
+from pointsman.archive.server.workers import THREADS_OF_ONE_TOOL
 from pointsman.archive.store.errors import StoreLocked
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
 from pointsman.archive.tools.registry import TOOLS
-from pointsman.archive.workers import THREADS_OF_ONE_TOOL
 from tests.archive.harness import CHILD, over_stdio
 
 OBJECT = {"type": "object"}
@@ -191,7 +191,7 @@ async def test_it_ends_in_silence_when_its_input_ends() -> None:
 async def test_heavy_parts_are_loaded_only_when_a_tool_needs_them() -> None:
     script = (
         "import sys\n"
-        "import pointsman.archive.server\n"
+        "import pointsman.archive.server.server\n"
         "heavy = {'numpy', 'tokenizers', 'tree_sitter', 'limits', 'markdown_it', 'rapidfuzz'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
     )

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from pointsman.catalog.kinds import Family
-from pointsman.catalog.model import ServerState, ServerStatus
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig
+from pointsman.core.kinds import Family
+from pointsman.core.model import ServerState, ServerStatus
 from pointsman.providers.base import SearchProvider
-from pointsman.providers.bm25 import BM25SearchProvider
-from pointsman.providers.cloud import CloudSearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.cloud.provider import CloudSearchProvider
 
 SECRET = "ptm_secret-of-the-laptop"
 

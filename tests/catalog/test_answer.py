@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_DESCRIPTION, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, answer
-from pointsman.catalog.model import Caller, Json
 from pointsman.catalog.notices import sentences
 from pointsman.catalog.results import SearchOutcome
+from pointsman.core.model import Caller, Json
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pointsman.catalog import check_program
 from pointsman.catalog.arguments import ArgumentCheck, Unproven
-from pointsman.catalog.errors import InvalidArguments
-from pointsman.router.check_process import CheckProcess
+from pointsman.core.errors import InvalidArguments
+from pointsman.router.gateway.check_process import CheckProcess
 
 Json = dict[str, Any]
 

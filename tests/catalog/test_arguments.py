@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.arguments import MAX_SHOWN_SCHEMA_CHARS, ArgumentCheck, Unproven
-from pointsman.catalog.errors import InvalidArguments
 from pointsman.catalog.schema_work import work_of
-from pointsman.router.check_process import CheckProcess
+from pointsman.core.errors import InvalidArguments
+from pointsman.router.gateway.check_process import CheckProcess
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

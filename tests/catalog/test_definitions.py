@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pointsman.catalog.definitions import MAX_REMEMBERED, Definitions, shown_entry, shown_tool
 from pointsman.catalog.listing import encoded_entry
-from pointsman.catalog.model import Json
+from pointsman.core.model import Json
 
 HIDDEN = "\U000e0041\u202e\u200b"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pointsman.catalog.describe import MAX_CHARS, ServerTools, described
 from pointsman.catalog.listing import Patience
-from pointsman.catalog.model import Caller
+from pointsman.core.model import Caller
 from tests.catalog.sources import Clock, SmallServer, catalog_of, config_of, tool
 
 ME = Caller("laptop", None)

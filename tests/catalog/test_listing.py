@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
-from pointsman.catalog.kinds import TOOLS
 from pointsman.catalog.listing import KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
-from pointsman.catalog.model import ToolSource
+from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.core.kinds import TOOLS
+from pointsman.core.model import ToolSource
 from tests.catalog.sources import Clock, SmallServer, tool
 
 MAX_AGE_S = 5.0

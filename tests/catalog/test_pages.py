@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.errors import DownstreamRefusal, ServerUnavailable
 from pointsman.catalog.pages import BadList, walk
+from pointsman.core.errors import DownstreamRefusal, ServerUnavailable
 from tests.catalog.sources import tool
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.errors import GatewayError, InvalidArguments, ServerUnavailable, UnknownTool
 from pointsman.catalog.listing import Patience
-from pointsman.catalog.model import Caller, ServerState
 from pointsman.catalog.service import ToolCatalogService
+from pointsman.core.errors import GatewayError, InvalidArguments, ServerUnavailable, UnknownTool
+from pointsman.core.model import Caller, ServerState
 from tests.catalog.sources import Clock, SmallServer, catalog_of, config_of, tool
 
 ME = Caller("laptop", None)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.errors import Denied, Unauthorized
-from pointsman.catalog.model import Caller
 from pointsman.catalog.rights import RightsIndex, identify
 from pointsman.config.model import GatewayConfig
+from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.model import Caller
 
 NOW = datetime(2026, 6, 15, 12, 0, tzinfo=UTC).timestamp()
 COMMAND = "pointsman token create NAME --project P --server S"

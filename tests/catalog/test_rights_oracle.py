@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.catalog.errors import Denied, Unauthorized
 from pointsman.catalog.rights import RightsIndex
 from pointsman.config.model import GatewayConfig
+from pointsman.core.errors import Denied, Unauthorized
 
 IDS = st.sampled_from(["a", "b", "c"])
 LISTED = st.just(["*"]) | st.lists(st.sampled_from(["a", "b", "c", "*", "", "nowhere"]), max_size=3)

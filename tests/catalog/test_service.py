@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.answer import answer
-from pointsman.catalog.errors import ServerUnavailable
 from pointsman.catalog.listing import Patience
-from pointsman.catalog.model import Caller
 from pointsman.catalog.results import Available
 from pointsman.catalog.service import ToolCatalogService
+from pointsman.core.errors import ServerUnavailable
+from pointsman.core.model import Caller
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, SearchUnavailable
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SECRET, Clock, SmallServer, catalog_of, config_of, tool
 
 ME = Caller("laptop", None)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.model import Caller
 from pointsman.catalog.results import Found, SearchOutcome
 from pointsman.catalog.usage import MAX_LIFT, NOTE, lifted
+from pointsman.core.model import Caller
 from pointsman.providers.base import SearchHit, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of, tool
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.config.places import find_config, state_folder, user_config
+from pointsman.config.paths import find_config, state_folder, user_config
 from pointsman.config.settings import Settings
 
 

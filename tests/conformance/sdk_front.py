@@ -24,8 +24,8 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from pointsman.catalog.model import Caller, Json
-from pointsman.router.seams import Change, Client, Era, FrontRequest, Gateway, ProtocolError
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import Change, Client, Era, FrontRequest, Gateway, ProtocolError
 from tests.conformance.fixture.conversation import Context
 from tests.conformance.sdk_call import SdkCall
 

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
 from pointsman.router import daemon
-from pointsman.router.listening import bind
+from pointsman.router.serving.socket import bind
 from tests.conformance.fixture.events import Events
 from tests.conformance.sdk_front import SdkFront
 

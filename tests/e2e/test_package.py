@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.archive.shipped import PARTS
+
 pytest.importorskip("hatchling", reason="hatchling is not installed (run `make install`)")
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("router", "catalog", "providers", "config", "archive")
+PACKAGE = ROOT / "src/pointsman"
 
 
 def build(source: Path, target: str, into: Path) -> Path:
@@ -37,16 +39,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_the_wheel_holds_every_module_of_the_checkout_and_no_generic_name(published: tuple[Path, Path]) -> None:
     names = set(contents(published[0]))
-    modules = {
-        f"pointsman/{file.relative_to(ROOT).as_posix()}"
-        for package in PACKAGES
-        for file in (ROOT / package).rglob("*.py")
-    }
+    modules = {f"pointsman/{file.relative_to(PACKAGE).as_posix()}" for file in PACKAGE.rglob("*.py")}
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"pointsman"}
     assert modules <= names
     assert {"pointsman/__init__.py", "pointsman/__main__.py", "pointsman/py.typed"} <= names
     assert "pointsman/config/sample.yaml" in names
-    pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} | {"README.md"}
+    pages = {f"docs/{part}/{page.name}" for part in PARTS for page in (ROOT / "docs" / part).glob("*")} | {"README.md"}
     assert {f"pointsman/archive/pages/{page}" for page in pages} == {name for name in names if "/pages/" in name}
 
 

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.loading import parse as parse_config
-from pointsman.router import wire
+from pointsman.core import wire
+from pointsman.core.errors import DownstreamRefusal
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.reading import read_rows
 from pointsman.router.audit.segments import FOLDER, Segment, last_seq, list_segments, read_entries
 from pointsman.router.audit.store import Store
 from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
-from pointsman.router.downstream.event_stream import EventStreamParser, ServerEvent
-from pointsman.router.downstream.large import decode_in_pieces
-from pointsman.router.downstream.lines import LineAssembler
-from pointsman.router.downstream.mending import decode
-from pointsman.router.front.message import echoed_id, meta_of
-from pointsman.router.front.message import parse as parse_message
-from pointsman.router.front.refusal import Refusal
+from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
+from pointsman.router.downstream.stdio.lines import LineAssembler
+from pointsman.router.downstream.talk.large import decode_in_pieces
+from pointsman.router.downstream.talk.mending import decode
+from pointsman.router.front.http.message import echoed_id, meta_of
+from pointsman.router.front.http.message import parse as parse_message
+from pointsman.router.front.http.refusal import Refusal
 from tests.router.downstream.talking import tool_call
 from tests.router.downstream.test_mux import Stream
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from pointsman.catalog.model import Caller
 from pointsman.catalog.results import SearchOutcome
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.core.model import Caller
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
 
 HERE = Path(__file__).parent

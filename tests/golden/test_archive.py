@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 
 from pointsman.archive.tools.base import ArchiveTool
 from pointsman.archive.tools.registry import TOOLS
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
 from tests.golden.golden import ME, golden_catalog, keys, place, servers
 from tests.golden.golden import requests as golden_requests

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pointsman.archive.archive import Archive
+from pointsman.archive.archive import Archive, open_archive
 from pointsman.archive.embedding.filling import fill as embed
 from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.opening import open_archive
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.tools import documents_search, search_local_archives
 from pointsman.archive.tools.base import Call

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from pointsman.catalog.model import Caller
 from pointsman.catalog.results import SearchOutcome
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.usage import NOTE
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.core.model import Caller
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.router.audit.rows import Intent, Outcome
-from pointsman.router.usage import UsageMemory
+from pointsman.router.observe.usage import UsageMemory
 from tests.catalog.sources import SmallServer, catalog_of, tool
 from tests.golden.golden import Request, golden_catalog, keys, place, requests
 from tests.golden.golden import servers as golden_servers

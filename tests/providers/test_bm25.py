@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.providers.small_catalog import REQUESTS, small_catalog
 
 CATALOG = small_catalog()
@@ -189,7 +189,7 @@ async def test_indexes_do_not_pile_up() -> None:
 
 
 def test_numpy_is_loaded_at_the_first_search_only() -> None:
-    script = "import sys, pointsman.providers.bm25, pointsman.catalog.service; print('numpy' in sys.modules)"
+    script = "import sys, pointsman.providers.bm25.provider, pointsman.catalog.service; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.providers.breaker import FIRST_REST_S, LONGEST_REST_S, TOLERATED, Breaker, Pass
+from pointsman.providers.cloud.breaker import FIRST_REST_S, LONGEST_REST_S, TOLERATED, Breaker, Pass
 from tests.catalog.sources import Clock
 
 

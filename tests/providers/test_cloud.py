@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import CloudSearch
-from pointsman.providers import cloud_http
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.breaker import FIRST_REST_S
-from pointsman.providers.cloud import CloudSearchProvider
-from pointsman.providers.cloud_failure import CloudFailure
-from pointsman.providers.cloud_http import MAX_ANSWER_BYTES, MAX_CONNECTIONS
+from pointsman.providers.cloud import http as cloud_http
+from pointsman.providers.cloud.breaker import FIRST_REST_S
+from pointsman.providers.cloud.failure import CloudFailure
+from pointsman.providers.cloud.http import MAX_ANSWER_BYTES, MAX_CONNECTIONS
+from pointsman.providers.cloud.provider import CloudSearchProvider
 from tests.catalog.sources import Clock
 from tests.servers.search_service import (
     TOKEN,

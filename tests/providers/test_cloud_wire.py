@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
-from pointsman.providers.cloud_failure import CloudFailure
-from pointsman.providers.cloud_wire import MAX_EXPLANATION_CHARS, PACK_FROM_BYTES, Packer, judge
+from pointsman.providers.cloud.failure import CloudFailure
+from pointsman.providers.cloud.wire import MAX_EXPLANATION_CHARS, PACK_FROM_BYTES, Packer, judge
 
 
 def document(name: str, description: str = "", schema: dict[str, Any] | None = None) -> ToolDocument:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable, StaticEmbeddings, load, unit
 from tests.providers.small_catalog import small_catalog
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pointsman.catalog.usage import MAX_LIFT
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
-from pointsman.providers.bm25 import BM25SearchProvider
-from pointsman.providers.exact import ONE_OF_SEVERAL, OTHERS
+from pointsman.providers.bm25.exact import ONE_OF_SEVERAL, OTHERS
+from pointsman.providers.bm25.provider import BM25SearchProvider
 
 NAMES = {
     "files": {

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.documents import lean, texts_of
+from pointsman.providers.bm25.documents import lean, texts_of
 
 TEXTS = st.text(st.sampled_from("ab天气_ .\n"), max_size=900)
 SCHEMAS: st.SearchStrategy[dict[str, Any]] = st.recursive(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.documents import FIELDS, meaning_of, texts_of
-from pointsman.providers.library import Library
+from pointsman.providers.bm25.documents import FIELDS, meaning_of, texts_of
+from pointsman.providers.bm25.prepared_tools import PreparedTools
 
 
 def document(name: str, description: str = "") -> ToolDocument:
@@ -14,13 +14,13 @@ def document(name: str, description: str = "") -> ToolDocument:
 
 
 def test_equal_content_is_prepared_once() -> None:
-    library = Library()
+    library = PreparedTools()
     assert library.prepared(document("a", "text")) is library.prepared(document("a", "text"))
     assert library.prepared(document("a", "text")) is not library.prepared(document("a", "other"))
 
 
 def test_content_that_was_not_seen_for_long_is_forgotten() -> None:
-    library = Library(kept=2)
+    library = PreparedTools(kept=2)
     first = library.prepared(document("a"))
     for name in ("b", "c"):
         library.prepared(document(name))
@@ -28,7 +28,7 @@ def test_content_that_was_not_seen_for_long_is_forgotten() -> None:
 
 
 def test_a_document_that_lives_is_known_however_many_come_after_it() -> None:
-    library = Library(kept=1)
+    library = PreparedTools(kept=1)
     alive = document("a")
     first = library.prepared(alive)
     for name in ("b", "c"):
@@ -37,12 +37,12 @@ def test_a_document_that_lives_is_known_however_many_come_after_it() -> None:
 
 
 def test_text_that_is_not_text_does_no_harm() -> None:
-    library = Library()
+    library = PreparedTools()
     assert len(library.prepared(document("a", "half a pair: \ud83d and weather")).words) > 1
 
 
 def test_a_word_is_counted_in_every_field_that_has_it() -> None:
-    library = Library()
+    library = PreparedTools()
     prepared = library.prepared(ToolDocument("k", "get_weather", "weather", "the weather", {}))
     number = library.vocabulary.get("weather")
     assert number is not None
@@ -64,7 +64,7 @@ def test_a_tool_that_shouts_means_the_same() -> None:
 
 
 def test_threads_that_read_at_the_same_time_agree_on_the_numbers_of_words() -> None:
-    library = Library()
+    library = PreparedTools()
     documents = [document(f"tool_{number}", f"word{number % 7} other{number}") for number in range(200)]
     equals = [document(each.tool_name, each.description) for each in documents]
     with ThreadPoolExecutor(4) as pool:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rank_bm25 import BM25Plus
 
-from pointsman.providers.postings import Counted, Postings
+from pointsman.providers.bm25.postings import Counted, Postings
 
 WORDS = st.integers(0, 9)
 UNKNOWN = 10

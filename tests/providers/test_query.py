@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.bm25 import BM25SearchProvider
-from pointsman.providers.query import MAX_PARTS, MAX_WORDS, parse, parse_all
-from pointsman.providers.synonyms import synonyms_of
-from pointsman.router.meta_tools import MAX_TEXT
+from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.bm25.query import MAX_PARTS, MAX_WORDS, parse, parse_all
+from pointsman.providers.bm25.synonyms import synonyms_of
+from pointsman.router.gateway.meta_tools import MAX_TEXT
 
 
 def test_each_sentence_is_a_part_and_each_word_is_said_once() -> None:

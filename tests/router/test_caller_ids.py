@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.catalog.model import Caller
-from pointsman.router.caller_ids import KEY, CallerIds
+from pointsman.core.model import Caller
+from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.downstream.connection import Call
-from pointsman.router.downstream.envelope import with_envelope
-from pointsman.router.seams import Client, Era, FrontRequest
+from pointsman.router.downstream.talk.envelope import with_envelope
+from pointsman.router.gateway.caller_ids import KEY, CallerIds
 
 CALLERS = [Caller("laptop", None), Caller("laptop", "research"), Caller("phone", None), Caller("phone", "research")]
 

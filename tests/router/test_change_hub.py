@@ -6,10 +6,17 @@ import asyncio
 import gc
 from typing import Any
 
-from pointsman.catalog.model import Caller
 from pointsman.catalog.rights import RightsIndex
-from pointsman.router.changes import MOST_PENDING, PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED, UPDATED, ChangeHub
-from pointsman.router.seams import Change
+from pointsman.core.model import Caller
+from pointsman.core.seams import Change
+from pointsman.router.gateway.changes import (
+    MOST_PENDING,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+    UPDATED,
+    ChangeHub,
+)
 from tests.catalog.sources import config_of
 
 ME = Caller("laptop", None)

@@ -6,10 +6,10 @@ import string
 
 import pytest
 
-from pointsman.catalog.model import Caller
 from pointsman.catalog.offers import Offer
-from pointsman.router.cursors import LIFETIME_S, PAGE, Cursors
-from pointsman.router.seams import INVALID_PARAMS, ProtocolError
+from pointsman.core.model import Caller
+from pointsman.core.seams import INVALID_PARAMS, ProtocolError
+from pointsman.router.gateway.cursors import LIFETIME_S, PAGE, Cursors
 
 ME = Caller("laptop", "research")
 LIST = "resources/list"

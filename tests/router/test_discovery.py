@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx2
 
-from pointsman.router.meta_tools import TOOLS
+from pointsman.router.gateway.meta_tools import TOOLS
 from tests.gateway_process import gateway_process
 from tests.router.conftest import Shop, from_file, workshop
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pointsman.router.in_flight import InFlight, Lease
+from pointsman.router.serving.in_flight import InFlight, Lease
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import audit_rows
 from tests.router.front.raw_http import modern_call, request

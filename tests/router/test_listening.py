@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from pointsman.router.listening import CannotListen, bind, url_of
+from pointsman.router.serving.socket import CannotListen, bind, url_of
 
 
 def test_port_0_takes_a_free_one_and_says_which() -> None:

@@ -3,9 +3,9 @@
 import jsonschema_rs
 import pytest
 
-from pointsman.catalog.errors import InvalidArguments
-from pointsman.catalog.model import Json
-from pointsman.router.meta_tools import (
+from pointsman.core.errors import InvalidArguments
+from pointsman.core.model import Json
+from pointsman.router.gateway.meta_tools import (
     MAX_QUERIES,
     MAX_TEXT,
     TOOLS,

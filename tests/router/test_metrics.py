@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pointsman.catalog.errors import AuditUnavailable
-from pointsman.catalog.model import ServerStatus
-from pointsman.providers.cloud_service import CloudStatus
+from pointsman.core.errors import AuditUnavailable
+from pointsman.core.model import ServerStatus
+from pointsman.providers.cloud.service import CloudStatus
 from pointsman.router.audit.rows import Ending, Intent, Outcome
-from pointsman.router.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
-from pointsman.router.quantiles import WINDOW
+from pointsman.router.observe.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
+from pointsman.router.observe.quantiles import WINDOW
 from tests.router.audit.samples import open_log, request
 
 
@@ -217,7 +217,7 @@ def test_counting_does_not_load_the_library() -> None:
     script = (
         "import sys\n"
         "from pointsman.router.audit.rows import Intent, Outcome\n"
-        "from pointsman.router.metrics import Metrics\n"
+        "from pointsman.router.observe.metrics import Metrics\n"
         "Metrics().finished(Intent(1, 0, 'r', 'execute'), Outcome(1, 'ok'))\n"
         "sys.exit('prometheus_client' in sys.modules)\n"
     )

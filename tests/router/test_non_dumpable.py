@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.dumpable import make_non_dumpable
+from pointsman.core.dumpable import make_non_dumpable
 from tests.gateway_process import own_environment
 
 LIMIT_S = 60.0
@@ -120,7 +120,7 @@ def test_the_spy_would_read_the_environment_of_an_ordinary_parent(spied: Path) -
 def test_a_non_dumpable_process_still_lists_its_handles() -> None:
     """`subprocess` closes what a child must not inherit by this list; without it, it would try every number."""
     code = (
-        "import os; from pointsman.dumpable import make_non_dumpable; assert make_non_dumpable();"
+        "import os; from pointsman.core.dumpable import make_non_dumpable; assert make_non_dumpable();"
         "print(len(os.listdir('/proc/self/fd')))"
     )
     done = subprocess.run([*as_ordinary_user(), sys.executable, "-c", code], capture_output=True, text=True, check=True)

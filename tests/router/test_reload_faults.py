@@ -20,8 +20,8 @@ import pytest
 
 from pointsman.config.model import GatewayConfig
 from pointsman.config.secrets import digest
-from pointsman.router.reload import Reloader
-from pointsman.router.tasks import TaskSet
+from pointsman.router.serving.reload import Reloader
+from pointsman.router.serving.tasks import TaskSet
 from tests.gateway_process import GatewayProcess, gateway_process, own_environment, write_config
 from tests.search_api_process import SearchApiProcess, search_api_process
 

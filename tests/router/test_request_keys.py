@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from pointsman.router.request_keys import FILE, request_keys
-from pointsman.router.state_folder import StateFolderError
+from pointsman.router.serving.request_keys import FILE, request_keys
+from pointsman.router.serving.state_folder import StateFolderError
 
 
 def test_a_key_is_made_once_and_kept_for_its_owner_only(tmp_path: Path) -> None:

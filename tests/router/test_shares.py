@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from pointsman.catalog.errors import RateLimited
 from pointsman.config.model import Limits
-from pointsman.router.downstream.deadline import Deadline
-from pointsman.router.front.stream import EventStream
-from pointsman.router.front.unread import UnreadBudget
-from pointsman.router.shares import FairQueue, TokenShares
+from pointsman.core.errors import RateLimited
+from pointsman.router.downstream.server.deadline import Deadline
+from pointsman.router.front.http.stream import EventStream
+from pointsman.router.front.http.unread import UnreadBudget
+from pointsman.router.serving.shares import FairQueue, TokenShares
 
 
 async def until_waiting(queue: FairQueue, number: int) -> None:

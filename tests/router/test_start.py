@@ -18,7 +18,7 @@ def test_the_header_ladder_is_the_one_of_the_sdk() -> None:
     from mcp.shared import inbound
     from mcp_types.methods import INPUT_REQUIRED_METHODS
 
-    from pointsman.router import sdk
+    from pointsman.core import sdk
 
     assert inbound.ERROR_CODE_HTTP_STATUS == sdk.ERROR_CODE_HTTP_STATUS
     assert INPUT_REQUIRED_METHODS == sdk.INPUT_REQUIRED_METHODS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.state_folder import LOCK, NOTE, Running, StateFolderError, announced, held, running
+from pointsman.router.serving.state_folder import LOCK, NOTE, Running, StateFolderError, announced, held, running
 
 
 def test_a_second_daemon_is_told_who_holds_the_folder(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_one_who_looks_in_that_moment_keeps_no_daemon_out(tmp_path: Path, monkey
 
 def test_the_note_of_a_killed_daemon_is_not_believed(tmp_path: Path) -> None:
     code = (
-        "import os, sys, pathlib; from pointsman.router.state_folder import announced, held\n"
+        "import os, sys, pathlib; from pointsman.router.serving.state_folder import announced, held\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "with held(folder), announced(folder, 'http://127.0.0.1:1/mcp'): os.kill(os.getpid(), 9)"
     )

@@ -10,7 +10,7 @@ import pytest
 
 from pointsman.config.model import GatewayConfig
 from pointsman.router.daemon import Launch, serve
-from pointsman.router.tasks import DaemonFailed, TaskSet
+from pointsman.router.serving.tasks import DaemonFailed, TaskSet
 
 LONG_S = 30.0  # against hanging
 

@@ -8,11 +8,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from pointsman.catalog.model import Caller
 from pointsman.catalog.results import Found
 from pointsman.catalog.usage import NOTE
+from pointsman.core.model import Caller
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
-from pointsman.router.usage import HALF_LIFE_S, MAX_CALLERS, MAX_DISCOVERIES, MAX_TOOLS, MAX_WORDS, PAIR_S, UsageMemory
+from pointsman.router.observe.usage import (
+    HALF_LIFE_S,
+    MAX_CALLERS,
+    MAX_DISCOVERIES,
+    MAX_TOOLS,
+    MAX_WORDS,
+    PAIR_S,
+    UsageMemory,
+)
 from tests.catalog.sources import Clock, SmallServer, catalog_of, tool
 from tests.gateway_process import gateway_process
 from tests.router.conftest import Shop, workshop

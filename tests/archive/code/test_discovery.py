@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.archive.code.calling import TOOLS
 from tests.golden.golden import servers
 

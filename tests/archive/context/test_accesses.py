@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.context.accesses import StoredAccesses
-from pointsman.archive.context.model import Access, ContextItem
 from pointsman.archive.context.popularity import HALF_LIFE_S, Popularity
+from pointsman.archive.model.context import Access, ContextItem
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 

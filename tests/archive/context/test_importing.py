@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.context.importing import import_file, import_folder
-from pointsman.archive.context.making import Defaults
-from pointsman.archive.context.model import Wanted
+from pointsman.archive.context.parsing import Defaults
+from pointsman.archive.model.context import Wanted
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 

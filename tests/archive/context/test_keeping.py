@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.context.making import Defaults, make_item
-from pointsman.archive.context.model import Wanted
-from pointsman.archive.context.part import ProjectContext
+from pointsman.archive.context.parsing import Defaults, make_item
 from pointsman.archive.context.search import NoContext, NoVectorsYet
+from pointsman.archive.context.service import ProjectContext
 from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.model.context import Wanted
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 PATIENCE_S = 60.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.context.making import Defaults
-from pointsman.archive.context.model import ContextItem
+from pointsman.archive.context.parsing import Defaults
 from pointsman.archive.context.reading import Problem, is_readable, read_items
+from pointsman.archive.model.context import ContextItem
 
 JANUARY = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.context.model import Access, ContextItem, Wanted
 from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, NoContext, NoVectorsYet
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.model.context import Access, ContextItem, Wanted
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 

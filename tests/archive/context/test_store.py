@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pointsman.archive.context.model import ContextItem, Wanted
-from pointsman.archive.query.parsing import parse
+from pointsman.archive.model.context import ContextItem, Wanted
+from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.fuzzy.vocabulary import Vocabulary
-from pointsman.archive.fuzzy.words import words_of
+from pointsman.archive.text.vocabulary import Vocabulary
+from pointsman.archive.text.words import words_of
 
 
 def known(**passages: int) -> Vocabulary:

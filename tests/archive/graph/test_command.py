@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pointsman.archive import graph_command
 from pointsman.archive.citations.extract import citations_of
+from pointsman.archive.commands import graph as graph_command
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.router.cli.archive import archive
 from tests.archive.making import fill, prepared

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from pointsman.archive.ingest import run as running
 from pointsman.archive.ingest.kinds import Kind
 from pointsman.archive.ingest.reading import read_bytes
-from pointsman.archive.model import FileState
+from pointsman.archive.model.model import FileState
 from pointsman.router.cli.main import main
 
 Run = Callable[..., Result]

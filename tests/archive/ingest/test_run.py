@@ -11,7 +11,7 @@ import pytest
 
 from pointsman.archive.ingest.run import EmptyFolder, Order, Report, ingest
 from pointsman.archive.ingest.walking import FoundFile, Selection
-from pointsman.archive.model import Manifest
+from pointsman.archive.model.model import Manifest
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 BROKEN = {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pointsman.archive.local_archives.search import Found, search
-from pointsman.archive.query.parsing import parse
+from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.making import fill, prepared
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pointsman.archive.query.model import Filters
-from pointsman.archive.query.parsing import MAX_CHARS, MAX_MUSTS, MAX_REPEATS, MAX_WORDS, parse
+from pointsman.archive.model.query import Filters
+from pointsman.archive.search.query_parsing import MAX_CHARS, MAX_MUSTS, MAX_REPEATS, MAX_WORDS, parse
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.making import fill, prepared
 

@@ -10,8 +10,8 @@ import pytest
 from pointsman.archive.embedding.filling import fill as embed
 from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.query.parsing import parse
 from pointsman.archive.search.fusion import alone, fuse
+from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.search.searcher import REST_S, Answer, Searcher, Source
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import embedding_server

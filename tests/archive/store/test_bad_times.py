@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.query.parsing import parse
+from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.store.errors import StoreError, StoreFull, StoreLocked
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.making import fill, prepared

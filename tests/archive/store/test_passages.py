@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.query.model import Filters, Query
-from pointsman.archive.query.parsing import parse
+from pointsman.archive.model.query import Filters, Query
+from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.store.sqlite import passages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.making import fill, prepared

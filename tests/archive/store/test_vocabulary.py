@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.fuzzy.words import words_of
 from pointsman.archive.store.sqlite import vocabulary
 from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.text.words import words_of
 from tests.archive.making import fill, prepared
 
 

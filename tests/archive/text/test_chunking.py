@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.archive.model import Chunk
+from pointsman.archive.model.model import Chunk
 from pointsman.archive.text.chunking import MAX_CHARS, chunks_of
 
 PARAGRAPH = "A sentence of some length that says nothing in particular. " * 8

@@ -10,7 +10,7 @@ import resource
 import sys
 from pathlib import Path
 
-from pointsman.catalog.errors import AuditUnavailable
+from pointsman.core.errors import AuditUnavailable
 from pointsman.router.audit.log import Record
 from tests.router.audit.samples import Observed, open_log, request
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.catalog.model import Caller
+from pointsman.core.model import Caller
+from pointsman.core.seams import Client, FrontRequest
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.reading import read_rows
 from pointsman.router.audit.rows import Intent, Outcome, Row
 from pointsman.router.audit.segments import FOLDER
-from pointsman.router.seams import Client, FrontRequest
 
 SECRET = "ptm_" + "aB3-_" * 8 + "xyz"  # 43 characters, as `token create` makes them
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pointsman.config.secret_shapes import MASK
-from pointsman.router.audit.cleaning import CUT, clean_arguments, clean_queries, free_text, short
+from pointsman.router.audit.redaction import CUT, clean_arguments, clean_queries, free_text, short
 from tests.router.audit.samples import SECRET
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.catalog.errors import AuditUnavailable
+from pointsman.core.errors import AuditUnavailable
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable, UnknownTool
+from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable, UnknownTool
+from pointsman.core.seams import ProtocolError
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.lines import MAX_LINE_BYTES
 from pointsman.router.audit.log import CHANGES_BURST, STRANGERS_BURST
 from pointsman.router.audit.segments import FOLDER, list_segments
-from pointsman.router.seams import ProtocolError
 from tests.router.audit.samples import SECRET, Clock, Observed, open_log, request, rows
 
 FIELDS = [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.model import Audit
-from pointsman.router.audit.moving import auditing
+from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.segments import FOLDER, list_segments
 from tests.router.audit.busy import IN_FLIGHT
 from tests.router.audit.samples import rows

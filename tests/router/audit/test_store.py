@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from pointsman.config.model import Audit
+from pointsman.router.audit.compaction import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
 from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchema, databases_set_aside, open_database
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
-from pointsman.router.audit.moving import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
 from pointsman.router.audit.segments import FOLDER, list_segments
 from pointsman.router.audit.store import Store
 from tests.router.audit.samples import Clock, open_log, request, rows

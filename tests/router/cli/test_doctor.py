@@ -13,7 +13,7 @@ import pytest
 
 from pointsman.config.model import GatewayConfig
 from pointsman.config.secrets import digest
-from pointsman.router.doctor import Finding, Patient, examine
+from pointsman.router.observe.doctor import Finding, Inspected, examine
 from tests.gateway_process import gateway_process, own_environment
 from tests.servers.search_service import (
     TOKEN,
@@ -94,7 +94,7 @@ async def test_cloud_search_that_is_wanted_but_not_configured_is_a_problem(tmp_p
 
 async def looked_at(config: dict[str, Any]) -> Finding:
     """What is found of the search service."""
-    patient = Patient(GatewayConfig.model_validate(config), (), "pointsman.yaml", Path("nowhere"), None)
+    patient = Inspected(GatewayConfig.model_validate(config), (), "pointsman.yaml", Path("nowhere"), None)
     [finding] = [finding for finding in await examine(patient) if finding.check == "cloud_search"]
     return finding
 

@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from pointsman.router.state_folder import held
+from pointsman.router.serving.state_folder import held
 from tests.e2e.client import Assistant
 from tests.e2e.people import Person
 from tests.e2e.processes import descendants, gone

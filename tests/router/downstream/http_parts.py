@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import Limits
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.downstream.connection import Call, Connection
-from pointsman.router.downstream.handshake import WantedEra
-from pointsman.router.downstream.http_connect import connect_http
-from pointsman.router.seams import Client, Era, FrontRequest
+from pointsman.router.downstream.http.connect import connect_http
+from pointsman.router.downstream.talk.handshake import WantedEra
 
 PATIENCE_S = 30.0  # against hanging for ever; never a measure
 

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import Limits
-from pointsman.router.downstream.child import StopGrace
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.downstream.connection import Call
-from pointsman.router.downstream.handshake import WantedEra
-from pointsman.router.downstream.process import Command, ProcessStarter, SystemProcesses
-from pointsman.router.downstream.stdio import StdioConnection, connect_stdio
-from pointsman.router.in_flight import AnswerMemory
-from pointsman.router.seams import Client, Era, FrontRequest
+from pointsman.router.downstream.stdio.child import StopGrace
+from pointsman.router.downstream.stdio.process import Command, ProcessStarter, SystemProcesses
+from pointsman.router.downstream.stdio.stdio import StdioConnection, connect_stdio
+from pointsman.router.downstream.talk.handshake import WantedEra
+from pointsman.router.serving.in_flight import AnswerMemory
 
 SERVER = Path(__file__).parents[2] / "servers" / "stdio_server.py"
 SHORT_GRACE = StopGrace(stdin_s=0.2, term_s=0.2)

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import Limits
-from pointsman.router import wire
+from pointsman.core import wire
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import Client, FrontRequest
 from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction
-from pointsman.router.downstream.crowd import Crowd, Patience
-from pointsman.router.downstream.mux import Multiplexer
-from pointsman.router.downstream.server_memory import ServerRecord
-from pointsman.router.seams import Client, FrontRequest
+from pointsman.router.downstream.talk.multiplexer import Multiplexer
+from pointsman.router.downstream.talk.question_routing import QuestionRouter, Waits
+from pointsman.router.downstream.talk.server_memory import ServerRecord
 from tests.router.downstream.http_parts import until
 from tests.router.downstream.talking import Person, stdio
 
-PATIENT = Patience(silent_s=60, held_s=60, turn_s=60)
+PATIENT = Waits(silent_s=60, held_s=60, turn_s=60)
 PATIENCE_S = 30.0
 
 
@@ -36,9 +36,9 @@ def call(tool: str, request: FrontRequest, person: Person | None = None) -> Call
 class Wire:
     """A legacy server's end of the stream: what reached it, and what it says."""
 
-    def __init__(self, record: ServerRecord | None = None, patience: Patience = PATIENT, *, mixed: bool = True) -> None:
+    def __init__(self, record: ServerRecord | None = None, patience: Waits = PATIENT, *, mixed: bool = True) -> None:
         self.sent: list[Json] = []
-        crowd = Crowd(record or ServerRecord(), mixed=mixed, patience=patience)
+        crowd = QuestionRouter(record or ServerRecord(), mixed=mixed, patience=patience)
         self.mux = Multiplexer(self._take, Limits(), lambda method, params: None, crowd)
         self.mux.introduction = Introduction("legacy", "2025-11-25", {}, {})
         self.tasks: list[asyncio.Task[Json]] = []
@@ -121,7 +121,7 @@ async def test_quiet_tools_run_beside_one_that_asks() -> None:
 
 
 async def test_a_tool_that_is_silent_for_long_does_not_hold_up_the_others() -> None:
-    wire = Wire(patience=Patience(silent_s=0.01, held_s=60, turn_s=60))
+    wire = Wire(patience=Waits(silent_s=0.01, held_s=60, turn_s=60))
     await wire.start(call("crawl", session("a")), call("find", session("b")))
     await until(lambda: wire.running() == ["crawl", "find"])
     await wire.done()
@@ -130,7 +130,7 @@ async def test_a_tool_that_is_silent_for_long_does_not_hold_up_the_others() -> N
 async def test_a_tool_that_nobody_knows_does_not_wait_for_long_while_somebody_thinks_about_an_answer() -> None:
     record = ServerRecord()
     record.asked("greet")
-    wire = Wire(record, Patience(silent_s=0.01, held_s=60, turn_s=60))
+    wire = Wire(record, Waits(silent_s=0.01, held_s=60, turn_s=60))
     await wire.start(*(call(tool, session(tool)) for tool in ("greet", "greet", "find")))
     await until(lambda: wire.running() == ["greet", "find"])
     await wire.answers(1)
@@ -186,7 +186,7 @@ async def test_a_question_that_could_be_of_several_waits_until_the_others_have_a
 async def test_a_question_that_stays_unclear_is_refused_and_the_tools_take_turns_from_then_on() -> None:
     record = ServerRecord()
     record.finished("delete")
-    wire = Wire(record, Patience(silent_s=60, held_s=0.01, turn_s=60))
+    wire = Wire(record, Waits(silent_s=60, held_s=0.01, turn_s=60))
     await wire.start(call("delete", session("a")), call("delete", session("b")))
     await wire.asks("sure?")
     assert "try again" in (await wire.reply_to("sure?"))["error"]["message"]
@@ -242,7 +242,7 @@ async def test_an_answer_to_a_call_that_was_given_up_ends_the_doubt_at_once() ->
 
 
 async def test_a_server_that_answers_nothing_is_doubted_for_a_while_only() -> None:
-    patience = Patience(silent_s=60, held_s=60, turn_s=60, abandoned_s=0.01)
+    patience = Waits(silent_s=60, held_s=60, turn_s=60, abandoned_s=0.01)
     wire, next_one = Wire(patience=patience), Person()
     await wire.start(call("greet", session("a")), call("greet", session("b"), next_one))
     wire.tasks[0].cancel()
@@ -300,7 +300,7 @@ async def test_when_the_connection_ends_nobody_waits_any_longer() -> None:
 
 
 async def test_a_turn_that_never_comes_ends_with_the_reason_and_the_remedy() -> None:
-    wire = Wire(patience=Patience(silent_s=60, held_s=60, turn_s=0.01))
+    wire = Wire(patience=Waits(silent_s=60, held_s=60, turn_s=0.01))
     await wire.start(call("greet", session("a")), call("greet", session("b")))
     with pytest.raises(ConnectionLost, match="isolation: per-caller"):
         await wire.tasks[1]
@@ -313,7 +313,7 @@ async def test_what_is_known_of_a_server_outlives_its_connection() -> None:
     await wire.start(call("greet", session("a")))
     await wire.asks("q")
     await wire.done()
-    again = Wire(record, Patience(silent_s=0, held_s=60, turn_s=60))
+    again = Wire(record, Waits(silent_s=0, held_s=60, turn_s=60))
     await again.start(call("greet", session("a")), call("greet", session("b")))
     await asyncio.sleep(0.01)
     assert again.running() == ["greet"]

@@ -9,10 +9,10 @@ from typing import Literal, TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.catalog.model import Json
+from pointsman.core.model import Json
 from pointsman.router.downstream.connection import Call
-from pointsman.router.downstream.crowd import Patience
-from pointsman.router.downstream.server_memory import ServerRecord
+from pointsman.router.downstream.talk.question_routing import Waits
+from pointsman.router.downstream.talk.server_memory import ServerRecord
 from tests.router.downstream.talking import Person
 from tests.router.downstream.test_crowd import Wire, session, settled
 
@@ -55,7 +55,7 @@ class Running:
 class Server:
     """The server's end: it knows which call each question belongs to."""
 
-    def __init__(self, behaviour: list[Kind], record: ServerRecord, patience: Patience, *, heeds: bool = True) -> None:
+    def __init__(self, behaviour: list[Kind], record: ServerRecord, patience: Waits, *, heeds: bool = True) -> None:
         self.behaviour = behaviour
         self.heeds = heeds  # cancellations; the protocol lets a server go on
         self.record = record
@@ -165,7 +165,7 @@ def test_no_question_reaches_a_client_whose_calls_did_not_ask_it(
     behaviour: list[Kind], known: list[bool], moves: Moves, silent_s: float, heeds: bool
 ) -> None:
     async def play() -> Server:
-        patience = Patience(silent_s=silent_s, held_s=60, turn_s=60, abandoned_s=60)
+        patience = Waits(silent_s=silent_s, held_s=60, turn_s=60, abandoned_s=60)
         server = Server(behaviour, remembered(behaviour, known), patience, heeds=heeds)
         await server.play(moves)
         await server.reconnect()
@@ -184,7 +184,7 @@ def test_a_tool_that_was_never_called_does_not_wait_whatever_goes_on(
     """However many questions are open, and whatever waits: after `silent_s` its call is sent."""
 
     async def sent() -> bool:
-        server = Server(behaviour, remembered(behaviour, known), Patience(silent_s=0, held_s=60, turn_s=60))
+        server = Server(behaviour, remembered(behaviour, known), Waits(silent_s=0, held_s=60, turn_s=60))
         await server.play(moves)
         await server.wire.start(Call("tools/call", {"name": "new"}, server.sessions[1], server.people[1]))
         await settled()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.router.downstream.connection import BudgetBroken
-from pointsman.router.downstream.event_stream import EventStreamParser, ServerEvent
+from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 
 ALL_SORTS = (
     b"\xef\xbb\xbf: a comment\r\nevent: endpoint\rdata: /messages\r\n\r\n"

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.errors import ServerUnavailable
-from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import GatewayConfig, Limits, Server
+from pointsman.core.errors import ServerUnavailable
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import Era
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
-from pointsman.router.downstream.fleet import Fleet
-from pointsman.router.downstream.http_connect import connect_http
-from pointsman.router.downstream.own_connections import OwnConnections
-from pointsman.router.seams import Era
+from pointsman.router.downstream.http.connect import connect_http
+from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.server.own_connections import OwnConnections
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import HttpMcp, serving
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.downstream.guard import PROGRAM, Guard
-from pointsman.router.downstream.process import SystemProcesses
+from pointsman.router.downstream.stdio.guard import PROGRAM, Guard
+from pointsman.router.downstream.stdio.process import SystemProcesses
 from tests.router.downstream.talking import SERVER, SHORT_GRACE, command
 from tests.router.downstream.test_process import Owner, alive, pids_in, until_gone
 
@@ -20,8 +20,8 @@ STUBBORN = ("--ignore-term", "--ignore-eof", "--mute")
 DAEMON = """
 import asyncio, sys
 from pathlib import Path
-from pointsman.router.downstream.guard import Guard
-from pointsman.router.downstream.process import Command, SystemProcesses
+from pointsman.router.downstream.stdio.guard import Guard
+from pointsman.router.downstream.stdio.process import Command, SystemProcesses
 from pointsman.router.downstream.stderr_log import StderrLog
 
 class Owner:

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from pointsman.catalog.errors import DownstreamRefusal
-from pointsman.catalog.model import Json
+from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.model import Json
+from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.router.downstream.connection import ConnectionLost
-from pointsman.router.downstream.handshake import shake_hands
-from pointsman.router.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from pointsman.router.downstream.talk.handshake import shake_hands
 
 NS = "io.modelcontextprotocol/"
 MODERN: Json = {

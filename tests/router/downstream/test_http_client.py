@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from pointsman.router.downstream.connection import ConnectionLost
-from pointsman.router.downstream.http_answer import Arriving, read_body
-from pointsman.router.downstream.http_client import HttpClient
+from pointsman.router.downstream.http.answer import Arriving, read_body
+from pointsman.router.downstream.http.client import HttpClient
 from tests.router.downstream.http_parts import PATIENCE_S
 from tests.servers.http_mcp import serving
 

@@ -11,7 +11,7 @@ import pytest
 
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
-from pointsman.router.downstream.http_connect import connect_http
+from pointsman.router.downstream.http.connect import connect_http
 from tests.router.downstream.http_parts import PATIENCE_S, Back, Notices, call_of, connected, front_request, text_of
 from tests.servers.http_faults import HttpFaults, Misbehave, json_answer, misbehaving
 from tests.servers.http_mcp import serving

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from pointsman.catalog.errors import DownstreamRefusal
-from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
+from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.model import Json
 from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost
 from tests.router.downstream.http_parts import (
     PATIENCE_S,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.errors import DownstreamRefusal
 from pointsman.config.model import Limits
+from pointsman.core.errors import DownstreamRefusal
 from pointsman.router.downstream.connection import BudgetBroken, Call
 from tests.router.downstream.http_parts import Back, call_of, connected, front_request, text_of, until
 from tests.servers.http_mcp import META, serving

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from pointsman.catalog.model import Json
+from pointsman.core.model import Json
+from pointsman.core.seams import Era
 from pointsman.router.downstream.connection import Call
-from pointsman.router.seams import Era
 from tests.router.downstream.http_parts import Back, call_of, connected, front_request, text_of
 from tests.servers.http_sdk import sdk_server
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pointsman.router import wire
-from pointsman.router.downstream.large import OFF_LOOP_BYTES, decode_off_loop
-from pointsman.router.downstream.mending import decode
+from pointsman.core import wire
+from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_off_loop
+from pointsman.router.downstream.talk.mending import decode
 
 
 @pytest.mark.parametrize(

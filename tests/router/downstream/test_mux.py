@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
-from pointsman.router import wire
+from pointsman.core import wire
+from pointsman.core.model import Json
+from pointsman.core.seams import CannotAsk, ClientGone, Era, ProtocolError
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction
-from pointsman.router.downstream.large import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop
-from pointsman.router.downstream.mux import Multiplexer
-from pointsman.router.downstream.salvage import salvaged_id
-from pointsman.router.downstream.stray import Stray
-from pointsman.router.downstream.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
-from pointsman.router.seams import CannotAsk, ClientGone, Era, ProtocolError
+from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop
+from pointsman.router.downstream.talk.multiplexer import Multiplexer
+from pointsman.router.downstream.talk.salvage import salvaged_id
+from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
+from pointsman.router.downstream.talk.unsolicited import UnsolicitedMessages
 from tests.router.downstream.talking import Heard, Person, stdio, tool_call
 
 
@@ -316,7 +316,7 @@ def test_the_id_of_a_lost_answer_is_salvaged(head: bytes, tail: bytes, number: i
 
 def test_a_flood_is_slowed_down_and_given_up_when_it_does_not_end() -> None:
     now = 100.0
-    stray = Stray(Limits(messages=1), lambda: now)
+    stray = UnsolicitedMessages(Limits(messages=1), lambda: now)
     for _ in range(10):
         stray.charge(1)
     assert stray.breather() == 0

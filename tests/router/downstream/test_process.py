@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.downstream.child import Child
 from pointsman.router.downstream.connection import ConnectionLost
-from pointsman.router.downstream.process import Command, SystemProcesses, child_environment
 from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, harmless
+from pointsman.router.downstream.stdio.child import Child
+from pointsman.router.downstream.stdio.process import Command, SystemProcesses, child_environment
 from tests.router.downstream.talking import SHORT_GRACE, command, stdio, text, tool_call
 
 IGNORES_EVERYTHING = ("--ignore-term", "--ignore-eof")

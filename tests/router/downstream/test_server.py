@@ -10,12 +10,12 @@ from typing import Literal
 
 import pytest
 
-from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
-from pointsman.catalog.model import Json, ToolSource
 from pointsman.config.model import Limits, Timeouts
-from pointsman.router.downstream.http_connect import connect_http
-from pointsman.router.downstream.server import DownstreamServer
-from pointsman.router.seams import CannotAsk, Change, Downstream, FrontRequest
+from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.core.model import Json, ToolSource
+from pointsman.core.seams import CannotAsk, Change, Downstream, FrontRequest
+from pointsman.router.downstream.http.connect import connect_http
+from pointsman.router.downstream.server.server import DownstreamServer
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import HttpMcp, serving
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Server
-from pointsman.router.downstream.server_memory import FILE, ServerMemory
+from pointsman.router.downstream.talk.server_memory import FILE, ServerMemory
 from tests.gateway_process import gateway_process
 from tests.router.speaking import speaker
 from tests.router.test_questions_over_stdio import asker

@@ -8,8 +8,8 @@ import pytest
 
 from pointsman.config.model import Limits
 from pointsman.router.downstream.connection import ConnectionLost
-from pointsman.router.downstream.handshake import WantedEra
-from pointsman.router.downstream.sse import SseConnection, connect_sse
+from pointsman.router.downstream.http.sse import SseConnection, connect_sse
+from pointsman.router.downstream.talk.handshake import WantedEra
 from tests.router.downstream.talking import Heard, Person, text, tool_call
 from tests.servers.sse_server import SseServer, sse_server
 

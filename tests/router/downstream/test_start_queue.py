@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.downstream.start_queue import MOST_AT_ONCE, Rank, StartQueue
+from pointsman.router.downstream.server.start_queue import MOST_AT_ONCE, Rank, StartQueue
 from tests.gateway_process import gateway_process
 from tests.router.conftest import workshop
 from tests.router.downstream.http_parts import PATIENCE_S, until

@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from pointsman.catalog.errors import DownstreamRefusal
-from pointsman.catalog.model import Json
 from pointsman.config.model import Limits
+from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.model import Json
 from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost
-from pointsman.router.downstream.handshake import WantedEra
-from pointsman.router.downstream.process import Command, SystemProcesses
-from pointsman.router.downstream.stdio import connect_stdio
-from pointsman.router.in_flight import InFlight
+from pointsman.router.downstream.stdio.process import Command, SystemProcesses
+from pointsman.router.downstream.stdio.stdio import connect_stdio
+from pointsman.router.downstream.talk.handshake import WantedEra
+from pointsman.router.serving.in_flight import InFlight
 from tests.router.downstream.talking import SERVER, Heard, Person, command, stdio, text, tool_call
 from tests.router.downstream.test_process import until_gone
 
@@ -317,7 +317,7 @@ async def test_a_child_that_dies_while_its_answer_waits_leaves_the_queue() -> No
 
 
 async def test_a_large_answer_that_never_ends_loses_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.router.downstream.stdio.LEASE_S", 0.2)
+    monkeypatch.setattr("pointsman.router.downstream.stdio.stdio.LEASE_S", 0.2)
     budget = InFlight(lambda: 40 * MIB)
     async with asyncio.timeout(30), stdio(memory=budget.answers()) as connection:
         with pytest.raises(BudgetBroken, match="did not finish a large answer"):

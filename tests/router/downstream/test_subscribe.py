@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.catalog.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
-from pointsman.catalog.model import Json
-from pointsman.router.downstream.fleet import Fleet
+from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.core.model import Json
+from pointsman.router.downstream.server.fleet import Fleet
 from tests.gateway_process import gateway_process
 from tests.router.downstream.http_parts import Back, front_request, until
 from tests.router.downstream.test_fleet import Opens, config, fleet_of

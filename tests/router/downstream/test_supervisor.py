@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pointsman.catalog.errors import ServerUnavailable
-from pointsman.catalog.model import Json
 from pointsman.config.model import Limits, Timeouts
+from pointsman.core.errors import ServerUnavailable
+from pointsman.core.model import Json
 from pointsman.router.downstream.connection import Call, Connect, Connection, ConnectionLost, Introduction, Noticed
-from pointsman.router.downstream.http_connect import connect_http
-from pointsman.router.downstream.server import DownstreamServer
-from pointsman.router.downstream.supervisor import STEADY_AFTER_S, Pace, Supervisor
+from pointsman.router.downstream.http.connect import connect_http
+from pointsman.router.downstream.server.server import DownstreamServer
+from pointsman.router.downstream.server.supervisor import STEADY_AFTER_S, BackoffPolicy, Supervisor
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import serving
 
@@ -28,7 +28,7 @@ class Time:
         self.chance = 1.0
         self.naps: list[float] = []
         self._awake = asyncio.Semaphore(0)
-        self.pace = Pace(self._sleep, lambda: self.chance, lambda: self.now)
+        self.pace = BackoffPolicy(self._sleep, lambda: self.chance, lambda: self.now)
 
     async def _sleep(self, seconds: float) -> None:
         self.naps.append(seconds)
@@ -76,7 +76,7 @@ def server_for(timeouts: Timeouts | None = None) -> DownstreamServer:
 
 
 @asynccontextmanager
-async def supervised(server: DownstreamServer, connect: Connect, pace: Pace) -> AsyncIterator[Supervisor]:
+async def supervised(server: DownstreamServer, connect: Connect, pace: BackoffPolicy) -> AsyncIterator[Supervisor]:
     supervisor = Supervisor(server, connect, pace)
     async with asyncio.timeout(PATIENCE_S):
         supervisor.start()
@@ -232,7 +232,7 @@ async def test_stop_waits_for_what_is_under_way_and_then_closes() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         server = server_for()
         supervisor = Supervisor(
-            server, lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed), Pace()
+            server, lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed), BackoffPolicy()
         )
         supervisor.start()
         await supervisor.settled.wait()
@@ -249,7 +249,7 @@ async def test_stop_cuts_what_does_not_end_in_time() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         server = server_for()
         supervisor = Supervisor(
-            server, lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed), Pace()
+            server, lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed), BackoffPolicy()
         )
         supervisor.start()
         await supervisor.settled.wait()
@@ -264,7 +264,7 @@ async def test_a_server_that_stops_taking_connections_fails_and_heals_by_itself(
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         server = server_for()
         connect: Connect = lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed)  # noqa: E731
-        async with supervised(server, connect, Pace()) as supervisor:
+        async with supervised(server, connect, BackoffPolicy()) as supervisor:
             await supervisor.settled.wait()
             await http.stop()
             with pytest.raises(ServerUnavailable):

@@ -16,11 +16,11 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from pointsman.catalog.model import Caller, Json
 from pointsman.config.model import Limits
-from pointsman.router.front.protocol import guarded_protocol
-from pointsman.router.sdk import MODERN_PROTOCOL_VERSIONS
-from pointsman.router.seams import CannotAsk, Client, Era, FrontRequest, ProtocolError
+from pointsman.core.model import Caller, Json
+from pointsman.core.sdk import MODERN_PROTOCOL_VERSIONS
+from pointsman.core.seams import CannotAsk, Client, Era, FrontRequest, ProtocolError
+from pointsman.router.front.http.protocol import guarded_protocol
 from tests.router.front.serving import SERVER_INFO, Served, free_port, listening
 from tests.router.front.small_gateway import SmallGateway
 

@@ -16,11 +16,11 @@ from starlette.types import ASGIApp
 
 from pointsman.config.model import Limits, Listen
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.checks import HostRules
-from pointsman.router.front.connections import Exempt, is_exempt
 from pointsman.router.front.entrance import Entrance
-from pointsman.router.front.oauth_probe import oauth_routes
-from pointsman.router.front.protocol import guarded_protocol
+from pointsman.router.front.http.connections import Exempt, is_exempt
+from pointsman.router.front.http.headers import HostRules
+from pointsman.router.front.http.oauth_probe import oauth_routes
+from pointsman.router.front.http.protocol import guarded_protocol
 from tests.router.front.raw_http import Answer, Connection, Json, initialize, request
 from tests.router.front.small_gateway import SmallGateway
 

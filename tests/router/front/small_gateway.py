@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from pointsman.catalog.errors import Denied, Unauthorized
-from pointsman.catalog.model import Caller, Json
-from pointsman.router.front.subscriptions import Nobody
-from pointsman.router.seams import (
+from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     BackChannel,
@@ -20,6 +19,7 @@ from pointsman.router.seams import (
     FrontRequest,
     ProtocolError,
 )
+from pointsman.router.front.subscriptions import Nobody
 
 TOKENS = {
     "secret-a": ("a", frozenset({None, "research"})),
@@ -49,7 +49,7 @@ def text(words: str) -> Json:
 
 @dataclass
 class SmallGateway:
-    """Fits `router.seams.Gateway`."""
+    """Fits `core.seams.Gateway`."""
 
     requests: list[FrontRequest] = field(default_factory=list)
     refusals: list[Refused] = field(default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman.config.model import Listen
-from pointsman.router.front.checks import HostRules, accepted
+from pointsman.router.front.http.headers import HostRules, accepted
 from tests.router.front.raw_http import call, initialize, modern_call, request
 from tests.router.front.serving import serving
 

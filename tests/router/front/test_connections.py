@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.front.connections import address_key, is_exempt
+from pointsman.router.front.http.connections import address_key, is_exempt
 from tests.gateway_process import gateway_process
 from tests.router.front.raw_http import LONG_S, Connection, call, request
 from tests.router.front.serving import Served, serving
@@ -203,7 +203,7 @@ async def test_far_too_many_connections_are_closed_unheard() -> None:
 
 
 async def test_keep_alive_is_short_once_half_of_the_connections_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.router.front.protocol.PRESSURE_KEEP_ALIVE_S", 0.2)
+    monkeypatch.setattr("pointsman.router.front.http.protocol.PRESSURE_KEEP_ALIVE_S", 0.2)
     async with serving(limits=Limits(connections=4), timeout_keep_alive=75) as served:
         first, second = await connect(served.port), await connect(served.port)
         await until_connections(served, 2)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pointsman.router.front.failures import Failures
+from pointsman.router.front.http.failures import Failures
 from tests.router.front.raw_http import Answer, call, initialize, modern_call
 from tests.router.front.serving import serving
 from tests.router.front.small_gateway import SECRET_PATH, SmallGateway

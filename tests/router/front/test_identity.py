@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.model import Caller
+from pointsman.core.model import Caller
 from tests.router.front.raw_http import Json, call, initialize, modern_call
 from tests.router.front.serving import Served, serving
 

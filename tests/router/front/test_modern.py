@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.router.seams import Change
+from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S, MODERN, NAMESPACE, Json, modern, modern_call
 from tests.router.front.serving import Served, serving
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.router.front import replay
-from pointsman.router.front.replay import EventLog, NotKept, SessionEvents, Store
+from pointsman.router.front.legacy import replay
+from pointsman.router.front.legacy.replay import EventLog, NotKept, SessionEvents, Store
 
 KIB = b"x" * 1000
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.router.front.response_shapes import wrong_with
+from pointsman.router.front.modern.response_shapes import wrong_with
 from tests.router.front.raw_http import Json
 
 ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from pointsman.router.front import replay
-from pointsman.router.seams import Change
+from pointsman.core.seams import Change
+from pointsman.router.front.legacy import replay
 from tests.router.front.raw_http import LONG_S, Connection, call
 from tests.router.front.serving import Served, serving
 

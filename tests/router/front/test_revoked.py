@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pointsman.router.seams import Change
+from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S, call, modern
 from tests.router.front.rounds import called
 from tests.router.front.serving import serving

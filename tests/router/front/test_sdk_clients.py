@@ -16,7 +16,7 @@ from mcp.client.subscriptions import listen
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp.types import ElicitRequestParams, ElicitResult, LoggingMessageNotificationParams, TextContent
 
-from pointsman.router.seams import Change
+from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S
 from tests.router.front.serving import Served, serving
 

@@ -13,7 +13,7 @@ from mcp.client.sse import sse_client
 from mcp.types import TextContent
 
 from pointsman.config.model import Limits
-from pointsman.router.seams import Change
+from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S, Answer, Connection, Json, call, initialize
 from tests.router.front.serving import Served, serving
 

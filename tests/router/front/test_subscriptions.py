@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.seams import Change
+from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S, NAMESPACE, Connection, Json, call, modern
 from tests.router.front.serving import Served, serving
 

@@ -8,36 +8,36 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import SearchApiLimits
-from pointsman.providers.documents import texts_of
+from pointsman.providers.bm25.documents import texts_of
+from pointsman.router.search_api.document_cache import DocumentCache
 from pointsman.router.search_api.reading import MAX_WORDS, Read, read
 from pointsman.router.search_api.refusals import ApiRefusal
-from pointsman.router.search_api.shelf import Shelf
 from tests.router.search_api.asking import TOOLS, tool
 
 LETTERS = "abcdefghijklmnop"
 
 
-def asked(shelf: Shelf, tools: list[dict[str, Any]], query: str = "weather") -> Read:
+def asked(shelf: DocumentCache, tools: list[dict[str, Any]], query: str = "weather") -> Read:
     body = json.dumps({"query": [query], "tools": tools}).encode()
     return read(body, gzipped=False, limits=SearchApiLimits(), shelf=shelf)
 
 
 def test_a_list_that_comes_back_is_the_same_object_whatever_is_asked() -> None:
-    shelf = Shelf()
+    shelf = DocumentCache()
     first, second = asked(shelf, TOOLS, "one"), asked(shelf, TOOLS, "two")
     assert (first.known_list, second.known_list) == (False, True)
     assert first.request.tools is second.request.tools
 
 
 def test_a_list_that_changes_keeps_the_documents_of_the_tools_that_stay() -> None:
-    shelf = Shelf()
+    shelf = DocumentCache()
     first = asked(shelf, TOOLS).request.tools
     second = asked(shelf, [*TOOLS[1:], tool("new:tool")]).request.tools
     assert [old is new for old, new in zip(first[1:], second[:-1], strict=True)] == [True] * (len(TOOLS) - 1)
 
 
 def test_tools_and_lists_that_were_not_seen_for_long_are_forgotten() -> None:
-    shelf = Shelf(kept_tools=3, kept_lists=2)
+    shelf = DocumentCache(kept_tools=3, kept_lists=2)
     lists = [[tool(f"s:{number}")] for number in range(5)]
     for each in lists:
         asked(shelf, each)
@@ -46,7 +46,7 @@ def test_tools_and_lists_that_were_not_seen_for_long_are_forgotten() -> None:
 
 
 def test_two_tools_that_differ_only_in_their_schema_are_two() -> None:
-    shelf = Shelf()
+    shelf = DocumentCache()
     one = asked(shelf, [tool("s:t", "x", city="a")]).request.tools[0]
     other = asked(shelf, [tool("s:t", "x", town="a")]).request.tools[0]
     assert one is not other
@@ -59,5 +59,5 @@ def test_tools_with_more_different_words_than_any_catalog_has_are_refused() -> N
         tool(f"s:{number}", " ".join(next(words, "") for _ in range(100))) for number in range(MAX_WORDS // 100 + 1)
     ]
     with pytest.raises(ApiRefusal, match="different words") as refusal:
-        asked(Shelf(), tools)
+        asked(DocumentCache(), tools)
     assert refusal.value.status == 413

@@ -6,7 +6,7 @@ import gzip
 import json
 
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.bm25 import BM25SearchProvider
+from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.router.search_api.asking import TOOLS, Client, Json, tool
 
 

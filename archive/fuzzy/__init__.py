@@ -1,1 +1,0 @@
-"""Words with slips in them: what was meant."""

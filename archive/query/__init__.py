@@ -1,1 +1,0 @@
-"""The query language: parsed once, used by all who search."""

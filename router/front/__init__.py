@@ -1,1 +1,0 @@
-"""The client's side: one ASGI front for both eras of MCP. Behind it stands only `router.seams.Gateway`."""

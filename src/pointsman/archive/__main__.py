@@ -1,0 +1,35 @@
+"""`python -P -m pointsman.archive` serves the archive over stdio until its input ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+
+from pointsman.archive.settings import BadSettings, read_settings
+from pointsman.core.dumpable import make_non_dumpable
+
+
+def main() -> int:
+    make_non_dumpable()  # the keys of embedding providers are in our environment
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # started by hand, Ctrl-C needs no traceback
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    logging.getLogger("pointsman").setLevel(logging.INFO)
+    try:
+        settings = read_settings(os.environ)
+        from pointsman.archive.server.server import (  # takes most of a second, which a refusal need not wait for
+            calling,
+            serve,
+        )
+
+        calls = calling(settings)
+    except BadSettings as error:
+        print(f"pointsman.archive: {error}", file=sys.stderr)
+        return 2
+    asyncio.run(serve(calls))
+    return 0
+
+
+sys.exit(main())

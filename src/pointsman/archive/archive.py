@@ -1,0 +1,162 @@
+"""The archive as its tools see it; the first tool that needs the store opens it, so that the others work without."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pointsman.archive.code.access import AccessLog, Unnoted
+from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.indexes.indexes import Indexes, nothing_kept
+from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.store.errors import StoreError, StoreUnusable
+
+if TYPE_CHECKING:
+    from pointsman.archive.context.service import ProjectContext
+    from pointsman.archive.embedding.background import BackgroundEmbedding
+    from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.store.base import Storage
+
+logger = logging.getLogger(__name__)
+
+
+def open_archive(settings: ArchiveSettings, *, shipped: bool = True) -> Archive:
+    """`shipped`: a new store gets Pointsman's own documentation."""
+    if settings.database is None:
+        return Archive(settings.roots, Indexes(settings.index_limits, nothing_kept))
+    opening = Opening(settings, shipped=shipped)
+    return Archive(settings.roots, Indexes(settings.index_limits, lambda: opening.storage().indexes), opening)
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """Ends with `close`.
+
+    Raises:
+        StoreError: from `storage`, `searcher` and `context`, while there is no store or it cannot be opened.
+    """
+
+    roots: Mapping[str, Path]  # the folders that the code tools may read, by name
+    indexes: Indexes = field(default_factory=Indexes)  # those that callers make themselves
+    opening: Opening | None = None
+    access_log: AccessLog | None = None  # None: in the store
+    imports: ImportParser = field(default_factory=ImportParser)  # starts with the first file that is parsed
+
+    @property
+    def storage(self) -> Storage:
+        return self._opening().storage()
+
+    @property
+    def searcher(self) -> Searcher:
+        return self._opening().searcher()
+
+    @property
+    def context(self) -> ProjectContext:
+        return self._opening().context()
+
+    @property
+    def accesses(self) -> AccessLog:
+        """What is read is noted where that can be done: a read does not fail for want of a store."""
+        if self.access_log is not None:
+            return self.access_log
+        try:
+            return self.context.accesses
+        except StoreError:
+            return Unnoted()
+
+    def prepare(self) -> None:
+        """Open the store before somebody asks, and go on with what was left to do; nobody waits for it."""
+        if self.opening is not None:
+            self.opening.prepare()
+
+    def close(self) -> None:
+        self.imports.close()
+        if self.opening is not None:
+            self.opening.close()
+
+    def _opening(self) -> Opening:
+        if self.opening is None:
+            nothing_kept()
+        assert self.opening is not None
+        return self.opening
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    storage: Storage
+    searcher: Searcher
+    context: ProjectContext
+    background: BackgroundEmbedding | None
+
+
+class Opening:
+    """One store for all. What fails is tried again at the next call: a disk may be back by then.
+
+    Raises:
+        StoreError: from `storage`, `searcher` and `context`.
+    """
+
+    def __init__(self, settings: ArchiveSettings, *, shipped: bool) -> None:
+        self._settings = settings
+        self._shipped = shipped
+        self._lock = threading.Lock()
+        self._opened: _Opened | None = None
+        self._closed = False
+
+    def prepare(self) -> None:
+        threading.Thread(target=self._prepare, name="archive-opening", daemon=True).start()
+
+    def storage(self) -> Storage:
+        return self._open().storage
+
+    def searcher(self) -> Searcher:
+        return self._open().searcher
+
+    def context(self) -> ProjectContext:
+        return self._open().context
+
+    def close(self) -> None:
+        with self._lock:
+            opened, self._opened, self._closed = self._opened, None, True
+        if opened is not None:
+            opened.context.close()
+            if opened.background is not None:
+                opened.background.close()
+            opened.storage.close()
+
+    def _open(self) -> _Opened:
+        with self._lock:
+            if self._closed:
+                raise StoreUnusable("The archive is closing.")
+            if self._opened is None:
+                self._opened = _open(self._settings, self._shipped)
+            return self._opened
+
+    def _prepare(self) -> None:
+        try:
+            self.searcher().prepare()
+        except StoreError as error:  # whoever calls a tool is told as well
+            logger.warning("%s", error)
+
+
+def _open(settings: ArchiveSettings, shipped: bool) -> _Opened:
+    from pointsman.archive.context.service import ProjectContext
+    from pointsman.archive.embedding.background import BackgroundEmbedding
+    from pointsman.archive.embedding.choosing import make_embeddings
+    from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.shipped import ensure_pages
+    from pointsman.archive.store.sqlite.storage import SqliteStorage
+
+    assert settings.database is not None  # else there is nothing to open
+    storage = SqliteStorage(settings.database)
+    if shipped:
+        ensure_pages(storage)
+    storage.housekeeper.wake()  # whoever wrote before us may have left something to do
+    embeddings = make_embeddings(settings.embeddings)
+    background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
+    context = ProjectContext(storage.context, embeddings, settings.roots)
+    return _Opened(storage, Searcher(storage, embeddings), context, background)

@@ -1,0 +1,279 @@
+"""The commands of `pointsman archive`. Where the store is, they are told by the one who offers them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from pointsman.archive.settings import ArchiveSettings
+
+if TYPE_CHECKING:  # heavy, and not needed to say what is wrong with an option
+    from pointsman.archive.store.base import Storage
+
+
+class FindSettings(Protocol):
+    """Given as `ctx.obj` of the group."""
+
+    def __call__(
+        self, *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
+    ) -> ArchiveSettings:
+        """Where the store is. Raises click.ClickException."""
+        ...
+
+
+class Refusal(click.ClickException):
+    """Ends the command with exit code 1 and a sentence on stderr."""
+
+    def show(self, file: Any = None) -> None:
+        click.echo("\n".join(map(shown, self.message.split("\n"))), file=file, err=file is None)
+
+
+class BadRequest(Refusal):
+    """The same for what was asked wrongly."""
+
+    exit_code = 2
+
+
+def place_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`--db`, `--server`, `--config` and `--state-dir`; the command gets `settings` in their place."""
+
+    @click.option(
+        "--db", type=click.Path(path_type=Path, dir_okay=False), help="The store, whatever the configuration says."
+    )
+    @click.option("--server", metavar="ID", help="The store of this server. Otherwise the only `bundled: archive`.")
+    @click.option("--config", type=click.Path(path_type=Path), help="The configuration that names the server.")
+    @click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder.")
+    @wraps(command)
+    def run(**options: Any) -> None:
+        place = {name: options.pop(name) for name in ("db", "server", "config", "state_dir")}
+        find: FindSettings = click.get_current_context().obj
+        settings = find(**place)
+        with _told_plainly():
+            command(settings=settings, **options)
+
+    return run
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@contextmanager
+def opened(settings: ArchiveSettings) -> Iterator[Storage]:
+    """The store, made where there is none yet, with the pages that come with Pointsman."""
+    from pointsman.archive.shipped import ensure_pages
+    from pointsman.archive.store.sqlite.storage import SqliteStorage
+
+    assert settings.database is not None
+    storage = SqliteStorage(settings.database)
+    try:
+        ensure_pages(storage)
+        yield storage
+    finally:
+        storage.close()
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    from pointsman.archive.embedding.base import EmbeddingFailed
+    from pointsman.archive.embedding.filling import MixedSpaces
+    from pointsman.archive.store.errors import StoreError
+
+    try:
+        yield
+    except (StoreError, EmbeddingFailed, MixedSpaces) as error:
+        raise Refusal(str(error)) from error
+
+
+@click.command("list")
+@click.argument("collection", required=False)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Documents to show.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Documents to pass over.")
+@json_option
+@place_options
+def list_(settings: ArchiveSettings, collection: str | None, limit: int, offset: int, as_json: bool) -> None:
+    """Show the collections, or the documents of COLLECTION (its name or alias)."""
+    with opened(settings) as storage:
+        if collection is None:
+            _show_collections(storage, as_json)
+            return
+        known_collection(storage, collection)
+        page = storage.documents.list_documents(collection, limit, offset)
+    if as_json:
+        print_json({"documents": [dataclasses.asdict(each) for each in page.documents], "total": page.total})
+        return
+    for document in page.documents:
+        click.echo(f"{shown(document.id)}\t{shown(document.title)}")
+    so_far = offset + len(page.documents)
+    if so_far < page.total:
+        note(f"{page.total - so_far} more: --offset {so_far}")
+
+
+def _show_collections(storage: Storage, as_json: bool) -> None:
+    collections = storage.documents.collections()
+    if as_json:
+        rows = [{**dataclasses.asdict(each.manifest), "documents": each.documents} for each in collections]
+        print_json({"collections": rows})
+        return
+    for each in collections:
+        alias = f" ({each.manifest.alias})" if each.manifest.alias else ""
+        about = f"  {each.manifest.description}" if each.manifest.description else ""
+        click.echo(f"{shown(each.name + alias)}\t{each.documents}{shown(about)}")
+    if not collections:
+        note("No collections yet. `pointsman archive ingest DIR` makes one.")
+
+
+@click.command()
+@json_option
+@place_options
+def stats(settings: ArchiveSettings, as_json: bool) -> None:
+    """Count what is in the store."""
+    with opened(settings) as storage:
+        found = storage.documents.stats()
+    if as_json:
+        print_json({**dataclasses.asdict(found), "database": str(settings.database)})
+        return
+    click.echo(f"store       {settings.database} ({found.bytes / 1e6:.1f} MB)")
+    for each in found.collections:
+        click.echo(shown(f"collection  {each.name}: {each.documents} documents, {each.chunks} passages"))
+    for space, count in found.vectors.items():
+        click.echo(f"vectors     {count} ({space})")
+    if found.waiting and settings.embeddings.provider != "none":
+        click.echo(f"waiting     {found.waiting} passages have no vector yet: `pointsman archive embed`")
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--collection", "collections", multiple=True, help="Only in this one (may be repeated).")
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
+@json_option
+@place_options
+def search(
+    settings: ArchiveSettings, query: tuple[str, ...], collections: tuple[str, ...], limit: int, as_json: bool
+) -> None:
+    """Search as documents_search does: words, "phrases", +must, -not, tag:x, source:x, after:2024-01-01.
+
+    Put -- before a query that begins with a minus.
+    """
+    from pointsman.archive.embedding.choosing import make_embeddings
+    from pointsman.archive.search.query_parsing import parse
+    from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.shipped import without_pages
+
+    with opened(settings) as storage:
+        asked = parse(" ".join(query))
+        names = tuple(known_collection(storage, name) for name in collections)
+        if names:
+            asked = dataclasses.replace(asked, filters=dataclasses.replace(asked.filters, collections=names))
+        asked = without_pages(storage, asked)
+        answer = Searcher(storage, make_embeddings(settings.embeddings)).search(asked, limit)
+    for notice in answer.notices:
+        note(notice)
+    if as_json:
+        print_json({"results": [_hit(each) for each in answer.found]})
+        return
+    for each in answer.found:
+        where = each.passage
+        title = f"{where.title} > {where.chunk.heading}" if where.chunk.heading else where.title
+        place = f"{where.collection}/{where.document}:{where.chunk.start_line}"
+        click.echo(f"{each.relevance:.2f}  {shown(place)}  {shown(title)}")
+        click.echo(f"      {shown(' '.join(where.chunk.text.split())[:200])}")
+    if not answer.found:
+        note("Nothing found. `pointsman archive list` shows what there is.")
+
+
+def _hit(found: Any) -> dict[str, Any]:
+    where = found.passage
+    return {
+        "collection": where.collection,
+        "document": where.document,
+        "title": where.title,
+        "heading": where.chunk.heading,
+        "line": where.chunk.start_line,
+        "relevance": round(found.relevance, 4),
+        "distance": round(found.distance, 4),
+        "text": where.chunk.text,
+    }
+
+
+@click.command()
+@click.argument("collection")
+@click.argument("documents", nargs=-1)
+@place_options
+def remove(settings: ArchiveSettings, collection: str, documents: tuple[str, ...]) -> None:
+    """Remove COLLECTION (its name or alias), or only the DOCUMENTS named after it."""
+    with opened(settings) as storage:
+        name = known_collection(storage, collection)
+        if not documents:
+            storage.documents.remove_collection(name)
+            note(f"The collection `{name}` is removed.")
+            return
+        missing = [each for each in documents if storage.documents.document(name, each) is None]
+        if missing:
+            near = storage.documents.nearest_documents(name, missing[0])
+            hint = f" Did you mean `{near[0]}`?" if near else ""
+            raise BadRequest(f"No document `{missing[0]}` in `{name}`; nothing was removed.{hint}")
+        storage.documents.remove_documents(name, documents)
+    note(f"Removed from `{name}`: {len(documents)}.")
+
+
+@click.command()
+@click.option("--again", is_flag=True, help="Make all vectors anew, for another provider or model.")
+@place_options
+def embed(settings: ArchiveSettings, again: bool) -> None:
+    """Give vectors to the passages that have none; goes on where it was interrupted."""
+    with opened(settings) as storage:
+        done = embedded(storage, settings, again=again)
+    if done is None:
+        raise BadRequest("Embeddings are switched off (POINTSMAN_ARCHIVE_EMBEDDINGS=none): there is nothing to do.")
+    note(f"{done} passages got vectors.")
+
+
+def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False) -> int | None:
+    """How many passages got vectors; None: the archive does without.
+
+    Raises:
+        EmbeddingFailed, MixedSpaces, StoreError
+    """
+    from pointsman.archive.commands.progress import Bar
+    from pointsman.archive.embedding.choosing import make_embeddings
+    from pointsman.archive.embedding.filling import fill
+
+    embeddings = make_embeddings(settings.embeddings)
+    if embeddings is None:
+        return None
+    try:
+        with Bar("Embedding") as bar:
+            return fill(storage, embeddings, again=again, told=bar.told)
+    finally:
+        embeddings.close()
+
+
+def known_collection(storage: Storage, name: str) -> str:
+    """The full name of a collection, or a refusal that names the nearest."""
+    found = storage.documents.collection(name)
+    if found is None:
+        near = storage.documents.nearest_collections(name)
+        hint = f" Did you mean `{near[0]}`?" if near else " `pointsman archive list` shows those there are."
+        raise BadRequest(f"No collection `{name}`.{hint}")
+    return found.name
+
+
+def shown(text: str) -> str:
+    """On one line and without signs that play tricks on a terminal."""
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+
+
+def note(message: str) -> None:
+    """For the person: stdout is for results."""
+    click.echo(shown(message), err=True)
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))

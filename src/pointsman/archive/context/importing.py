@@ -1,0 +1,116 @@
+"""Brings files into the context: one, a folder of them, or what a project keeps under `.context/`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pointsman.archive.code.guard import Missing, Refused
+from pointsman.archive.code.guard import read as read_guarded
+from pointsman.archive.context.parsing import Defaults
+from pointsman.archive.context.reading import Problem, is_readable, read_items
+from pointsman.archive.model.context import ContextItem
+from pointsman.archive.store.context import ContextStore
+
+CONTEXT_FOLDER = ".context"
+MAX_FILES = 20_000  # of one folder
+
+
+@dataclass(slots=True)
+class Imported:
+    """What came of it."""
+
+    files: int = 0  # read, for they were new or had changed
+    items: int = 0
+    removed: int = 0  # files that are no more, with their items
+    problems: list[str] = field(default_factory=list)
+
+    def with_(self, other: Imported) -> Imported:
+        return Imported(
+            self.files + other.files,
+            self.items + other.items,
+            self.removed + other.removed,
+            [*self.problems, *other.problems],
+        )
+
+
+def import_folder(store: ContextStore, folder: Path, prefix: str, defaults: Defaults, within: str = "") -> Imported:
+    """Make the store hold what the folder holds now. `prefix` begins the names of its origins.
+
+    `within`: a folder below it to stay in, like `.context`. Links that lead out are not followed.
+    """
+    outcome = Imported()
+    known = store.digests(prefix)
+    seen: set[str] = set()
+    for name in _names(folder, within, outcome):
+        origin = f"{prefix}{name}"
+        seen.add(origin)
+        _import_file(store, folder, name, origin, known.get(origin), defaults, outcome)
+    gone = [origin for origin in known if origin not in seen]
+    if gone:
+        store.forget(gone)
+    outcome.removed = len(gone)
+    return outcome
+
+
+def import_file(store: ContextStore, file: Path, defaults: Defaults) -> Imported:
+    """One file that somebody named."""
+    outcome = Imported()
+    origin = f"file:{file.resolve()}"
+    if not is_readable(file.name):
+        outcome.problems.append(f"{file.name}: neither Markdown nor JSON lines (.md, .txt, .jsonl)")
+        return outcome
+    known = store.digests(origin).get(origin)
+    _import_file(store, file.parent, file.name, origin, known, defaults, outcome)
+    return outcome
+
+
+def _import_file(
+    store: ContextStore,
+    folder: Path,
+    name: str,
+    origin: str,
+    known: str | None,
+    defaults: Defaults,
+    outcome: Imported,
+) -> None:
+    try:
+        found = read_guarded(folder, name)
+        text = found.content.decode("utf-8-sig")
+    except (Refused, Missing) as error:
+        outcome.problems.append(f"{name}: {error}")
+        return
+    except UnicodeDecodeError:
+        outcome.problems.append(f"{name}: it is not UTF-8 text")
+        return
+    digest = hashlib.sha256(repr(defaults).encode() + found.content).hexdigest()
+    if digest == known:
+        return
+    items: list[ContextItem] = []
+    for read in read_items(name, text, found.modified, defaults):
+        if isinstance(read, Problem):
+            outcome.problems.append(f"{name}: {read}")
+        else:
+            items.append(read)
+    store.replace(origin, digest, items)
+    outcome.files += 1
+    outcome.items += len(items)
+
+
+def _names(folder: Path, within: str, outcome: Imported) -> Iterator[str]:
+    """Paths from the folder, in order; hidden files and folders below the beginning are passed over."""
+    count = 0
+    for path, folders, files in os.walk(folder / within):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in sorted(files):
+            name = Path(path, file).relative_to(folder).as_posix()
+            if file.startswith(".") or not is_readable(name):
+                continue
+            if count == MAX_FILES:
+                outcome.problems.append(f"{MAX_FILES} files are the most of one folder; the rest is left out")
+                return
+            count += 1
+            yield name

@@ -1,0 +1,79 @@
+"""What a folder says of the collection it makes: `collection.yaml` at its top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+from pointsman.archive.model.model import Manifest
+from pointsman.archive.text.front_matter import BrokenFrontMatter, read_yaml
+
+FILE_NAMES = ("collection.yaml", "collection.yml")
+_MAX_BYTES = 65_536
+
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+
+
+class BadManifest(ValueError):
+    """`collection.yaml` or an option in its place cannot be used; the message says which, and why."""
+
+
+class ManifestFile(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+
+    name: Name | None = None
+    alias: Name | None = None
+    version: Annotated[str, Field(max_length=100)] | None = None
+    description: Annotated[str, Field(max_length=2_000)] | None = None
+
+    @field_validator("name", "alias")
+    @classmethod
+    def _one_line(cls, value: str | None) -> str | None:
+        if value is not None and not value.isprintable():
+            raise ValueError("may hold printable characters only")
+        return value
+
+
+def read_manifest(folder: Path) -> ManifestFile:
+    """What is written there; empty where there is no such file. Raises BadManifest."""
+    for name in FILE_NAMES:
+        path = folder / name
+        try:
+            with path.open("rb") as file:
+                raw = file.read(_MAX_BYTES + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise BadManifest(f"{path} cannot be read: {error.strerror}.") from None
+        if len(raw) > _MAX_BYTES:
+            raise BadManifest(f"{path} is larger than {_MAX_BYTES} bytes.")
+        try:
+            return checked(read_yaml(raw.decode("utf-8")), str(path))
+        except UnicodeDecodeError:
+            raise BadManifest(f"{path} is not UTF-8.") from None
+        except BrokenFrontMatter as error:
+            raise BadManifest(f"{path}: {error}.") from None
+    return ManifestFile()
+
+
+def checked(values: dict[str, Any], where: str) -> ManifestFile:
+    """Raises BadManifest."""
+    try:
+        return ManifestFile.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        known = "" if first["type"] != "extra_forbidden" else f" Known keys: {', '.join(ManifestFile.model_fields)}."
+        raise BadManifest(f"{where}: `{key}`: {first['msg']}.{known}") from None
+
+
+def put_together(options: ManifestFile, written: ManifestFile, kept: Manifest | None, name: str) -> Manifest:
+    """Options come before the file, and the file before what the collection said so far."""
+    return Manifest(
+        name=name,
+        alias=options.alias or written.alias or (kept.alias if kept else None),
+        version=options.version or written.version or (kept.version if kept else None),
+        description=options.description or written.description or (kept.description if kept else None),
+    )

@@ -1,0 +1,1 @@
+"""The archive as an MCP server: the stdio loop, calls, limits and log."""

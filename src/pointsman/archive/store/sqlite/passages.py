@@ -1,0 +1,173 @@
+"""Search in the words of passages, ranked by BM25."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pointsman.archive.model.model import Chunk
+from pointsman.archive.model.query import Filters, Query
+from pointsman.archive.store.base import Passage, Scope, TextHit
+from pointsman.archive.store.sqlite import matching
+from pointsman.archive.store.sqlite.database import Database
+from pointsman.archive.store.sqlite.documents import collection_number, document_row
+from pointsman.archive.store.sqlite.filtering import in_hidden, on_collections, on_documents
+
+COMMON_SHARE = 0.1
+MOST_WORK = 40_000  # places of words that a search looks at without regret: some ten milliseconds
+_KNOWN_WORDS = 20_000
+_WEIGHTS = "2.0, 1.0, 1.0, 0.5"  # title, heading, text, parts
+_ALIVE = (
+    "words.rowid NOT IN (SELECT passage FROM tombstones "
+    "WHERE seq > (SELECT value FROM counters WHERE name = 'cleaned'))"
+)
+
+
+_JOINED = " CROSS JOIN passages ON passages.id = words.rowid"  # in this order: first the words, then what they are in
+
+
+class SqlitePassages:
+    """Fits `PassageStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, tuple[int, float]] = {}  # how often words were seen among how many passages
+
+    def search(self, query: Query, limit: int, *, enough: int) -> list[TextHit]:
+        if query.empty:
+            return []
+        with self._database.reading() as connection:
+            every = _matching(connection, matching.with_all(query), query.filters, limit)
+            if len(every) >= enough or not query.words or _is_one_word(query):
+                return every
+            words = self._telling(connection, query.words)
+            some = _matching(connection, matching.with_any(query, words), query.filters, limit)
+        return _ranked(every, some)[:limit]
+
+    def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT passages.id, collections.name, documents.name, documents.title, passages.text, "
+                "passages.heading, passages.start_line, passages.end_line, passages.place, documents.passages "
+                "FROM passages JOIN documents ON documents.id = passages.document "
+                "JOIN collections ON collections.id = documents.collection "
+                f"WHERE passages.id IN ({', '.join('?' * len(numbers))})",
+                tuple(numbers),
+            ).fetchall()
+        return {row[0]: _passage(row) for row in rows}
+
+    def weights(self, texts: Sequence[str]) -> dict[str, float]:
+        with self._database.reading() as connection:
+            total = _total(connection)
+            seen = {text: self._seen(connection, text, total) for text in texts}
+        return {text: math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5)) for text, times in seen.items()}
+
+    def of_document(self, collection: str, id: str) -> list[int]:  # noqa: A002
+        with self._database.reading() as connection:
+            row = document_row(connection, collection_number(connection, collection), id)
+            rows = connection.execute("SELECT id FROM passages WHERE document = ? ORDER BY place", (row,)).fetchall()
+        return [number for (number,) in rows]
+
+    def scope(self, filters: Filters) -> Scope:
+        filters = replace(filters, not_collections=(*filters.not_collections, *filters.hidden_collections))
+        with self._database.reading() as connection:
+            return Scope(_passing(connection, *on_collections(filters)), _passing(connection, *on_documents(filters)))
+
+    def barred(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
+        if not query.must and not query.must_not:
+            return None, frozenset()
+        with self._database.reading() as connection:
+            only = _rows(connection, matching.musts(query)) if query.must else None
+            never = _rows(connection, matching.must_nots(query)) if query.must_not else frozenset()
+        return only, never
+
+    def _telling(self, connection: sqlite3.Connection, words: Sequence[str]) -> list[str]:
+        """Without the commonest where all of them would cost too much; never none."""
+        total = _total(connection)
+        seen = {word: self._seen(connection, word, total) for word in dict.fromkeys(words)}
+        work = sum(seen[word] for word in words)
+        kept = list(words)
+        for word in sorted(seen, key=lambda word: -seen[word]):
+            if work <= MOST_WORK or seen[word] <= total * COMMON_SHARE:
+                break
+            rest = [other for other in kept if other != word]
+            if not any(seen[other] for other in rest):
+                break  # nothing would be found by what is left
+            work -= seen[word] * (len(kept) - len(rest))
+            kept = rest
+        return kept
+
+    def _seen(self, connection: sqlite3.Connection, word: str, total: float) -> int:
+        """In how many passages. Taken as known until the archive is quite another."""
+        times, among = self._known.get(word, (0, 0.0))
+        if among and abs(total - among) <= among / 10:
+            return times
+        (times,) = connection.execute(
+            "SELECT count(*) FROM words WHERE words MATCH ?", (matching.term(word),)
+        ).fetchone()
+        if len(self._known) >= _KNOWN_WORDS:
+            self._known.clear()
+        self._known[word] = times, total
+        return int(times)
+
+
+def _total(connection: sqlite3.Connection) -> float:
+    (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
+    return float(total)
+
+
+def _is_one_word(query: Query) -> bool:
+    """Then some of the words are all of them."""
+    return len({*query.words, *query.must}) == 1 and not matching.pieces(query.words[0])
+
+
+def _passage(row: tuple[Any, ...]) -> Passage:
+    number, collection, document, title, *chunk, place, places = row
+    return Passage(number, collection, document, title, Chunk(*chunk), place, places)
+
+
+def _matching(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[TextHit]:
+    joined, where = "", ""
+    values: list[str] = []
+    for table, condition, given in (on_collections(filters), on_documents(filters)):
+        if condition:
+            joined = _JOINED
+            key = "passages.collection" if table == "collections" else "passages.document"
+            where += f" AND {key} IN (SELECT id FROM {table} WHERE {condition})"
+            values += given
+    hidden, names = in_hidden(filters)
+    if hidden:
+        where += f" AND words.rowid NOT IN (SELECT id FROM passages WHERE document IN ({hidden}))"
+        values += names
+    rows = connection.execute(
+        f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
+        f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",
+        (expression, *values, limit),
+    ).fetchall()
+    return [TextHit(*row) for row in rows]
+
+
+def _ranked(every: Sequence[TextHit], some: Sequence[TextHit]) -> list[TextHit]:
+    """Those with all the words first, lifted above the others by just so much as that takes."""
+    scores = {hit.number: hit.score for hit in (*every, *some)}
+    complete = {hit.number for hit in every}
+    others = [score for number, score in scores.items() if number not in complete]
+    if complete and others:
+        lift = max(0.0, max(others) - min(scores[number] for number in complete))
+        scores.update({number: scores[number] + lift for number in complete})
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0] not in complete, item[0]))
+    return [TextHit(*item) for item in ranked]
+
+
+def _passing(connection: sqlite3.Connection, table: str, where: str, values: Sequence[str]) -> frozenset[int] | None:
+    if not where:
+        return None
+    return frozenset(row for (row,) in connection.execute(f"SELECT id FROM {table} WHERE {where}", values))
+
+
+def _rows(connection: sqlite3.Connection, expression: str) -> frozenset[int]:
+    rows = connection.execute("SELECT rowid FROM words WHERE words MATCH ?", (expression,)).fetchall()
+    return frozenset(row for (row,) in rows)

@@ -1,0 +1,72 @@
+"""All words of an archive in memory, and those among them that resemble a given one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pointsman.archive.text.words import folded, is_word
+
+MOST_WORDS = 500_000  # kept; an archive with more holds mostly what is no word
+_ONE_EDIT, _TWO_EDITS = 5, 9  # letters from which so many slips are forgiven
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    word: str
+    edits: int
+    passages: int  # that have it
+
+
+def forgiven(word: str) -> int:
+    """How many slips a word of this length may have."""
+    return (len(word) >= _ONE_EDIT) + (len(word) >= _TWO_EDITS)
+
+
+class Vocabulary:
+    """Grows and is corrected in place; whoever changes it keeps others out."""
+
+    def __init__(self) -> None:
+        self._passages: dict[str, int] = {}
+        self._by_length: defaultdict[int, list[str]] = defaultdict(list)
+
+    def __len__(self) -> int:
+        return len(self._passages)
+
+    def set(self, counted: Iterable[tuple[str, int]]) -> None:
+        """So many passages have these words."""
+        for word, passages in counted:
+            if word not in self._passages:
+                if len(self._passages) >= MOST_WORDS or not passages:
+                    continue
+                self._by_length[len(word)].append(word)
+            self._passages[word] = passages
+
+    def seen(self, words: Iterable[str]) -> None:
+        """One more passage has these, which is not counted yet."""
+        self.set((word, self._passages.get(word, 0) + 1) for word in words)
+
+    def passages(self, word: str) -> int:
+        return self._passages.get(folded(word), 0)
+
+    def nearest(self, word: str, limit: int = 5) -> list[Guess]:
+        """What `word` may have been meant to be: fewest slips first, then the word that more passages have.
+
+        The first letter is the one that people seldom get wrong: a slip there counts double.
+        """
+        asked = folded(word)
+        edits = forgiven(asked)
+        if not edits or not is_word(asked):
+            return []
+        from rapidfuzz.distance import OSA  # at first use: most searches are spelt well
+        from rapidfuzz.process import extract
+
+        guesses = []
+        for length in range(len(asked) - edits, len(asked) + edits + 1):
+            known_words = self._by_length.get(length, ())
+            for known, distance, _ in extract(asked, known_words, scorer=OSA.distance, score_cutoff=edits, limit=None):
+                if distance and (passages := self._passages[known]):
+                    guesses.append(Guess(known, int(distance), passages))
+        guesses.sort(key=lambda guess: (guess.edits + (guess.word[0] != asked[0]), -guess.passages, guess.word))
+        return guesses[:limit]

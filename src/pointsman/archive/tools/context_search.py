@@ -1,0 +1,198 @@
+"""`context_search`: what this project has decided, learned and noted, found by meaning and by words."""
+
+from __future__ import annotations
+
+import time
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.context.search import (
+    ContextHit,
+    Found,
+    NoContext,
+    NoProvider,
+    NoVectorsYet,
+    QueryNotEmbedded,
+)
+from pointsman.archive.model.context import TYPES, Wanted
+from pointsman.archive.store.errors import StoreError
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
+
+MIN_QUERY, MAX_QUERY = 3, 500
+MAX_CONTENT = 2_000  # characters of an item that are shown
+GREP = "Use grep_codebase for text search"
+NO_PROVIDER = (
+    "No embedding provider is configured, and text search found nothing. Embeddings are generated once the operator "
+    "sets POINTSMAN_ARCHIVE_EMBEDDINGS to another value than `none`."
+)
+HOW_TO_FILL = (
+    "Nothing has been recorded for this project yet. Put notes under `.context/` of a root, or enter them with "
+    "`pointsman archive context add` and `pointsman archive context import`."
+)
+
+
+def run(archive: Archive, given: Json, call: Call) -> Json:
+    began = time.monotonic()
+    arguments = Arguments(given, as_object=True)
+    query = _query(arguments, given)
+    kind = arguments.choice("type", ("all", *TYPES), default="all")
+    wanted = Wanted(None if kind == "all" else kind, arguments.optional_text("module", at_most=200))
+    limit = arguments.integer("limit", low=1, high=20, default=5)
+    found = _found(archive, query, wanted, limit)
+    answer: Json = {
+        "results": [_shown(hit) for hit in found.hits],
+        "query": query,
+        "totalFound": found.total,
+        "searchTime": round(1000 * (time.monotonic() - began)),
+    }
+    if found.notice:
+        answer["notice"] = found.notice
+    return answer
+
+
+def _query(arguments: Arguments, given: Json) -> str:
+    """The specification has texts of its own for a query of the wrong length."""
+    query = given.get("query")
+    if isinstance(query, str) and len(query.strip()) < MIN_QUERY:
+        raise _wrong_length(f"Query must be at least {MIN_QUERY} characters")
+    if isinstance(query, str) and len(query) > MAX_QUERY:
+        raise _wrong_length(f"Query must be at most {MAX_QUERY} characters")
+    return arguments.text("query", at_least=MIN_QUERY, at_most=MAX_QUERY)
+
+
+def _wrong_length(said: str) -> ToolFailure:
+    return ToolFailure(said, code="invalid_parameters", as_object=True)
+
+
+def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
+    try:
+        return archive.context.search(query, wanted, limit)
+    except StoreError as error:
+        raise ToolFailure(
+            "Search failed",
+            code=store_code(error),
+            as_object=True,
+            message=str(error),
+            fallback="Try using grep_codebase for text search",
+        ) from error
+    except NoContext:
+        raise ToolFailure(
+            "No embeddings found. Run initial session to generate context.",
+            code="no_embeddings",
+            as_object=True,
+            fallback=GREP,
+            help=HOW_TO_FILL,
+        ) from None
+    except NoProvider as error:
+        raise _no_embeddings(NO_PROVIDER if error.recorded else f"{NO_PROVIDER} {HOW_TO_FILL}") from None
+    except NoVectorsYet:
+        raise _no_embeddings() from None
+    except QueryNotEmbedded as error:
+        raise ToolFailure(
+            "Failed to generate query embedding",
+            code="embedding_failed",
+            as_object=True,
+            details=str(error),
+            help="What text search found is in `results`.",
+            results=[_shown(hit) for hit in error.by_text.hits],
+        ) from None
+
+
+def _no_embeddings(help_: str = "") -> ToolFailure:
+    return ToolFailure(
+        "No embeddings available",
+        code="no_embeddings",
+        help=help_,
+        as_object=True,
+        suggestion=GREP,
+        action="Embeddings will be generated in background",
+    )
+
+
+def _shown(hit: ContextHit) -> Json:
+    item = hit.item
+    shown: Json = {
+        "id": item.id,
+        "type": item.type,
+        "content": item.content[:MAX_CONTENT],
+        "module": item.module,
+        "session": item.session,
+        "date": item.date,
+        "score": hit.score,
+        "source": item.source,
+    }
+    if item.title:
+        shown["title"] = item.title
+    if item.path:
+        shown["path"] = item.path
+    if len(item.content) > MAX_CONTENT:
+        shown["truncated"] = True
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+_RESULT: Json = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "type": {"enum": [*TYPES, "session", "code"]},
+        "content": {"type": "string", "description": f"The text, its first {MAX_CONTENT} characters."},
+        "module": {"type": "string"},
+        "session": {"type": "string"},
+        "date": {"type": "string"},
+        "score": {"type": "number", "minimum": 0, "maximum": 1},
+        "source": {"enum": ["discovery", "session", "code"]},
+        "title": {"type": "string"},
+        "path": {"type": "string"},
+        "truncated": {"type": "boolean"},
+    },
+    "required": ["id", "type", "content", "date", "score", "source"],
+}
+
+TOOL = ArchiveTool(
+    name="context_search",
+    title="Search project context",
+    description=(
+        "Search project context by meaning: what we decided, learned and noted in the past, the reasons to choose "
+        "or use one thing over another, which patterns, rules and conventions this project follows, how we usually "
+        "do things, known issues and bugs and how such problems were solved before, earlier sessions and "
+        "discoveries. Use it to ask why something is as it is. Filter by type of discovery or by module."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "minLength": MIN_QUERY,
+                "maxLength": MAX_QUERY,
+                "description": "Search query describing what to find",
+            },
+            "type": {
+                "type": "string",
+                "enum": ["all", *TYPES],
+                "default": "all",
+                "description": "Filter by discovery type",
+            },
+            "module": {"type": "string", "description": "Filter by module name"},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 20,
+                "default": 5,
+                "description": "Maximum number of results to return",
+            },
+        },
+        "required": ["query"],
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            "results": {"type": "array", "items": _RESULT},
+            "query": {"type": "string"},
+            "totalFound": {"type": "integer"},
+            "searchTime": {"type": "integer", "description": "In milliseconds."},
+            "notice": {"type": "string"},
+        },
+        "required": ["results", "query", "totalFound", "searchTime"],
+    },
+    run=run,
+)

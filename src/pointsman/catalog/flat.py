@@ -1,0 +1,94 @@
+"""`exposure: flat`: every usable tool under a name of its own, and the way back from that name to the tool."""
+
+from __future__ import annotations
+
+import logging
+
+from pointsman.catalog.listing import KnownTool
+from pointsman.catalog.naming import HAS_THE_NAME, HAS_THE_PREFIX, holders, prefix_of
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.core.errors import ServerUnavailable, UnknownTool
+from pointsman.core.model import Caller, Json, ToolKey
+
+logger = logging.getLogger(__name__)
+
+MAX_LOGGED = 1_000  # clashes, each said once
+
+
+class FlatTools:
+    def __init__(self, catalog: ToolCatalogService) -> None:
+        self._catalog = catalog
+        self._logged: set[tuple[str, str, str]] = set()
+
+    def named(self, caller: Caller, tools: tuple[KnownTool, ...]) -> dict[str, KnownTool]:
+        """The caller's tools by the names that it sees, in their order."""
+        servers = self._catalog.rights.servers_of(caller)
+        prefixes = {server_id: prefix_of(server_id, server) for server_id, server in servers.items()}
+        named: dict[str, KnownTool] = {}
+        for tool in tools:
+            prefix = prefixes.get(tool.server_id)
+            if prefix is None:  # a reload took it away meanwhile
+                continue
+            name = prefix + tool.tool_name
+            first = named.get(name)
+            if first is not None:
+                self._log_hidden(name, tool.server_id, first.server_id, HAS_THE_NAME)
+            elif self._is_free(caller, name, tool.server_id):
+                named[name] = tool
+        return named
+
+    def keys(self, caller: Caller, name: str) -> list[ToolKey]:
+        """What `name` may mean, the first in the configuration first."""
+        servers = self._catalog.rights.servers_of(caller)
+        return [ToolKey(server_id, own) for server_id, own in holders(servers, name)]
+
+    async def resolve(self, caller: Caller, name: str) -> KnownTool:
+        """The tool of that name.
+
+        Raises:
+            UnknownTool: there is none, or this caller may not use it; the two look the same.
+            ServerUnavailable: its server, or one that may have it, is not running or gives no list.
+        """
+        keys = self.keys(caller, name)
+        unavailable: ServerUnavailable | None = None
+        for key in keys:
+            try:
+                return await self._catalog.resolve(caller, str(key))
+            except UnknownTool:
+                continue
+            except ServerUnavailable as error:
+                if self._catalog.had(key):  # the name is its own; another server must not get the call instead
+                    raise
+                unavailable = unavailable or error
+        raise unavailable or UnknownTool(name)
+
+    def known_schema(self, caller: Caller, name: str) -> Json | None:
+        """The inputSchema of a tool whose list is known; never waits."""
+        for key in self.keys(caller, name):
+            try:
+                tool = self._catalog.resolve_known(caller, str(key))
+            except (UnknownTool, ServerUnavailable):
+                continue
+            return None if tool is None else tool.tool.get("inputSchema")
+        return None
+
+    def _is_free(self, caller: Caller, name: str, server_id: str) -> bool:
+        """Whether no other server has the name: by its prefix, or first in the configuration though away."""
+        keys = self.keys(caller, name)
+        if all(key.server_id != server_id for key in keys):
+            self._log_hidden(name, server_id, keys[0].server_id, HAS_THE_PREFIX)
+            return False
+        for key in keys:
+            if key.server_id == server_id:
+                return True
+            if self._catalog.had(key) and self._catalog.rights.may_use(caller, key.server_id, key.tool_name):
+                self._log_hidden(name, server_id, key.server_id, HAS_THE_NAME)
+                return False
+        return True
+
+    def _log_hidden(self, name: str, server_id: str, winner: str, why: str) -> None:
+        clash = (name, winner, server_id)
+        if clash in self._logged or len(self._logged) >= MAX_LOGGED:
+            return
+        self._logged.add(clash)
+        logger.warning("tool %.200r of server %s is hidden: %s", name, server_id, why.format(winner))

@@ -1,0 +1,112 @@
+"""What can go wrong, each with a code for programs, a sentence for people and the next step for the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GatewayError(Exception):
+    """An error that the caller can act on. `str(error)` is shown to the model."""
+
+    code: str
+
+
+class UnknownTool(GatewayError):
+    """Also for tools that exist but that this caller may not use: the two must not be told apart."""
+
+    code = "unknown_tool"
+
+    def __init__(self, tool_key: str) -> None:
+        shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."  # callers can send megabytes
+        super().__init__(f"No tool `{shown}`. Call tool_discovery to see the tools you can use.")
+
+
+class InvalidArguments(GatewayError):
+    code = "invalid_arguments"
+
+
+class ServerUnavailable(GatewayError):
+    code = "server_unavailable"
+
+    def __init__(self, server_id: str, reason: str, advice: str = "Try again later, or use another tool.") -> None:
+        super().__init__(f"Server `{server_id}` is not available: {reason}. {advice}")
+        self.server_id = server_id
+        self.reason = reason
+
+
+class CallTimeout(GatewayError):
+    code = "timeout"
+
+    def __init__(self, server_id: str, seconds: float) -> None:
+        super().__init__(
+            f"Server `{server_id}` did not answer within {seconds:g} s and the call was cancelled. "
+            "It may have run all the same: check before you repeat it."
+        )
+        self.server_id = server_id
+
+
+class AuditUnavailable(GatewayError):
+    code = "audit_unavailable"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The call was not made, because it could not be recorded: the audit journal cannot be written. "
+            "The operator finds the reason in the gateway's log; try again later."
+        )
+
+
+class RateLimited(GatewayError):
+    """A call over its share. Nothing was sent to a server."""
+
+    code = "rate_limited"
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class Refused(Exception):
+    """The caller as a whole is refused. `str(error)` is shown to the person."""
+
+    code: str
+
+
+class Unauthorized(Refused):
+    code = "unauthorized"
+
+
+class Denied(Refused):
+    code = "denied"
+
+
+class DownstreamRefusal(Exception):
+    """A JSON-RPC error that a downstream server answered with."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+# The codes that our own bundled servers put beside `error`. A foreign server's text never becomes a code of ours.
+BUNDLED_CODES = frozenset(
+    {
+        "already_exists",
+        "embedding_failed",
+        "file_not_found",
+        "internal_error",
+        "invalid_parameters",
+        "limit_reached",
+        "no_embeddings",
+        "not_configured",
+        "not_found",
+        "not_parsed",
+        "not_text",
+        "permission_denied",
+        "rate_limited",
+        "result_too_large",
+        "store_unavailable",
+        "timeout",
+    }
+)

@@ -1,0 +1,83 @@
+"""The words of the catalog: caller, tool key, server status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from pointsman.core.kinds import Family
+
+__all__ = ["Caller", "Json", "ServerState", "ServerStatus", "ToolKey", "ToolSource", "WallClock"]
+
+Json = dict[str, Any]
+ServerState = Literal["starting", "running", "failed", "stopped"]
+WallClock = Callable[[], float]  # seconds since the epoch; handed in so that tests can set it
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A token and a project. Holds no rights: those are asked of the present configuration each time."""
+
+    token_id: str
+    project_id: str | None  # None: unassigned
+
+
+@dataclass(frozen=True, slots=True)
+class ToolKey:
+    """`serverId:toolName`. Server ids hold no colon, so the first one divides; tool names may hold more."""
+
+    server_id: str
+    tool_name: str
+
+    @classmethod
+    def parse(cls, text: str) -> ToolKey | None:
+        server_id, colon, tool_name = text.partition(":")
+        return cls(server_id, tool_name) if server_id and colon and tool_name else None
+
+    def __str__(self) -> str:
+        return f"{self.server_id}:{self.tool_name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    state: ServerState
+    reason: str  # a sentence's worth, for people; empty while running
+    since: float  # wall clock
+
+
+class ToolSource(Protocol):
+    """What the catalog needs of a downstream server."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """`serverName` in results."""
+        ...
+
+    @property
+    def status(self) -> ServerStatus: ...
+    @property
+    def list_timeout_s(self) -> float: ...
+    def generation_of(self, kind: Family, /) -> int:
+        """Grows whenever a kept list stops being true: at each connect and at each `list_changed` of that kind."""
+        ...
+
+    def hears_changes(self, kind: Family, /) -> bool:
+        """Whether a change of that list would be heard: it is connected, and tells of changes if it has any."""
+        ...
+
+    async def first_start(self) -> None:
+        """Wait until its first start is over, however it ended; no longer than such a start usually takes."""
+        ...
+
+    async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:
+        """One page of a list, as the server sent it (`tools` or what it lists, `nextCursor`, `ttlMs`).
+
+        Raises:
+            ServerUnavailable: it is not running, or its connection ended.
+            CallTimeout: no answer within `list_timeout_s`.
+            DownstreamRefusal: it answered with an error.
+        """
+        ...

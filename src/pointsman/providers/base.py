@@ -1,0 +1,75 @@
+"""The seam of search: what a provider is asked and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class ToolDocument:
+    """One tool as search sees it. Compared by identity: the catalog keeps one object for each known definition."""
+
+    tool_key: str
+    tool_name: str
+    server_name: str
+    description: str
+    input_schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRequest:
+    queries: tuple[str, ...]
+    context: str | None
+    tools: Sequence[ToolDocument]
+    max_results: int
+    project_id: str | None = None  # of the caller, for a service that keeps projects apart
+    request_id: str = ""  # as in the audit row
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    tool_key: str
+    relevance: float  # 0..1
+    explanation: str | None = None
+    intents: tuple[int, ...] = ()  # which of the queries it serves, by their place
+
+
+class SearchHits(list[SearchHit]):
+    """A ranking that also tells, for each query, how well the best of all tools fits it, listed here or not."""
+
+    def __init__(self, hits: Iterable[SearchHit], best_by_query: Sequence[float], ranked_by: str | None = None) -> None:
+        super().__init__(hits)
+        self.best_by_query = tuple(best_by_query)
+        self.ranked_by = ranked_by  # as `SearchProvider.name`, where a provider ranks in more than one way
+
+
+class SearchUnavailable(Exception):
+    """This provider gave no answer; the caller tries the next one.
+
+    The text goes on from "the search service" and is shown to models; `code` stands in the audit row.
+    """
+
+    def __init__(self, reason: str, code: str = "search_unavailable") -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class SearchProvider(Protocol):
+    """Ranks tools. Fits by shape."""
+
+    @property
+    def name(self) -> str:
+        """As in the audit row: `bm25`, `bm25+static` or `cloud`."""
+        ...
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        """Rank `request.tools`, best first, at most `max_results` of them.
+
+        A plain list will do; `SearchHits` lets the catalog say which of several queries nothing fits.
+
+        Raises:
+            SearchUnavailable: no answer in time; the caller tries the next provider.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""The local search provider: BM25 over the words of tools, with static embeddings where they are loaded."""

@@ -1,0 +1,1 @@
+"""The provider that asks a search service over HTTP."""

@@ -1,0 +1,79 @@
+"""The search provider that asks a service, as the configuration of the moment says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from pointsman.config.model import CloudSearch
+from pointsman.providers.base import SearchHits, SearchRequest
+from pointsman.providers.cloud import failure as cloud_failure
+from pointsman.providers.cloud.breaker import BreakerState
+from pointsman.providers.cloud.service import PROBE_PATIENCE_S, CloudService, CloudStatus
+
+
+class CloudSearchProvider:
+    """Lives as long as the gateway; the service behind it changes with the configuration."""
+
+    name = "cloud"
+
+    def __init__(
+        self,
+        settings: CloudSearch | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        probe_patience_s: float = PROBE_PATIENCE_S,
+    ) -> None:
+        self._clock = clock
+        self._probe_patience_s = probe_patience_s
+        self._service = self._made(settings)
+        self._ending: dict[asyncio.Task[None], CloudService] = {}
+        self._opened_before = self._invented_before = 0  # with services that were changed: counters do not go back
+
+    def configure(self, settings: CloudSearch | None) -> None:
+        """From now on this service is asked. One that has changed starts afresh; the old one ends with its calls."""
+        old = self._service
+        if settings == (old.settings if old else None):
+            return
+        self._service = self._made(settings)
+        if old is not None:
+            self._opened_before += old.status().opened
+            self._invented_before += old.status().invented
+            ending = asyncio.create_task(old.finish())
+            self._ending[ending] = old
+            ending.add_done_callback(self._ending.pop)
+
+    def status(self) -> CloudStatus | None:
+        """None: no service is configured."""
+        if self._service is None:
+            return None
+        now = self._service.status()
+        return replace(now, opened=self._opened_before + now.opened, invented=self._invented_before + now.invented)
+
+    def state_for(self, project_id: str | None) -> tuple[BreakerState | Literal["unconfigured"], str | None]:
+        """As a project sees it, and why it is so."""
+        return self._service.state_for(project_id) if self._service else ("unconfigured", None)
+
+    async def search(self, request: SearchRequest) -> SearchHits:
+        """Raises CloudFailure, which is a SearchUnavailable."""
+        if self._service is None:
+            raise cloud_failure.unconfigured()
+        if not request.tools:
+            return SearchHits([], [0.0] * len(request.queries))
+        return await self._service.search(request)
+
+    async def prepare(self) -> None:
+        """So that the first to search does not wait for more than the service."""
+        if self._service is not None:
+            await self._service.prepare()
+
+    async def close(self) -> None:
+        """Whatever is under way is cut short."""
+        services = [*self._ending.values(), *([self._service] if self._service else [])]
+        await asyncio.gather(*(service.close() for service in services), *self._ending)
+
+    def _made(self, settings: CloudSearch | None) -> CloudService | None:
+        return CloudService(settings, self._clock, self._probe_patience_s) if settings else None

@@ -1,0 +1,1 @@
+"""The provider that lets a language model choose from a local shortlist."""

@@ -1,0 +1,383 @@
+"""What the gateway writes down: an intent before a call, its outcome after, and refusals in one go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pointsman.core.errors import AuditUnavailable, DownstreamRefusal, GatewayError, RateLimited
+from pointsman.core.model import WallClock
+from pointsman.core.seams import FrontRequest, ProtocolError
+from pointsman.router.audit.journal import Journal
+from pointsman.router.audit.lines import encode_line
+from pointsman.router.audit.redaction import clean_arguments, clean_queries, short, short_or_none
+from pointsman.router.audit.row_rate import REPEATED, RefusalCounter, RowRate, TokenBucket, too_many_rows
+from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
+
+MAX_NAME_CHARS = 128  # ids, client names, methods, codes
+MAX_TOOL_KEY_CHARS = 256
+MAX_LATE = 10_000  # outcomes kept in memory while the journal cannot be written
+STRANGERS_BURST = 100
+STRANGERS_PER_S = 10.0
+# By code; all others are `error`.
+_ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "rate_limited": "denied", "timeout": "timeout"}
+CHANGES_BURST = 100  # rows of one server
+CHANGES_PER_S = 1.0
+
+DEFINITION_CHANGED = "definition_changed"  # the code of a row of kind `change`
+
+logger = logging.getLogger(__name__)
+
+
+class Observer(Protocol):
+    """Is told what the journal is told, by the same code: `/metrics` can never disagree with the rows."""
+
+    def finished(self, intent: Intent, outcome: Outcome) -> None: ...
+    def journal_failed(self) -> None: ...
+
+
+class Record:
+    """A call under way, whose intent is in the journal.
+
+    As a context manager it writes the outcome, however the block ends: what was raised says which one it is.
+    """
+
+    __slots__ = ("_began", "_finished", "_intent", "_log")
+
+    def __init__(self, log: AuditLog, intent: Intent, began: float) -> None:
+        self._log = log
+        self._intent = intent
+        self._began = began
+        self._finished = False
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if not self._finished:
+            self.finish(*_ending_of(error))
+
+    def finish(
+        self,
+        outcome: Ending,
+        code: str | None = None,
+        *,
+        results: int | None = None,
+        bytes: int | None = None,  # noqa: A002 - the row's own name for it
+        provider: str | None = None,
+        fallback: bool | None = None,
+    ) -> None:
+        """Write the outcome. The first call counts, later ones do nothing. Never raises."""
+        if self._finished:
+            return
+        self._finished = True
+        self._log._finish(self._intent, self._began, outcome, code, results, bytes, provider, fallback)
+
+    def begin_next_round(self) -> None:
+        """The same call goes on as a row of its own, after this one was finished with `input_required`.
+
+        Raises:
+            AuditUnavailable: it could not be written; the call stays without a row that is open.
+        """
+        self._intent, self._began = self._log._begin_again(self._intent)
+        self._finished = False
+
+
+class AuditLog:
+    """The gateway's side of the audit. Used from one thread; a call costs two short writes and no waiting."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        arguments: Callable[[], bool] = lambda: False,
+        observers: Sequence[Observer] = (),
+        wall: WallClock = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        bytes_per_s: Callable[[], float] | None = None,
+    ) -> None:
+        """`bytes_per_s`: what one token may add, after a burst."""
+        self._journal = journal
+        self._arguments = arguments
+        self._observers = tuple(observers)
+        self._wall = wall
+        self._monotonic = monotonic
+        self._late: deque[bytes] = deque()
+        self._failing = False
+        self.rows_held_back = False  # the state database takes no rows; for `/health`
+        self._strangers = TokenBucket(STRANGERS_BURST, monotonic())
+        self._changes: dict[str, TokenBucket] = {}  # by server
+        self._rate = RowRate(bytes_per_s)
+        self._refusals = RefusalCounter()
+
+    def open(self) -> None:
+        """Try the journal early, so that the operator reads of a failure at start. `begin` tries again."""
+        try:
+            self._journal.open()
+        except OSError as error:
+            self._failed(error)
+
+    def begin(
+        self,
+        request: FrontRequest,
+        kind: Kind,
+        *,
+        queries: Sequence[str] | None = None,
+        tool_key: str | None = None,
+        server_id: str | None = None,
+        arguments: object = None,
+    ) -> Record:
+        """Write the intent. Only when this returns may anything be sent to a server.
+
+        Used as `with audit.begin(...) as record`, which leaves no intent without its outcome.
+
+        Raises:
+            AuditUnavailable: it could not be written.
+            RateLimited: the token has written too much of late; the refusal has its row.
+        """
+        token_id = request.caller.token_id
+        wait_s = self._rate.wait_s(token_id, self._monotonic())
+        if wait_s:
+            self._refuse(request, kind, tool_key, server_id)
+            raise too_many_rows(wait_s)
+        intent = Intent(
+            seq=self._next_seq(),
+            time_ms=int(self._wall() * 1000),
+            request_id=request.id,
+            kind=kind,
+            token=token_id,
+            project=request.caller.project_id,
+            client=short(request.client.name, MAX_NAME_CHARS),
+            method=short(request.method, MAX_NAME_CHARS),
+            queries=None if queries is None else clean_queries(queries),
+            tool_key=short_or_none(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short_or_none(server_id, MAX_NAME_CHARS),
+            arguments=clean_arguments(arguments) if arguments is not None and self._arguments() else msgspec.UNSET,
+        )
+        return Record(self, intent, self._write_intent(intent))
+
+    def _refuse(self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None) -> None:
+        self.refused(
+            RateLimited.code,
+            kind=kind,
+            method=request.method,
+            token_id=request.caller.token_id,
+            project_id=request.caller.project_id,
+            client=request.client.name,
+            request_id=request.id,
+            tool_key=tool_key,
+            server_id=server_id,
+        )
+
+    def refused(
+        self,
+        code: str,
+        *,
+        kind: Kind,
+        method: str,
+        token_id: str | None,
+        project_id: str | None = None,
+        client: str = "",
+        request_id: str | None = None,
+        queries: Sequence[str] | None = None,
+        tool_key: str | None = None,
+        server_id: str | None = None,
+    ) -> None:
+        """Write the row of a call that was refused before anything was done. Never raises.
+
+        Strangers (code `unauthorized`) get a bounded number of rows; the rest is only counted, so that a caller
+        without a token cannot push other people's rows out. Refusals that a token repeats share a row.
+        """
+        intent = Intent(
+            seq=0,
+            time_ms=int(self._wall() * 1000),
+            request_id=short(request_id, MAX_NAME_CHARS) if request_id else secrets.token_hex(8),
+            kind=kind,
+            token=short_or_none(token_id, MAX_NAME_CHARS),
+            project=short_or_none(project_id, MAX_NAME_CHARS),
+            client=short(client, MAX_NAME_CHARS),
+            method=short(method, MAX_NAME_CHARS),
+            queries=None if queries is None else clean_queries(queries),
+            tool_key=short_or_none(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short_or_none(server_id, MAX_NAME_CHARS),
+        )
+        outcome = Outcome(0, "denied", short(code, MAX_NAME_CHARS), ms=0.0)
+        if self._has_own_row(intent, outcome):
+            self._write_row(intent, outcome)
+        for observer in self._observers:
+            observer.finished(intent, outcome)
+
+    def changed_tools(self, server_id: str, names: Sequence[str]) -> None:
+        """Write a row for each known tool that has another definition now. Never raises.
+
+        A server that changes its tools all the time gets a bounded number of rows; the rest is only counted.
+        """
+        now = self._monotonic()
+        bucket = self._changes.get(server_id)
+        if bucket is None:
+            bucket = self._changes[server_id] = TokenBucket(CHANGES_BURST, now)
+        bucket.fill(CHANGES_BURST, CHANGES_PER_S, now)
+        for name in names:
+            intent = Intent(
+                seq=0,
+                time_ms=int(self._wall() * 1000),
+                request_id=secrets.token_hex(8),
+                kind="change",
+                method="tools/list",
+                tool_key=short(f"{server_id}:{name}", MAX_TOOL_KEY_CHARS),
+                server_id=short(server_id, MAX_NAME_CHARS),
+            )
+            outcome = Outcome(0, "ok", DEFINITION_CHANGED, ms=0.0)
+            if bucket.left >= 1:
+                bucket.take(1)
+                self._write_row(intent, outcome)
+            for observer in self._observers:
+                observer.finished(intent, outcome)
+
+    def _has_own_row(self, intent: Intent, outcome: Outcome) -> bool:
+        now = self._monotonic()
+        if outcome.code == "unauthorized":
+            if self._strangers.fill(STRANGERS_BURST, STRANGERS_PER_S, now) < 1:
+                return False
+            self._strangers.take(1)
+            return True
+        over = intent.token is not None and self._rate.wait_s(intent.token, now) > 0
+        if over or outcome.code in REPEATED:
+            return self._refusals.is_first(intent, outcome, now)
+        return True
+
+    def housekeep(self) -> None:
+        """Called now and then: outcomes that could not be written get another try, and the segment is closed."""
+        self._write_repeats(self._monotonic())
+        try:
+            self._write_late()
+            self._journal.rotate()
+        except OSError as error:
+            self._failed(error)
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt to write failed, so that calls are refused; for `/health`."""
+        return self._failing
+
+    def close(self) -> None:
+        self._write_repeats(math.inf)
+        try:
+            self._write_late()
+        except OSError as error:
+            logger.error("%d audit outcomes could not be written: %s", len(self._late), error)  # noqa: TRY400
+        self._journal.close()
+
+    def _begin_again(self, intent: Intent) -> tuple[Intent, float]:
+        """The same intent under a new number. Raises AuditUnavailable."""
+        again = msgspec.structs.replace(intent, seq=self._next_seq(), time_ms=int(self._wall() * 1000))
+        return again, self._write_intent(again)
+
+    def _next_seq(self) -> int:
+        """Raises AuditUnavailable."""
+        try:
+            if self._late:
+                self._write_late()
+            return self._journal.next_seq()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _write_intent(self, intent: Intent) -> float:
+        """Returns when the call began. Raises AuditUnavailable."""
+        line = encode_line(intent)
+        try:
+            self._journal.append(line, intents=1)
+        except OSError as error:
+            raise self._failed(error) from None
+        if intent.token is not None:
+            self._rate.wrote(intent.token, len(line))
+        if self._failing:
+            self._healed()
+        return self._monotonic()
+
+    def _finish(
+        self,
+        intent: Intent,
+        began: float,
+        ending: Ending,
+        code: str | None,
+        results: int | None,
+        size: int | None,
+        provider: str | None,
+        fallback: bool | None,
+    ) -> None:
+        ms = round((self._monotonic() - began) * 1000, 3)
+        code, provider = short_or_none(code, MAX_NAME_CHARS), short_or_none(provider, MAX_NAME_CHARS)
+        outcome = Outcome(intent.seq, ending, code, ms, results, size, provider, fallback)
+        line = encode_line(outcome)
+        try:
+            if self._late:
+                self._write_late()
+            self._journal.append(line)
+        except OSError as error:
+            self._failed(error)
+            self._keep(line)
+        for observer in self._observers:
+            observer.finished(intent, outcome)
+
+    def _write_row(self, intent: Intent, outcome: Outcome) -> None:
+        try:
+            self._write_late()
+            seq = self._journal.next_seq()
+            numbered = (msgspec.structs.replace(entry, seq=seq) for entry in (intent, outcome))
+            lines = b"".join(map(encode_line, numbered))
+            self._journal.append(lines, intents=1)
+        except OSError as error:
+            self._failed(error)
+            return
+        if intent.token is not None:
+            self._rate.wrote(intent.token, len(lines))
+
+    def _write_repeats(self, now: float) -> None:
+        for intent, outcome in self._refusals.due(now):
+            self._write_row(intent, outcome)
+
+    def _write_late(self) -> None:
+        while self._late:
+            self._journal.append(self._late[0])
+            self._late.popleft()
+
+    def _keep(self, line: bytes) -> None:
+        # No new call begins while the journal fails, so the number of calls in flight bounds this already.
+        if len(self._late) < MAX_LATE:
+            self._late.append(line)
+
+    def _failed(self, error: OSError) -> AuditUnavailable:
+        for observer in self._observers:
+            observer.journal_failed()
+        if not self._failing:
+            self._failing = True
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            logger.error("the audit journal cannot be written, so calls are refused until it can: %s", reason)
+        return AuditUnavailable()
+
+    def _healed(self) -> None:
+        self._failing = False
+        logger.warning("the audit journal can be written again")
+
+
+def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
+    """Outcome and code of a block that ended with `error`."""
+    if error is None:
+        return "ok", None
+    if isinstance(error, GatewayError):
+        return _ENDINGS.get(error.code, "error"), error.code
+    if isinstance(error, (ProtocolError, DownstreamRefusal)):
+        return "error", str(error.code)
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", None
+    return "error", "internal"

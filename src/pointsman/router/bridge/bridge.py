@@ -1,0 +1,219 @@
+"""Carries messages between a client on stdin and stdout and the gateway, in whichever era the client speaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pointsman.core import wire
+from pointsman.core.model import Json
+from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+from pointsman.router.bridge.legacy_session import LegacySession, SessionLost
+from pointsman.router.bridge.link import Answer, Cut, Link, NoGateway, NotSent
+from pointsman.router.bridge.pipes import TooLong
+from pointsman.router.downstream.stdio.lines import Line
+from pointsman.router.downstream.talk.envelope import NAMESPACE
+
+if TYPE_CHECKING:
+    from pointsman.router.bridge.headers import ModernHeaders
+
+logger = logging.getLogger(__name__)
+
+LAST_ANSWERS_S = 1.0  # after the client closed stdin, for what is under way to be answered all the same
+_CUT = (
+    "The gateway went away while this request was under way. It may have been carried out all the same: "
+    "check before you repeat it."
+)
+_KINDS = ("method", "result", "error")  # a request or a notification, and the two answers
+_CANCEL_PAUSES_S = (0.2, 1.0, 5.0)  # a cancellation may overtake its request, which travels on another connection
+
+
+class Out(Protocol):
+    async def write(self, message: bytes) -> None: ...
+
+
+class Bridge:
+    """One client. Every message has its task, so that none waits for another."""
+
+    def __init__(self, link: Link, out: Out) -> None:
+        self._link = link
+        self._out = out
+        self._modern: ModernHeaders | None = None
+        self._session = LegacySession(link, self._pass)
+        self._under_way: dict[tuple[type, Any], asyncio.Task[None]] = {}
+        self._cancelled: set[tuple[type, Any]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self, lines: AsyncIterator[Line | TooLong]) -> None:
+        """Until the client has no more to say; ends what is under way."""
+        try:
+            async for line in lines:
+                self._take(line)
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=LAST_ANSWERS_S)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._session.close()
+
+    # ------------------------------------------------------------------ from the client
+
+    def _take(self, line: Line | TooLong) -> None:
+        if isinstance(line, TooLong):
+            self._start(self._refuse(line.id, INVALID_REQUEST, f"{line}."))
+            return
+        try:
+            message = wire.decode(line)
+        except wire.BadJson:
+            self._start(self._refuse(None, PARSE_ERROR, "Parse error: this line is not JSON."))
+            return
+        if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):
+            self._start(self._refuse(None, INVALID_REQUEST, "A line must be one JSON-RPC message."))
+        elif message.keys().isdisjoint(_KINDS):
+            text = "A message must have a `method`, a `result` or an `error`."
+            self._start(self._refuse(_hashable(message.get("id")), INVALID_REQUEST, text))
+        elif "method" in message and "id" in message:
+            self._request(message, bytes(line))
+        elif message.get("method") == "notifications/cancelled":
+            self._cancel(message, bytes(line))
+        else:
+            self._start(self._tell(message, bytes(line)))
+
+    def _request(self, message: Json, body: bytes) -> None:
+        key = (type(message["id"]), _hashable(message["id"]))
+        task = self._start(self._carry(message, body, key))
+        self._under_way[key] = task
+        task.add_done_callback(lambda _: self._forget(key, task))
+
+    def _cancel(self, message: Json, body: bytes) -> None:
+        params = message.get("params")
+        number = params.get("requestId") if isinstance(params, dict) else None
+        key = (type(number), _hashable(number))
+        task = self._under_way.get(key)
+        if task is None:
+            return
+        self._cancelled.add(key)  # its answer, if any, is not awaited by anybody
+        if self._session.open:
+            self._start(self._cancel_in_session(task, body))
+        else:
+            task.cancel()  # which closes its connection: that is how a modern request is cancelled
+
+    async def _cancel_in_session(self, task: asyncio.Task[None], body: bytes) -> None:
+        with suppress(NoGateway, NotSent, Cut, SessionLost):
+            for pause_s in _CANCEL_PAUSES_S:
+                await self._session.tell(body)
+                done, _ = await asyncio.wait((task,), timeout=pause_s)
+                if done:
+                    return
+        task.cancel()
+
+    # ------------------------------------------------------------------ to the gateway
+
+    async def _carry(self, message: Json, body: bytes, key: tuple[type, Any]) -> None:
+        """A request, to its answer; whatever happens, the client gets one."""
+        try:
+            answered = await self._exchange(message, body, key)
+        except NoGateway as reason:
+            await self._refuse(message["id"], INTERNAL_ERROR, str(reason))
+        except NotSent:
+            await self._refuse(message["id"], INTERNAL_ERROR, "The gateway cannot be reached. Try again later.")
+        except Cut:
+            await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
+        else:
+            if not answered and key not in self._cancelled:
+                await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
+
+    async def _exchange(self, message: Json, body: bytes, key: tuple[type, Any]) -> bool:
+        version = _modern_version(message)
+        if version is not None:
+            async with self._link.send("POST", self._headers().of(message, version), body) as answer:
+                return await self._relay(answer, message, key)
+        async with self._session.request(message, body) as answer:
+            return await self._relay(answer, message, key)
+
+    def _headers(self) -> ModernHeaders:
+        if self._modern is None:
+            from pointsman.router.bridge.headers import ModernHeaders  # takes the SDK, which a legacy client can spare
+
+            self._modern = ModernHeaders()
+        return self._modern
+
+    async def _relay(self, answer: Answer, request: Json, key: tuple[type, Any]) -> bool:
+        """Write all that came; False where the answer itself was not among it."""
+        answered = False
+        async for body, _ in answer.messages():
+            said = _decoded(body)
+            if said is None:
+                continue
+            if "method" in said:
+                await self._out.write(body)
+                continue
+            answered = True
+            if key in self._cancelled:
+                continue
+            if request["method"] == "tools/list" and self._modern is not None:
+                self._modern.learn(said)
+            elif request["method"] == "initialize":
+                self._session.begin(answer.session_id, said)
+            if said.get("id") != request["id"]:  # an error from before the request was read names none
+                body = wire.encode({**said, "id": request["id"]})
+            await self._out.write(body)
+        return answered
+
+    async def _tell(self, message: Json, body: bytes) -> None:
+        """A notification, or the answer to a question. There is nobody to tell if it fails, but the log."""
+        if not self._session.open:
+            return  # the modern era has neither, over HTTP
+        try:
+            await self._session.tell(body)
+        except (NoGateway, NotSent, Cut, SessionLost):
+            logger.warning("%s did not reach the gateway", message.get("method", "an answer"))
+
+    # ------------------------------------------------------------------ to the client
+
+    async def _pass(self, body: bytes) -> None:
+        await self._out.write(body)
+
+    async def _refuse(self, number: Any, code: int, text: str) -> None:
+        error = {"code": code, "message": text}
+        await self._out.write(wire.encode({"jsonrpc": "2.0", "id": number, "error": error}))
+
+    def _start(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("a message could not be carried", exc_info=error)
+
+    def _forget(self, key: tuple[type, Any], task: asyncio.Task[None]) -> None:
+        self._cancelled.discard(key)
+        if self._under_way.get(key) is task:
+            del self._under_way[key]
+
+
+def _decoded(body: bytes) -> Json | None:
+    try:
+        message = wire.decode(body) if body else None
+    except wire.BadJson:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _hashable(number: object) -> object:
+    return number if isinstance(number, str | int | float) else None
+
+
+def _modern_version(message: Json) -> str | None:
+    """The protocol version that a modern request names in its envelope; None: it is of the legacy era."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    version = meta.get(NAMESPACE + "protocolVersion") if isinstance(meta, dict) else None
+    return version if isinstance(version, str) else None

@@ -1,0 +1,80 @@
+"""`pointsman archive`: fill, look into and search the store that the gateway hands to its bundled server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from pointsman.archive.commands import commands as cli
+from pointsman.archive.commands.context import context
+from pointsman.archive.commands.graph import graph
+from pointsman.archive.commands.ingest import ingest
+from pointsman.archive.settings import DATABASE, ArchiveSettings, BadSettings
+from pointsman.archive.settings import read_settings as read_archive_settings
+from pointsman.config.model import Server
+from pointsman.config.paths import find_config, state_folder
+from pointsman.config.settings import read_settings
+from pointsman.router.cli.options import ConfigRefusal, chosen_config, clear_errors, load_gateway_config, note
+from pointsman.router.downstream.bundled import bundled_environment
+
+
+@click.group()
+@click.pass_context
+def archive(ctx: click.Context) -> None:
+    """Fill and search the archive: your own notes, papers and pages."""
+    ctx.obj = find_settings
+
+
+for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed, graph, context):
+    archive.add_command(command)
+
+
+def find_settings(
+    *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
+) -> ArchiveSettings:
+    """`--db`, else the store of --server or of the only archive in the configuration, else $SEARCH_DB_PATH alone."""
+    if db is not None:
+        environment = {**os.environ, DATABASE: str(db)}
+    else:
+        environment = os.environ | _configured(server, config, state_dir)
+    try:
+        return read_archive_settings(environment)
+    except BadSettings as error:
+        raise ConfigRefusal(f"{error}.") from None
+
+
+def _configured(server_id: str | None, config: Path | None, state_dir: Path | None) -> dict[str, str]:
+    """What the gateway would tell that server; nothing, where the environment names the store and no server has it."""
+    named = os.environ.get(DATABASE)
+    with clear_errors():
+        settings = read_settings()
+        if named and server_id is None and find_config(config, settings, os.environ, Path.cwd()) is None:
+            return {}
+        path = chosen_config(config, settings)
+        loaded = load_gateway_config(path)
+        folder = state_folder(state_dir, settings, os.environ)
+    archives = {id_: each for id_, each in loaded.servers.items() if each.bundled}
+    if named and server_id is None and not archives:
+        return {}
+    chosen = _chosen(archives, server_id, path)
+    if named and archives[chosen].names_store:
+        note(f"{DATABASE} is not used: `servers.{chosen}` in {path} names its own store. --db FILE names another one.")
+    return bundled_environment(chosen, archives[chosen], folder, os.environ)
+
+
+def _chosen(archives: Mapping[str, Server], server_id: str | None, path: Path) -> str:
+    if server_id is not None and server_id in archives:
+        return server_id
+    names = ", ".join(archives)
+    if not archives:
+        raise ConfigRefusal(
+            f"{path} names no archive. Add `archive: {{bundled: archive}}` to `servers`, or name a store with --db."
+        )
+    if server_id is not None:
+        raise ConfigRefusal(f"`{server_id}` is no bundled archive in {path}. There is: {names}.")
+    if len(archives) > 1:
+        raise ConfigRefusal(f"{path} names several archives. Choose with --server: {names}.")
+    return next(iter(archives))

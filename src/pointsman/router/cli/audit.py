@@ -1,0 +1,153 @@
+"""`pointsman audit`: what was asked and called, by whom, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pointsman.config.paths import state_folder
+from pointsman.config.settings import read_settings
+from pointsman.router.audit.database import NewerSchema
+from pointsman.router.audit.display import Table, json_line
+from pointsman.router.audit.filters import Filter
+from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.rows import ENDINGS, KINDS, Row
+from pointsman.router.audit.tail import follow
+from pointsman.router.cli.options import ConfigRefusal, Refusal, clear_errors, note
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AGO = re.compile(r"(\d{1,9})([smhdw])")
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+class Moment(click.ParamType[int]):
+    """`15m` ago, or a time in ISO 8601; milliseconds since the epoch."""
+
+    name = "when"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        ago = _AGO.fullmatch(value)
+        if ago:
+            return int((time.time() - int(ago[1]) * _UNITS_S[ago[2]]) * 1000)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"`{value}` is neither a span like 15m, 2h or 7d nor a time like 2026-11-16T08:30:00Z.", param, ctx
+            )
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)  # as the rows show it
+        return int(moment.timestamp() * 1000)
+
+
+def row_options(command: _Command) -> _Command:
+    """The options that `list` and `tail` share."""
+    for option in reversed(
+        (
+            click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
+            click.option(
+                "--since", "since_ms", type=Moment(), help="From then on: 15m, 2h, 7d (ago), or ISO 8601 (UTC)."
+            ),
+            click.option("--until", "until_ms", type=Moment(), help="Before then."),
+            click.option("--token", help='Id of the token; "" for none.'),
+            click.option("--project", help='Id of the project; "" for none.'),
+            click.option("--tool", "tool_key", help="Tool key, like time:convert_time."),
+            click.option("--server", "server_id", help="Id of the server."),
+            click.option("--kind", type=click.Choice(KINDS)),
+            click.option("--outcome", type=click.Choice(ENDINGS)),
+            click.option("--code", help="Error code, like timeout or unknown_tool."),
+            click.option(
+                "--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder."
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
+    """What cannot be read is said in a sentence."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (sqlite3.Error, NewerSchema) as error:
+            raise Refusal(f"The state database cannot be read: {error}") from None
+        except PermissionError as error:
+            raise Refusal(
+                f"{error.filename} may not be read by this user. Run this as the user that runs the gateway."
+            ) from None
+        except NotADirectoryError as error:
+            raise Refusal(
+                f"{error.filename} is not a folder, and the journal belongs there. Move it away; "
+                "the gateway creates the folder."
+            ) from None
+
+    return run
+
+
+@click.group()
+def audit() -> None:
+    """What was asked and called, by whom, and how it ended."""
+
+
+@audit.command("list")
+@row_options
+@click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
+@told_plainly
+def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: Any) -> None:
+    """Print rows, oldest first."""
+    folder = _folder(state_dir)
+    count = _print(read_rows(folder, Filter(**wanted), newest=limit), as_json, Table())
+    if not count and not as_json:
+        note(f"No audit rows in {folder} fit.")
+
+
+@audit.command()
+@row_options
+@click.option("-n", "--lines", default=20, show_default=True, type=click.IntRange(min=0), help="Rows to begin with.")
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on and print each row when its call is over.")
+@told_plainly
+def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **wanted: Any) -> None:
+    """Print the newest rows, and with -f those that come."""
+    folder = _folder(state_dir)
+    chosen = Filter(**wanted)
+    if not following:
+        _print(read_rows(folder, chosen, newest=lines), as_json, Table())
+        return
+    table = Table(steady=True)
+    try:
+        for rows in follow(folder, chosen, lines):
+            _print(rows, as_json, table)
+    except KeyboardInterrupt:
+        return
+
+
+def _folder(option: Path | None) -> Path:
+    with clear_errors():
+        folder = state_folder(option, read_settings(), os.environ)
+    if not folder.is_dir():
+        raise ConfigRefusal(
+            f"There is no state folder {folder}. Start the gateway once, or name its folder with --state-dir."
+        )
+    return folder
+
+
+def _print(rows: Iterable[Row], as_json: bool, table: Table) -> int:
+    count = 0
+    for line in map(json_line, rows) if as_json else table.lines(rows):
+        click.echo(line)
+        count += 1
+    return count

@@ -1,0 +1,59 @@
+"""`pointsman search-api`: the search service that gateways with `optimization: cloud` ask."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+
+from pointsman.config.loading import load
+from pointsman.config.model import GatewayConfig
+from pointsman.config.sample import SEARCH_API
+from pointsman.config.settings import overlaid_search_api, read_settings
+from pointsman.core.dumpable import make_non_dumpable
+from pointsman.router.cli.first_config import find_or_make_config
+from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr, note
+from pointsman.router.cli.welcome import welcome_to_search_api
+from pointsman.router.search_api.daemon import Launch
+from pointsman.router.search_api.daemon import serve as run_service
+from pointsman.router.serving.socket import CannotListen
+from pointsman.router.serving.tasks import DaemonFailed
+
+
+@click.group(name="search-api")
+def search_api() -> None:
+    """Run a search service for one or many gateways."""
+
+
+@search_api.command()
+@config_option
+@click.option("--host", help="The address to listen on, in place of `search_api.listen.host`.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), help="In place of `search_api.listen.port`; 0 takes a free one."
+)
+def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
+    """Start the search service. Without any configuration it makes one, and shows the first token."""
+    make_non_dumpable()
+    with clear_errors():
+        settings = read_settings()
+        log_to_stderr(settings)
+        path, secret = find_or_make_config(config_file, settings, SEARCH_API)
+
+        def read() -> GatewayConfig:
+            return overlaid_search_api(load(path, os.environ), settings, host=host, port=port)
+
+        def ready(url: str) -> None:
+            if secret is not None:
+                note(welcome_to_search_api(secret, url, path))
+            note(f"pointsman search-api ready on {url}")
+
+        launch = Launch(read(), path, read, ready)
+    import uvloop
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run_service(launch))
+    except (CannotListen, DaemonFailed) as error:
+        raise Refusal(str(error)) from error

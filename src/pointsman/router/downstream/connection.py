@@ -1,0 +1,81 @@
+"""One live connection to a server, whatever its transport: the seam between transports and supervision."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pointsman.core.model import Json
+from pointsman.core.seams import BackChannel, Era, FrontRequest
+
+
+class ConnectionLost(Exception):
+    """The connection is over, or this one exchange failed below JSON-RPC. `str(error)` is the reason, for people."""
+
+
+class BudgetBroken(Exception):
+    """The server sent more bytes or messages for one call than it may. `str(error)` says which limit."""
+
+
+class Clock(Protocol):
+    """The time limit of a call, which stands still while the call waits for others than the server."""
+
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request under way to a server. `request` and `back` are None for our own (handshake, lists)."""
+
+    method: str
+    params: Json
+    request: FrontRequest | None = None
+    back: BackChannel | None = None
+    clock: Clock | None = None
+    number: int = field(default=0, init=False)  # its id on the wire, once it is sent
+    answered: bool = field(default=False, init=False)  # by the server, with a result or an error
+    elicitations: set[str] | None = field(default=None, init=False)  # ids of what was asked out of band (URL mode)
+    messages: int = field(default=0, init=False)  # notifications and questions seen so far, counted by the connection
+    heard_bytes: int = field(default=0, init=False)  # and their size
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a server said of itself in the handshake."""
+
+    era: Era
+    version: str
+    capabilities: Json
+    server_info: Json
+
+
+class Connection(Protocol):
+    """Connected, handshake done. Safe to use from many tasks at once; a failure stays with its request."""
+
+    @property
+    def introduction(self) -> Introduction: ...
+
+    async def request(self, call: Call) -> Json:
+        """Send `call` and return the result. Cancelling the caller tells the server to cancel.
+
+        Raises:
+            ConnectionLost, BudgetBroken, DownstreamRefusal.
+        """
+        ...
+
+    async def ended(self) -> str:
+        """Wait until the connection is over by itself; returns the reason. For HTTP that may be never."""
+        ...
+
+    async def close(self) -> None:
+        """End it and all that belongs to it (child, streams). Idempotent."""
+        ...
+
+
+Noticed = Callable[[str, Json], None]
+"""Called with method and params for each notification that belongs to no call (list_changed, resources/updated)."""
+
+Connect = Callable[[Noticed], Awaitable[Connection]]
+"""Opens a connection and shakes hands. Raises ConnectionLost with the reason. Cancelling it leaves nothing behind."""

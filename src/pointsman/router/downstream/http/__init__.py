@@ -1,0 +1,1 @@
+"""Servers over HTTP: streamable HTTP in both eras and the old SSE transport."""

@@ -1,0 +1,94 @@
+"""Opens a connection over HTTP: finds out the era, then hands the client to the connection of that era."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from pointsman.config.model import Limits
+from pointsman.core.model import Json
+from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from pointsman.core.wire import encode
+from pointsman.router.downstream.connection import Connection, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.http.answer import read_result
+from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient
+from pointsman.router.downstream.http.legacy import LegacyHttp, Session
+from pointsman.router.downstream.http.modern import ModernHttp, modern_head
+from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
+from pointsman.router.downstream.talk.server_memory import ServerRecord
+from pointsman.router.serving.in_flight import AnswerMemory
+
+
+async def connect_http(
+    url: str,
+    headers: Mapping[str, str],
+    era: WantedEra,
+    probe_s: float,
+    limits: Limits,
+    noticed: Noticed,
+    record: ServerRecord | None = None,
+    memory: AnswerMemory | None = None,
+) -> Connection:
+    """Connect and shake hands. `record` is what the server is known to do, beyond the life of one connection, and
+    `memory` what its large answers may take of the daemon's.
+
+    Raises ConnectionLost; cancelled or not, it leaves nothing behind.
+    """
+    try:
+        client = HttpClient(url, headers)
+    except ValueError:
+        raise ConnectionLost("its `url` is not valid: correct it in its configuration") from None
+    try:
+        wire = _HttpWire(client, limits)
+        introduction = await shake_hands(wire, era, probe_s)
+    except BaseException:
+        await client.close()
+        raise
+    if introduction.era == "modern":
+        return ModernHttp(client, introduction, limits, noticed, memory)
+
+    async def open_session() -> Session:
+        wire = _HttpWire(client, limits)
+        return wire.session(await shake_hands(wire, "legacy", probe_s))
+
+    session = wire.session(introduction)
+    return LegacyHttp(client, session, open_session, limits, noticed, record or ServerRecord(), memory=memory)
+
+
+class _HttpWire:
+    """The handshake's way over HTTP: each request goes out in the manner of the era that it belongs to."""
+
+    def __init__(self, client: HttpClient, limits: Limits) -> None:
+        self._client = client
+        self._limits = limits
+        self._version = LATEST_HANDSHAKE_VERSION
+        self._session_id: str | None = None
+
+    def session(self, introduction: Introduction) -> Session:
+        return Session.of(self._client, introduction, self._session_id)
+
+    async def request(self, method: str, params: Json) -> Json:
+        modern = method == "server/discover"
+        head = modern_head(self._client, LATEST_MODERN_VERSION, method) if modern else self._client.head("POST")
+        body = encode({"jsonrpc": "2.0", "id": HANDSHAKE_NUMBER, "method": method, "params": params})
+        response = await self._client.send(head, body)
+        result = await read_result(response, HANDSHAKE_NUMBER, self._limits.result_bytes, _ignore)
+        if not modern:
+            self._version = str(result.get("protocolVersion"))
+            self._session_id = response.headers.get("Mcp-Session-Id")
+        return result
+
+    async def notify(self, method: str, params: Json) -> None:
+        message: Json = {"jsonrpc": "2.0", "method": method}
+        if params:
+            message["params"] = params
+        named = {} if self._session_id is None else {"Mcp_Session_Id": self._session_id}
+        head = self._client.head("POST", MCP_Protocol_Version=self._version, **named)
+        response = await self._client.send(head, encode(message))
+        response.close()
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise ConnectionLost(f"it answered {method} with HTTP {response.status}")
+
+
+def _ignore(_: Json) -> None:
+    """Nobody is listening yet."""

@@ -1,0 +1,120 @@
+"""A modern server (2026-07-28) over HTTP: no session, every request stands alone and says all about itself."""
+
+from __future__ import annotations
+
+import itertools
+
+from pointsman.config.model import Limits
+from pointsman.core.model import Json
+from pointsman.core.sdk import (
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from pointsman.core.wire import encode
+from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.http.answer import EVENT_STREAM, read_result, read_stream
+from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
+from pointsman.router.downstream.http.server_messages import HttpServerMessages
+from pointsman.router.downstream.talk.envelope import with_envelope
+from pointsman.router.downstream.talk.subscriptions import LISTEN
+from pointsman.router.downstream.talk.tasks import TaskSet
+from pointsman.router.serving.in_flight import AnswerMemory
+
+_KEPT_HEADS = 1024  # names come from callers by way of the catalog, so there are few; a bound all the same
+
+
+def modern_head(client: HttpClient, version: str, method: str, name: str | None = None) -> bytes:
+    named = {} if name is None else {"Mcp_Name": encode_header_value(name)}
+    return client.head("POST", MCP_Protocol_Version=version, Mcp_Method=method, **named)
+
+
+class ModernHttp:
+    """Fits `Connection`. To cancel is to close the response, which leaving `request` early does."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        introduction: Introduction,
+        limits: Limits,
+        noticed: Noticed,
+        memory: AnswerMemory | None = None,
+    ) -> None:
+        self.introduction = introduction
+        self._client = client
+        self._limits = limits
+        self._memory = memory
+        self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
+        self._heads: dict[tuple[str, str | None], bytes] = {}
+        self._params_in_headers: dict[str, dict[tuple[str, ...], str]] = {}  # tool name -> argument path -> header
+        self._background = TaskSet()
+        self._talk = HttpServerMessages(limits, noticed, self._background)
+
+    async def request(self, call: Call) -> Json:
+        number = next(self._numbers)
+        params = with_envelope(call, "modern", self.introduction.version, number)
+        body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
+        take = self._talk.begin(number, call)
+        try:
+            response = await self._client.send(self._head_for(call), body)
+            if call.method == LISTEN and response.kind == EVENT_STREAM:
+                return await self._listen(response)
+            result = await read_result(response, number, self._limits.result_bytes, take, self._memory)
+        except ConnectionLost:
+            self._client.doubt()
+            raise
+        finally:
+            self._talk.end(number)
+        return self._learn(result) if call.method == "tools/list" else result
+
+    async def _listen(self, response: HttpResponse) -> Json:
+        """A call without end: what it brings has no budget, but a pace."""
+        await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
+        return {}
+
+    async def ended(self) -> str:
+        return await self._client.gone()
+
+    async def close(self) -> None:
+        self._talk.close()
+        await self._background.close()
+        await self._client.close()
+
+    # ------------------------------------------------------------------ headers
+
+    def _head_for(self, call: Call) -> bytes:
+        field = NAME_BEARING_METHODS.get(call.method)
+        given = call.params.get(field) if field is not None else None
+        name = given if isinstance(given, str) else None
+        head = self._heads.get((call.method, name))
+        if head is None:
+            head = modern_head(self._client, self.introduction.version, call.method, name)
+            if len(self._heads) >= _KEPT_HEADS:
+                self._heads.clear()
+            self._heads[call.method, name] = head
+        mirrored = self._params_in_headers.get(name) if name is not None and call.method == "tools/call" else None
+        if mirrored is None:
+            return head
+        arguments = call.params.get("arguments")
+        return with_headers(head, mcp_param_headers(mirrored, arguments if isinstance(arguments, dict) else {}))
+
+    def _learn(self, page: Json) -> Json:
+        """Note which arguments must be mirrored in headers; a tool whose annotations are invalid cannot be called."""
+        tools = page.get("tools")
+        if not isinstance(tools, list):
+            return page
+        usable = []
+        for tool in tools:
+            schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+            if find_invalid_x_mcp_header(schema) is not None:
+                continue
+            usable.append(tool)
+            name = tool.get("name") if isinstance(tool, dict) else None
+            if not isinstance(name, str):
+                continue
+            self._params_in_headers.pop(name, None)
+            if mirrored := x_mcp_header_map(schema):
+                self._params_in_headers[name] = mirrored
+        return page if len(usable) == len(tools) else {**page, "tools": usable}

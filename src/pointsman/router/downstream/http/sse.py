@@ -1,0 +1,240 @@
+"""The old HTTP transport (2024-11-05): one standing event stream for what a server says, a POST for each message."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import aiohttp
+from yarl import URL
+
+from pointsman.config.model import Limits
+from pointsman.core import wire
+from pointsman.core.model import Json
+from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.http.client import TCP_CONNECT_S, in_words
+from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
+from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
+from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES
+from pointsman.router.downstream.talk.multiplexer import Multiplexer
+from pointsman.router.downstream.talk.question_routing import QuestionRouter
+from pointsman.router.downstream.talk.server_memory import ServerRecord
+from pointsman.router.downstream.talk.tasks import TaskSet
+from pointsman.router.downstream.talk.unsolicited import FLOODED
+from pointsman.router.serving.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
+
+_BATCH = 64  # events taken in one go, before others get their turn on the loop
+# Some servers answer the POST only when the call is done. The call has its own deadline; this one only tidies up.
+_POST_TIME = aiohttp.ClientTimeout(total=600, sock_connect=TCP_CONNECT_S)
+_SESSION_GONE = frozenset({404, 410})
+
+
+async def connect_sse(
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    era: WantedEra,
+    limits: Limits,
+    noticed: Noticed,
+    record: ServerRecord | None = None,
+    memory: AnswerMemory | None = None,
+) -> SseConnection:
+    """Open the stream and shake hands. The total time is the caller's to limit; an idle stream is never cut.
+
+    Raises:
+        ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
+    """
+    if era == "modern":
+        raise ConnectionLost(
+            "`transport: sse` belongs to the legacy era: remove `era: modern`, or use `transport: http`"
+        )
+    connection = SseConnection(url, headers, limits, noticed, record or ServerRecord(), memory)
+    try:
+        await connection.open()
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+class SseConnection:
+    """As `Connection` has it."""
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        limits: Limits,
+        noticed: Noticed,
+        record: ServerRecord,
+        memory: AnswerMemory | None = None,
+    ) -> None:
+        self._memory = memory or unshared(limits.in_flight_bytes)
+        self._lease: Lease | None = None  # of a large message that is arriving
+        self._url = URL(url)
+        self._headers = dict(headers)
+        self._limits = limits
+        self._mux = Multiplexer(self._send, limits, noticed, QuestionRouter(record, mixed=True))
+        self._background = TaskSet()
+        self._unsent = 0
+        self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()
+        self._introduction: Introduction | None = None
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=TCP_CONNECT_S),
+        )
+
+    async def open(self) -> None:
+        stream = await self._get()
+        self._background.start(self._listen(stream))
+        await self._endpoint
+        self._introduction = await shake_hands(_Wire(self._mux, self._post), "legacy", 0)
+        self._mux.introduction = self._introduction
+
+    # --- Connection
+
+    @property
+    def introduction(self) -> Introduction:
+        assert self._introduction is not None
+        return self._introduction
+
+    async def request(self, call: Call) -> Json:
+        return await self._mux.carry(call)
+
+    async def ended(self) -> str:
+        return await self._mux.ended()
+
+    async def close(self) -> None:
+        self._mux.lost("its connection was closed")
+        await self._background.close()
+        await self._session.close()
+
+    # --- the stream
+
+    async def _get(self) -> aiohttp.ClientResponse:
+        # Compression is not offered: a stream that unpacks to a thousand times its size could not be bounded.
+        headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        try:
+            stream = await self._session.get(self._url, headers=headers, allow_redirects=False)
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionLost(in_words(error)) from None
+        if 300 <= stream.status < 400:
+            raise ConnectionLost(f"it answered with a redirect (HTTP {stream.status}), which is not followed")
+        if stream.status != 200:
+            raise ConnectionLost(f"it answered HTTP {stream.status} when its event stream was opened")
+        if stream.content_type != "text/event-stream" or "Content-Encoding" in stream.headers:
+            raise ConnectionLost("it did not answer with a plain event stream; is `transport: sse` right for it?")
+        return stream
+
+    async def _listen(self, stream: aiohttp.ClientResponse) -> None:
+        parser = EventStreamParser(self._limits.result_bytes)
+        reason = "its event stream ended"
+        clock = asyncio.timeout(None)
+        try:
+            async with clock:
+                async for data in stream.content.iter_any():
+                    await self._take(parser.feed(data))
+                    if self._lease is not None or parser.held > LARGE_BYTES:
+                        await self._settle_lease(parser.held, clock)
+        except (aiohttp.ClientError, OSError) as error:
+            if clock.expired():
+                reason = f"it did not finish a large message within {LEASE_S:g} s"
+            elif isinstance(error, aiohttp.ClientPayloadError):
+                reason = f"{reason}: {in_words(error)}"
+            else:
+                reason = in_words(error)
+        except (BudgetBroken, ConnectionLost) as error:
+            reason = str(error)
+        finally:
+            stream.close()
+            self._release()
+        self._mux.lost(reason)
+        if not self._endpoint.done():
+            self._endpoint.set_exception(ConnectionLost(reason))
+
+    async def _settle_lease(self, held: int, clock: asyncio.Timeout) -> None:
+        """A large message has a lease from its first bytes until it is decoded; without it, reading stands still."""
+        if held <= LARGE_BYTES:
+            self._release()
+            clock.reschedule(None)
+        elif self._lease is None:
+            self._lease = await self._memory.take(self._limits.result_bytes, shared=True)
+            clock.reschedule(asyncio.get_running_loop().time() + LEASE_S)
+
+    def _release(self) -> None:
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    async def _take(self, events: list[ServerEvent]) -> None:
+        for number, event in enumerate(events, 1):
+            if event.event == "endpoint":
+                self._take_endpoint(event.data)
+            elif event.event == "message" and event.data:
+                if len(event.data) > OFF_LOOP_BYTES:
+                    await self._mux.received_large(event.data)
+                else:
+                    self._mux.received(event.data)
+            if number % _BATCH == 0:
+                await asyncio.sleep(self._mux.stray.breather())
+        if self._mux.stray.hopeless:
+            raise ConnectionLost(FLOODED)
+        if pause_s := self._mux.stray.breather():
+            await asyncio.sleep(pause_s)
+
+    def _take_endpoint(self, data: bytes) -> None:
+        if self._endpoint.done():
+            return  # one per stream; a later one could only lead elsewhere
+        try:
+            endpoint = self._url.join(URL(data.decode().strip()))
+            same = endpoint.origin() == self._url.origin()
+        except ValueError:
+            raise ConnectionLost("the endpoint that it named is no URL") from None
+        if not same:
+            raise ConnectionLost("it named an endpoint at another address, which is not used")
+        self._endpoint.set_result(endpoint)
+
+    # --- messages out
+
+    def _send(self, data: bytes, number: int | None) -> None:
+        if self._unsent + len(data) > self._limits.result_bytes:
+            reason = f"it does not take its messages: more than {self._limits.result_bytes} bytes wait for it"
+            self._mux.lost(reason)
+            raise ConnectionLost(reason)
+        self._unsent += len(data)
+        self._background.start(self._deliver(data, number))
+
+    async def _deliver(self, data: bytes, number: int | None) -> None:
+        try:
+            await self._post(data)
+        except ConnectionLost as lost:
+            if number is not None:
+                self._mux.fail(number, lost)
+        finally:
+            self._unsent -= len(data)
+
+    async def _post(self, data: bytes) -> None:
+        headers = {**self._headers, "Content-Type": "application/json"}
+        try:
+            async with self._session.post(
+                self._endpoint.result(), data=data, headers=headers, allow_redirects=False, timeout=_POST_TIME
+            ) as response:
+                status = response.status
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionLost(in_words(error)) from None
+        if status in _SESSION_GONE:
+            self._mux.lost(f"it does not know our session any more (HTTP {status})")
+        if status >= 300:
+            raise ConnectionLost(f"it answered HTTP {status} to a message")
+
+
+class _Wire:
+    """The handshake's view. A notification waits until it is delivered: nothing may overtake `initialized`."""
+
+    def __init__(self, mux: Multiplexer, post: Callable[[bytes], Awaitable[None]]) -> None:
+        self._post = post
+        self.request = mux.request
+
+    async def notify(self, method: str, params: Json) -> None:
+        await self._post(wire.encode({"jsonrpc": "2.0", "method": method, "params": params}))

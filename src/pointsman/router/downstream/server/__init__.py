@@ -1,0 +1,1 @@
+"""One server through all its connections: supervision, leases, deadlines, starts."""

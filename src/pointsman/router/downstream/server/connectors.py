@@ -1,0 +1,98 @@
+"""From an entry in `servers` to the recipe for its connections."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pointsman.config.model import Limits, Server
+from pointsman.router.downstream.bundled import bundled_environment, revealed
+from pointsman.router.downstream.connection import Connect, Connection, Noticed
+from pointsman.router.downstream.stderr_log import StderrLog
+from pointsman.router.downstream.stdio.process import Command, ProcessStarter
+from pointsman.router.downstream.stdio.server_logs import ServerLogs
+from pointsman.router.downstream.stdio.stdio import connect_stdio
+from pointsman.router.downstream.talk.server_memory import ServerMemory, ServerRecord
+from pointsman.router.serving.in_flight import AnswerMemory, InFlight
+
+PROBE_S = 5.0  # how long a server may think about `server/discover` before `initialize` is tried as well
+
+
+@dataclass(frozen=True, slots=True)
+class Connectors:
+    """Makes recipes; fits `fleet.MakeConnect`. The starter knows the guard, so no child outlives us."""
+
+    starter: ProcessStarter
+    state_folder: Path  # where a bundled archive keeps its index when its entry names no `db`
+    logs: ServerLogs
+    probe_s: float = PROBE_S
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    memory: ServerMemory = field(default_factory=ServerMemory)
+    in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
+
+    def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
+        record, answers = self.memory.of(server_id, server), self.in_flight.answers()
+        if server.url is None:
+            command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
+            return self._stdio(command, server, limits, stderr, record, answers)
+        if server.transport == "sse":
+            return _sse(server.url, server, limits, record, answers)
+        return self._http(server.url, server, limits, record, answers)
+
+    def command_of(self, server_id: str, server: Server) -> Command:
+        if server.bundled is None:
+            assert server.command is not None  # the model sees to it
+            return Command((server.command, *server.args), revealed(server.env), server.cwd)
+        env = bundled_environment(server_id, server, self.state_folder, self.environ)
+        # -P: a folder called `pointsman` where the daemon was started must not be taken for ours.
+        return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
+
+    def _stdio(
+        self,
+        command: Command,
+        server: Server,
+        limits: Limits,
+        stderr: StderrLog,
+        record: ServerRecord,
+        answers: AnswerMemory,
+    ) -> Connect:
+        async def connect(noticed: Noticed) -> Connection:
+            return await connect_stdio(
+                command,
+                starter=self.starter,
+                era=server.era,
+                limits=limits,
+                noticed=noticed,
+                probe_s=self.probe_s,
+                stderr=stderr,
+                record=record,
+                memory=answers,
+            )
+
+        return connect
+
+    def _http(self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
+        from pointsman.router.downstream.http.connect import connect_http  # aiohttp only where it is needed: 25 MB
+
+        headers = revealed(server.headers)
+
+        async def connect(noticed: Noticed) -> Connection:
+            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, record, answers)
+
+        return connect
+
+
+def _sse(url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
+    from pointsman.router.downstream.http.sse import connect_sse
+
+    headers = revealed(server.headers)
+
+    async def connect(noticed: Noticed) -> Connection:
+        return await connect_sse(
+            url, headers, era=server.era, limits=limits, noticed=noticed, record=record, memory=answers
+        )
+
+    return connect

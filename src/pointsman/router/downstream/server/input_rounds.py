@@ -1,0 +1,112 @@
+"""A modern server's `input_required`, carried to a legacy client: each question is asked, then the call is repeated."""
+
+from __future__ import annotations
+
+from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.model import Json
+from pointsman.core.seams import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    REQUEST_CANCELLED,
+    BackChannel,
+    CannotAsk,
+    ClientGone,
+    FrontRequest,
+    ProtocolError,
+)
+from pointsman.router.downstream.connection import Call, Clock, Connection
+
+_ROUNDS = 10  # a server that is never content must not keep a person busy for ever
+_CAPABILITY_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+_SHOWN = 40  # characters of a server's word
+
+
+async def carry(
+    connection: Connection,
+    method: str,
+    params: Json,
+    request: FrontRequest,
+    back: BackChannel,
+    clock: Clock | None = None,
+) -> Json:
+    """Send one call. A modern client gets `input_required` as it is, and repeats the call itself.
+
+    Raises:
+        ConnectionLost, BudgetBroken, DownstreamRefusal.
+    """
+    if connection.introduction.era == "legacy":
+        return await connection.request(Call(method, params, request, back, clock))
+    result = await connection.request(Call(method, params, request, back, clock))
+    if not _asks(result):
+        return result
+    if request.client.era == "modern":
+        _check_declared(result, request.client.capabilities)
+        return result
+    for _ in range(_ROUNDS):
+        repeated = {**params, "inputResponses": await _responses(result, back)}
+        if "requestState" in result:
+            repeated["requestState"] = result["requestState"]
+        result = await connection.request(Call(method, repeated, request, back, clock))
+        if not _asks(result):
+            return result
+    raise DownstreamRefusal(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
+
+
+def _asks(result: Json) -> bool:
+    """Raises DownstreamRefusal where the result is neither an answer nor a question.
+
+    What else a server may return (a task, say) belongs to extensions that this gateway does not carry: the client
+    could do nothing with it, because what would follow does not lead to that server.
+    """
+    kind = result.get("resultType", "complete")
+    if kind == "complete":
+        return False
+    if kind == "input_required":
+        return True
+    shown = kind if isinstance(kind, str) and len(kind) <= _SHOWN else type(kind).__name__
+    raise DownstreamRefusal(
+        INTERNAL_ERROR, f"the server answered with a result of type `{shown}`, which this gateway does not carry"
+    )
+
+
+def _check_declared(result: Json, capabilities: Json) -> None:
+    """A client is not shown what it never said it could answer. Raises DownstreamRefusal."""
+    for question in _questions(result).values():
+        needed = _CAPABILITY_OF.get(_method(question))
+        if needed is not None and not isinstance(capabilities.get(needed), dict):
+            raise _unable(_method(question))
+
+
+def _unable(method: str) -> DownstreamRefusal:
+    return DownstreamRefusal(INVALID_REQUEST, f"the server needs `{method}`, which this client cannot do")
+
+
+def _questions(result: Json) -> Json:
+    wanted = result.get("inputRequests") or {}
+    if not isinstance(wanted, dict):
+        raise DownstreamRefusal(INVALID_REQUEST, "the server asked for input in a form that cannot be read")
+    return wanted
+
+
+def _method(question: object) -> str:
+    method = question.get("method") if isinstance(question, dict) else None
+    return method if isinstance(method, str) else ""
+
+
+async def _responses(result: Json, back: BackChannel) -> Json:
+    return {key: await _ask(question, back) for key, question in _questions(result).items()}
+
+
+async def _ask(question: object, back: BackChannel) -> Json:
+    method = _method(question)
+    if not isinstance(question, dict) or method not in _CAPABILITY_OF:
+        raise DownstreamRefusal(INVALID_REQUEST, "the server asked for input of a kind that is not known")
+    params = question.get("params")
+    try:
+        return await back.ask(method, params if isinstance(params, dict) else {})
+    except CannotAsk:
+        raise _unable(method) from None
+    except ClientGone:
+        raise DownstreamRefusal(REQUEST_CANCELLED, "the client left before it answered") from None
+    except ProtocolError as error:
+        raise DownstreamRefusal(error.code, error.message, error.data) from None

@@ -1,0 +1,1 @@
+"""Servers as child processes: starting, reading and ending them."""

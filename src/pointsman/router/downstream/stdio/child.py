@@ -1,0 +1,239 @@
+"""One child process: always read, and gone with its whole group when it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from pointsman.router.downstream.stderr_log import StderrLog
+from pointsman.router.downstream.stdio.exit_watch import when_exited
+from pointsman.router.downstream.stdio.guard import Guard
+
+logger = logging.getLogger(__name__)
+_LAST_WORDS_S = 0.25  # between a child's exit and the end of its pipes, or the other way round
+
+
+class ChildEvents(Protocol):
+    """Who owns a child hears this of it."""
+
+    @property
+    def stderr(self) -> StderrLog:
+        """Where to put what it writes there; may hold what earlier children wrote."""
+        ...
+
+    def said(self, data: bytes) -> None: ...
+
+    def gone(self, reason: str) -> None:
+        """Once: it is dead or as good as dead, and all that it wrote has been handed in."""
+        ...
+
+
+class Child(Protocol):
+    @property
+    def pid(self) -> int: ...
+    @property
+    def unsent(self) -> int:
+        """Bytes written that the child has not taken."""
+        ...
+
+    def write(self, data: bytes) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    async def stop(self) -> None:
+        """Ask it to go, then make it go, with all its group. Idempotent."""
+        ...
+
+    def kill(self) -> None:
+        """The same at once and without waiting."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StopGrace:
+    """How long a child is waited for: after its stdin was closed, and after SIGTERM. Then comes SIGKILL."""
+
+    stdin_s: float = 1.0
+    term_s: float = 1.0
+    kill_s: float = 2.0
+
+
+USUAL_GRACE = StopGrace()
+
+
+class SystemChild:
+    """One child process, leader of its own session and group."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], events: ChildEvents, guard: Guard | None, grace: StopGrace
+    ) -> None:
+        self._process = process
+        self._events = events
+        self._guard = guard
+        self._grace = grace
+        self._silent_at = events.stderr.total
+        self._awaited = {"exit", "stdout", "stderr"}  # before it is over
+        self._last_words: asyncio.TimerHandle | None = None
+        self._exited = asyncio.Event()
+        self._told = False
+        self._stopping: asyncio.Task[None] | None = None
+        self._pipes: list[asyncio.BaseTransport] = []
+        if guard is not None:
+            guard.watch(process.pid)
+        when_exited(process, self._on_exit)
+
+    async def open(self) -> None:
+        """Join its pipes to the loop."""
+        loop = asyncio.get_running_loop()
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._process.stdin)
+        self._pipes.append(self._stdin)
+        said, ended = self._events.said, self._on_end_of
+        self._stdout, _ = await loop.connect_read_pipe(lambda: _Pipe("stdout", said, ended), self._process.stdout)
+        self._pipes.append(self._stdout)
+        heard = self._events.stderr.feed
+        stderr, _ = await loop.connect_read_pipe(lambda: _Pipe("stderr", heard, ended), self._process.stderr)
+        self._pipes.append(stderr)
+
+    # --- what happens to it
+
+    def _on_end_of(self, name: str) -> None:
+        self._awaited.discard(name)
+        if name == "stdout" or self._exited.is_set():
+            self._ending()
+
+    def _on_exit(self) -> None:
+        # In this order: until it is collected, the number of its group cannot be given to anybody else.
+        self._signal(signal.SIGKILL)  # what is left of the group would hold the pipes, and be nobody's
+        if self._guard is not None:
+            self._guard.forget(self.pid)
+        self._process.poll()
+        self._exited.set()
+        self._on_end_of("exit")
+
+    # --- the end
+
+    def _ending(self) -> None:
+        if not self._awaited:
+            self._finish()
+        elif self._last_words is None:
+            self._last_words = asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._finish)
+
+    def _finish(self) -> None:
+        if self._told:
+            return
+        self._told = True
+        if self._last_words is not None:
+            self._last_words.cancel()
+        if self._exited.is_set():
+            self._close_pipes()  # somebody who left the group may still hold the other ends
+        else:
+            self._start_stop()  # it closed its output and lives on, of no use to anybody
+        self._events.gone(self._reason())
+
+    def _reason(self) -> str:
+        code = self._process.returncode
+        if code is None:
+            what = "it closed its output"
+        elif code < 0:
+            what = f"it was ended by {_signal_name(-code)}"
+        else:
+            what = f"it exited with code {code}"
+        self._log_last_words(what)
+        return what
+
+    def _log_last_words(self, what: str) -> None:
+        """For the operator alone: the reason reaches clients, and a child may write anything, secrets too."""
+        log = self._events.stderr
+        if log.total != self._silent_at and (last := log.last_line()):
+            logger.warning("server %s: %s; the last line of its stderr: %s", log.name, what, last)
+
+    # --- what its owner wants
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def unsent(self) -> int:
+        return self._stdin.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    def pause(self) -> None:
+        if not self._stdout.is_closing():
+            self._stdout.pause_reading()
+
+    def resume(self) -> None:
+        if not self._stdout.is_closing():
+            self._stdout.resume_reading()
+
+    async def stop(self) -> None:
+        await asyncio.shield(self._start_stop())
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _start_stop(self) -> asyncio.Task[None]:
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        return self._stopping
+
+    async def _stop(self) -> None:
+        if self._exited.is_set():
+            return
+        if self.unsent:
+            self._stdin.abort()  # closing would wait for a child that does not read
+        else:
+            self._stdin.close()
+        if not await self._exits_within(self._grace.stdin_s):
+            self._signal(signal.SIGTERM)
+            if not await self._exits_within(self._grace.term_s):
+                self._signal(signal.SIGKILL)
+                await self._exits_within(self._grace.kill_s)
+        self._close_pipes()
+
+    async def _exits_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the whole group. Its number is ours as long as we have not heard of the leader's exit."""
+        if not self._exited.is_set():
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def _close_pipes(self) -> None:
+        for pipe in self._pipes:
+            pipe.close()
+
+
+class _Pipe(asyncio.Protocol):
+    def __init__(self, name: str, take: Callable[[bytes], None], ended: Callable[[str], None]) -> None:
+        self._name = name
+        self._take = take
+        self._ended = ended
+
+    def data_received(self, data: bytes) -> None:
+        self._take(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended(self._name)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

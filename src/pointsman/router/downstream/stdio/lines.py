@@ -1,0 +1,78 @@
+"""Cuts a stream of bytes into lines, in linear time; a line over the limit is thrown away as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pointsman.router.downstream.talk.salvage import HEAD_BYTES, TAIL_BYTES
+
+Line = bytes | bytearray
+TooLong = Callable[[bytes, bytes], None]
+"""Called with head and tail of a line that is too long: first when the limit is passed (the tail is empty then), and
+again at its end."""
+
+
+class LineAssembler:
+    """Holds at most `limit_bytes` of one line that has no end yet."""
+
+    def __init__(self, limit_bytes: int, too_long: TooLong) -> None:
+        self._limit = limit_bytes
+        self._too_long = too_long
+        self._partial = bytearray()
+        self._head: bytes | None = None  # of a line that is being thrown away
+        self._tail = b""
+
+    @property
+    def discarding(self) -> bool:
+        return self._head is not None
+
+    @property
+    def held(self) -> int:
+        """Bytes of the line that has no end yet."""
+        return len(self._partial)
+
+    def beginning(self, size: int) -> bytes:
+        return bytes(self._partial[:size])
+
+    def discard(self) -> None:
+        """Throw away the line that has no end yet, and its rest as it comes."""
+        self._head = bytes(self._partial[:HEAD_BYTES])
+        self._tail = bytes(self._partial[-TAIL_BYTES:])
+        self._partial = bytearray()
+        self._too_long(self._head, b"")
+
+    def feed(self, data: bytes) -> list[Line]:
+        """The lines that `data` completes, without their ends; empty ones are left out."""
+        if not self._partial and self._head is None and data.find(b"\n") == len(data) - 1:
+            return [data] if 1 < len(data) <= self._limit else self._feed(data)
+        return self._feed(data)
+
+    def _feed(self, data: bytes) -> list[Line]:
+        *whole, rest = data.split(b"\n")
+        lines: list[Line] = []
+        for piece in whole:
+            line = self._end(piece)
+            if line:
+                lines.append(line)
+        if rest:
+            self._add(rest)
+        return lines
+
+    def _end(self, piece: bytes) -> Line | None:
+        if self._head is None and not self._partial and len(piece) <= self._limit:
+            return piece
+        self._add(piece)
+        if self._head is not None:
+            self._too_long(self._head, self._tail)
+            self._head, self._tail = None, b""
+            return None
+        line, self._partial = self._partial, bytearray()
+        return line
+
+    def _add(self, piece: bytes) -> None:
+        if self._head is not None:
+            self._tail = (self._tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
+            return
+        self._partial += piece
+        if len(self._partial) > self._limit:
+            self.discard()

@@ -1,0 +1,1 @@
+"""MCP with a server, whatever the transport: handshake, multiplexing, questions, decoding."""

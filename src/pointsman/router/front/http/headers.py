@@ -1,0 +1,123 @@
+"""What the headers must be, before anything else is looked at: single, from a Host and an Origin that we know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pointsman.config.model import Listen
+from pointsman.core.sdk import HEADER_MISMATCH
+from pointsman.core.seams import INVALID_REQUEST
+from pointsman.router.front.http.refusal import Refusal
+
+Head = dict[bytes, bytes]
+
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+_HTTP_PORT = 80
+_ONCE = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"x-pointsman-project"})
+_HOST = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
+_LONGEST_KEPT = 256  # of an Accept header whose reading is kept
+
+
+@dataclass(frozen=True, slots=True)
+class HostRules:
+    """The names under which we are reached, and the web pages that may call us. Both are compared exactly."""
+
+    hosts: frozenset[bytes]
+    origins: frozenset[bytes]
+    trusted_proxies: tuple[str, ...] = ()  # addresses and CIDR networks
+
+    @classmethod
+    def of(cls, listen: Listen, port: int) -> HostRules:
+        """`port` is the one that is really bound; `listen.port` may be 0."""
+        names: list[str] = [*_LOOPBACK]
+        if listen.host not in _WILDCARDS:
+            names.append(f"[{listen.host}]" if ":" in listen.host else listen.host)
+        own = [f"{name}:{port}" for name in names]
+        if port == _HTTP_PORT:
+            own += names  # clients leave out the port that goes without saying
+        return cls(
+            hosts=frozenset(host.lower().encode() for host in (*own, *listen.allowed_hosts)),
+            origins=frozenset(
+                origin.lower().encode() for origin in (*(f"http://{host}" for host in own), *listen.allowed_origins)
+            ),
+            trusted_proxies=listen.trusted_proxies,
+        )
+
+
+def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> Head:
+    """The headers by name, in lower case. Raises Refusal 400, 403, 421."""
+    lines = list(headers)
+    head = dict(lines)
+    if len(head) != len(lines):
+        head = _folded(lines)
+    _check_host(head.get(b"host"), rules)
+    origin = head.get(b"origin")
+    if origin is not None and origin.lower() not in rules.origins:
+        raise Refusal(
+            403,
+            "This web page may not use the gateway. The operator allows pages in `listen.allowed_origins`.",
+        )
+    return head
+
+
+def check_content_type(head: Head) -> None:
+    """Raises Refusal 415."""
+    given = head.get(b"content-type", b"")
+    if given != b"application/json" and given.partition(b";")[0].strip().lower() != b"application/json":
+        raise Refusal(415, "Content-Type must be application/json.")
+
+
+def check_accepts_answers(head: Head) -> None:
+    """Raises Refusal 406."""
+    if accepted(head.get(b"accept", b"")) != (True, True):
+        raise Refusal(406, "Accept must name both application/json and text/event-stream.")
+
+
+def check_accepts_stream(head: Head) -> None:
+    """Raises Refusal 406."""
+    if not accepted(head.get(b"accept", b""))[1]:
+        raise Refusal(406, "Accept must name text/event-stream.")
+
+
+def accepted(value: bytes) -> tuple[bool, bool]:
+    """Whether JSON, and whether an event stream, is welcome."""
+    return _accepted(value) if len(value) <= _LONGEST_KEPT else _accepted.__wrapped__(value)
+
+
+@lru_cache(maxsize=128)
+def _accepted(value: bytes) -> tuple[bool, bool]:
+    types = {part.partition(b";")[0].strip() for part in value.lower().split(b",")}
+    return (
+        not types.isdisjoint((b"application/json", b"application/*", b"*/*")),
+        not types.isdisjoint((b"text/event-stream", b"text/*", b"*/*")),
+    )
+
+
+def _folded(lines: list[tuple[bytes, bytes]]) -> Head:
+    """Headers that appear more than once: lists are joined, what must be single is refused.
+
+    One reader takes the first copy and another the last; whoever sends two wants us to be of two minds.
+    """
+    head: Head = {}
+    for name, value in lines:
+        if name not in head:
+            head[name] = value
+        elif name in _ONCE or name.startswith(b"mcp-"):
+            code = HEADER_MISMATCH if name.startswith(b"mcp-") else INVALID_REQUEST
+            raise Refusal(400, f"The header {name.decode('ascii', 'replace')} appears more than once.", code=code)
+        else:
+            head[name] += b", " + value
+    return head
+
+
+def _check_host(host: bytes | None, rules: HostRules) -> None:
+    if host in rules.hosts:
+        return
+    if host is None or not _HOST.fullmatch(host):
+        raise Refusal(400, "The Host header is missing or malformed.")
+    if host.lower() not in rules.hosts:
+        raise Refusal(421, "The gateway is not known by this Host. The operator allows more in `listen.allowed_hosts`.")

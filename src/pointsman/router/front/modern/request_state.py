@@ -1,0 +1,74 @@
+"""The sealed `requestState` of the modern era: what a client carries for us between two rounds of one call.
+
+The cryptography is the SDK's. What is sealed opens only for the same caller, method, target and arguments, in time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Final
+
+import msgspec
+
+from pointsman.core.model import Json
+from pointsman.core.sdk import NAME_BEARING_METHODS, BrokenSeal, Sealing
+from pointsman.core.seams import INVALID_PARAMS, FrontRequest, ProtocolError
+from pointsman.core.wire import BadJson, decode, encode
+
+WallClock = Callable[[], float]
+
+_VERSION: Final = 1
+_SKEW_S: Final = 60.0  # clocks of two replicas differ
+_sorted = msgspec.json.Encoder(order="sorted")
+
+
+class Seal:
+    """Holds no state of its own: any replica with the same keys opens what another one sealed."""
+
+    def __init__(self, keys: Sequence[str], audience: str, clock: WallClock = time.time) -> None:
+        self._codec = Sealing(keys)
+        self._audience = audience
+        self._clock = clock
+
+    def close(self, request: FrontRequest, content: Json, life_s: float) -> str:
+        """`content` for the client to bring back with the same request."""
+        now = self._clock()
+        claims = {**self._binding(request), "iat": now, "exp": now + life_s, "s": content}
+        return self._codec.seal(encode(claims))
+
+    def open(self, request: FrontRequest, state: object) -> Json:
+        """What was sealed. Raises ProtocolError, which never says why: that would help only a forger."""
+        if type(state) is not str:
+            raise invalid_state()
+        try:
+            claims = decode(self._codec.unseal(state))
+        except (BrokenSeal, BadJson):
+            raise invalid_state() from None
+        now = self._clock()
+        if not (claims["iat"] <= now + _SKEW_S and now < claims["exp"]):
+            raise invalid_state()
+        if any(claims.get(name) != value for name, value in self._binding(request).items()):
+            raise invalid_state()
+        content: Json = claims["s"]
+        return content
+
+    def _binding(self, request: FrontRequest) -> Json:
+        params = request.params
+        return {
+            "v": _VERSION,
+            "aud": self._audience,
+            "p": [request.caller.token_id, request.caller.project_id],
+            "m": request.method,
+            "t": params.get(NAME_BEARING_METHODS.get(request.method, "name")),
+            "a": sha256(_sorted.encode(params.get("arguments") or {})).hexdigest(),
+        }
+
+
+def invalid_state() -> ProtocolError:
+    return ProtocolError(
+        INVALID_PARAMS,
+        "Invalid or expired requestState. Make the call again without it.",
+        {"reason": "invalid_request_state"},
+    )

@@ -1,0 +1,122 @@
+"""Tells callers what changed: each hears only of servers that it may use at that moment, and only the newest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+from weakref import WeakSet
+
+from pointsman.catalog.naming import prefix_of
+from pointsman.catalog.rights import RightsIndex
+from pointsman.core.model import Caller
+from pointsman.core.seams import Change
+
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
+PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+UPDATED: Final = "notifications/resources/updated"
+MOST_PENDING = 1_000  # of one listener that reads slowly; the oldest are dropped
+
+Forms = Callable[[str, str], Iterable[str]]
+"""The names under which clients watch a resource, by server id and the server's own URI."""
+
+
+class ChangeHub:
+    def __init__(self, rights: Callable[[], RightsIndex], forms: Forms) -> None:
+        self._rights = rights
+        self._forms = forms
+        self._listeners: WeakSet[Listener] = WeakSet()  # one that nobody reads any more goes by itself
+
+    def listen(self, caller: Caller) -> Listener:
+        """Hears from now on."""
+        listener = Listener(caller, self._allows)
+        listener.view = _view(self._rights(), caller)
+        self._listeners.add(listener)
+        return listener
+
+    def publish(self, server_id: str, change: Change) -> None:
+        """A server's change, as it said it."""
+        for told in self._as_told(server_id, change):
+            for listener in list(self._listeners):
+                if self._allows(listener.caller, server_id, told):
+                    listener.put(server_id, told)
+
+    def rights_changed(self) -> None:
+        """After a reload: whoever may use other things now has other lists."""
+        for listener in list(self._listeners):
+            before, listener.view = listener.view, _view(self._rights(), listener.caller)
+            for method in (TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED):
+                if before[method] != listener.view[method]:
+                    listener.put(None, Change(method, {}))
+
+    def _as_told(self, server_id: str, change: Change) -> list[Change]:
+        if change.method != UPDATED:
+            return [Change(change.method, {})]
+        uri = change.params.get("uri")
+        if not isinstance(uri, str):
+            return []
+        forms = self._forms(server_id, uri)
+        return [Change(UPDATED, {**change.params, "uri": form}, change.only) for form in forms]
+
+    def _allows(self, caller: Caller, server_id: str, change: Change) -> bool:
+        if change.only not in (None, caller):
+            return False
+        rights = self._rights()
+        if change.method == TOOLS_CHANGED and not rights.is_flat(caller):
+            return False  # its two tools never change
+        return rights.may_use_server(caller, server_id)
+
+
+class Listener:
+    """An async iterator of changes for one stream. Whoever puts never waits; equal ones become one."""
+
+    def __init__(self, caller: Caller, allows: Callable[[Caller, str, Change], bool]) -> None:
+        self.caller = caller
+        self.view: dict[str, object] = {}
+        self._allows = allows
+        self._pending: OrderedDict[tuple[str, object], tuple[str | None, Change]] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    def put(self, server_id: str | None, change: Change) -> None:
+        if self._closed:
+            return
+        key = (change.method, change.params.get("uri"))
+        self._pending[key] = (server_id, change)
+        self._pending.move_to_end(key)
+        if len(self._pending) > MOST_PENDING:
+            self._pending.popitem(last=False)
+        self._wake.set()
+
+    def __aiter__(self) -> Listener:
+        return self
+
+    async def __anext__(self) -> Change:
+        while not self._closed:
+            while self._pending:
+                _, (server_id, change) = self._pending.popitem(last=False)
+                if server_id is None or self._allows(self.caller, server_id, change):  # it may have waited for long
+                    return change
+            self._wake.clear()
+            await self._wake.wait()
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._pending.clear()
+        self._wake.set()
+
+
+def _view(rights: RightsIndex, caller: Caller) -> dict[str, object]:
+    """What decides over a caller's lists, in a form that can be compared."""
+    servers = rights.servers_of(caller)
+    names = tuple((server_id, server.enabled, prefix_of(server_id, server)) for server_id, server in servers.items())
+    tools = tuple((server_id, tuple(sorted(one.tool_permissions.items()))) for server_id, one in servers.items())
+    flat = rights.is_flat(caller)
+    return {
+        RESOURCES_CHANGED: names,
+        PROMPTS_CHANGED: names,
+        TOOLS_CHANGED: (names, tools) if flat else None,
+    }

@@ -1,0 +1,108 @@
+"""Our own cursors: they say after which entry a list goes on, and only the caller that got one can use it."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from pointsman.catalog.offers import Offer
+from pointsman.core import wire
+from pointsman.core.model import Caller
+from pointsman.core.seams import INVALID_PARAMS, ProtocolError
+
+PAGE = 500  # entries
+LIFETIME_S = 3600.0
+_MAC_BYTES = 16
+_MAX_CHARS = 1_024
+
+
+class Cursors:
+    """`keys`: the first one signs, all of them are accepted, as with everything that clients carry for us."""
+
+    def __init__(self, keys: Sequence[str], clock: Callable[[], float]) -> None:
+        # A key of its own purpose: what is signed here can never pass for something else that is signed or sealed.
+        self._keys = [hmac.digest(key.encode(), b"pointsman list cursor", sha256) for key in keys]
+        self._clock = clock
+
+    def page(
+        self, offers: list[Offer], servers: Sequence[str], method: str, caller: Caller, cursor: str | None
+    ) -> tuple[list[Offer], str | None]:
+        """The page that a cursor means, and the cursor of the next one. `servers` is the order of the lists.
+
+        Raises:
+            ProtocolError: the cursor is not ours, of another caller or list, or what it stands at is gone.
+        """
+        start = 0 if cursor is None else self._start(offers, servers, self._read(cursor, method, caller))
+        shown = offers[start : start + PAGE]
+        more = start + PAGE < len(offers)
+        return shown, self._made(shown[-1], method, caller) if more else None
+
+    def _start(self, offers: list[Offer], servers: Sequence[str], position: tuple[str, str]) -> int:
+        """Entries may have come and gone before it, so the place is found by the last entry that was shown."""
+        server_id, digest = position
+        if server_id not in servers:
+            raise _expired()
+        later = frozenset(servers[servers.index(server_id) + 1 :])
+        seen_server = False
+        for index, offer in enumerate(offers):
+            if offer.server_id == server_id:
+                seen_server = True
+                if _digest(offer.key) == digest:
+                    return index + 1
+            elif offer.server_id in later and not seen_server:
+                return index  # the server is away at the moment, and its part is left out
+        if seen_server:
+            raise _expired()
+        return len(offers)
+
+    def _made(self, last: Offer, method: str, caller: Caller) -> str:
+        until = int(self._clock() + LIFETIME_S)
+        body = wire.encode([last.server_id, _digest(last.key), until])
+        return _text(body + self._mac(self._keys[0], body, method, caller))
+
+    def _read(self, cursor: str, method: str, caller: Caller) -> tuple[str, str]:
+        try:
+            data = _bytes(cursor) if len(cursor) <= _MAX_CHARS else b""
+        except ValueError:
+            raise _foreign() from None
+        if _text(data) != cursor:  # one spelling each
+            raise _foreign()
+        body, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
+        if not any(hmac.compare_digest(mac, self._mac(key, body, method, caller)) for key in self._keys):
+            raise _foreign()
+        server_id, digest, until = wire.decode(body)
+        if self._clock() > until:
+            raise _expired()
+        return server_id, digest
+
+    def _mac(self, key: bytes, body: bytes, method: str, caller: Caller) -> bytes:
+        bound = wire.encode([method, caller.token_id, caller.project_id])
+        return hmac.digest(key, len(bound).to_bytes(4, "big") + bound + body, sha256)[:_MAC_BYTES]
+
+
+def _digest(key: str) -> str:
+    return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), b"-_", validate=True)
+
+
+def refuse_any(cursor: object) -> None:
+    """For a list of one page, which never gives a cursor. Raises ProtocolError."""
+    if cursor is not None:
+        raise _foreign()
+
+
+def _foreign() -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, "This `cursor` is not one that this list gave you: begin without one")
+
+
+def _expired() -> ProtocolError:
+    return ProtocolError(INVALID_PARAMS, "This `cursor` has expired, the list has changed: begin again without one")

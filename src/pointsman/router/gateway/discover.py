@@ -1,0 +1,46 @@
+"""`tool_discovery`: from a model's words to the few tools that fit."""
+
+from __future__ import annotations
+
+from pointsman.catalog.answer import answer
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.core.errors import GatewayError
+from pointsman.core.model import Json
+from pointsman.core.seams import FrontRequest
+from pointsman.router.audit.log import AuditLog, Record
+from pointsman.router.gateway.meta_tools import read_discovery
+from pointsman.router.gateway.results import failure, structured
+from pointsman.router.observe.usage import UsageMemory
+
+
+async def discover(
+    catalog: ToolCatalogService, audit: AuditLog, usage: UsageMemory, request: FrontRequest, given: Json
+) -> Json:
+    """One row in the audit, however it ends."""
+    try:
+        with audit.begin(request, "discovery", queries=_queries_named(given)) as record:
+            return await _search(catalog, record, usage, request, given)
+    except GatewayError as error:
+        return failure(error)
+
+
+async def _search(
+    catalog: ToolCatalogService, record: Record, usage: UsageMemory, request: FrontRequest, given: Json
+) -> Json:
+    asked = read_discovery(given)
+    found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results, request_id=request.id)
+    shown = structured(answer(found))
+    size = len(shown["content"][0]["text"].encode())
+    counts = {"results": len(found.results), "bytes": size}
+    record.finish("ok", found.code, **counts, provider=found.provider, fallback=found.fallback)
+    if catalog.learns:
+        usage.discovered(request.caller, asked.queries, found.results)
+    return shown
+
+
+def _queries_named(given: Json) -> list[str] | None:
+    """What was asked for, as far as it can be read: a request that is refused has a row, too."""
+    queries = given.get("query")
+    if isinstance(queries, str):
+        return [queries]
+    return [query for query in queries if isinstance(query, str)] if isinstance(queries, list) else None

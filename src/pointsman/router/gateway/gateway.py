@@ -1,0 +1,206 @@
+"""The gateway behind the front: who is calling, what there is, and where each request leads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from pointsman.catalog.flat import FlatTools
+from pointsman.catalog.offers import Offers
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.core.errors import RateLimited
+from pointsman.core.kinds import TOOLS as TOOLS_KIND
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    BackChannel,
+    Change,
+    Era,
+    FrontRequest,
+    ProtocolError,
+)
+from pointsman.router.audit.log import AuditLog
+from pointsman.router.audit.rows import Kind
+from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.gateway.caller_ids import CallerIds
+from pointsman.router.gateway.changes import ChangeHub
+from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.cursors import Cursors, refuse_any
+from pointsman.router.gateway.discover import discover
+from pointsman.router.gateway.execute import Executor
+from pointsman.router.gateway.links import Links
+from pointsman.router.gateway.lists import KINDS, ListHandlers
+from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, described_tools
+from pointsman.router.gateway.reads import Reads
+from pointsman.router.gateway.results import failure
+from pointsman.router.gateway.subscriptions import ResourceSubscriptions
+from pointsman.router.observe.usage import UsageMemory
+from pointsman.router.serving.shares import TokenShares
+
+INSTRUCTIONS = (
+    "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
+    "and run them with tool_execute."
+)
+
+_ALWAYS = frozenset({"resources/unsubscribe"})  # frees what a server keeps, so no share holds it back
+
+Handler = Callable[[FrontRequest, BackChannel], Awaitable[Json]]
+
+
+class PointsmanGateway:
+    """Fits `core.seams.Gateway`."""
+
+    def __init__(
+        self,
+        catalog: ToolCatalogService,
+        offers: Offers,
+        fleet: Fleet,
+        audit: AuditLog,
+        cursors: Cursors,
+        usage: UsageMemory,
+        caller_ids: CallerIds,
+        shares: TokenShares,
+    ) -> None:
+        self._catalog = catalog
+        self._shares = shares
+        self._usage = usage
+        self._audit = audit
+        self._flat = FlatTools(catalog)
+        links = Links()
+        self._check_process = CheckProcess()
+        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids, self._check_process)
+        self._lists = ListHandlers(catalog, self._flat, offers, cursors)
+        reads = Reads(offers, fleet, links, audit)
+        watching = ResourceSubscriptions(reads, fleet)
+        self.hub = ChangeHub(lambda: catalog.rights, watching.forms)
+        self._handlers: dict[str, Handler] = {
+            "resources/read": reads.resource,
+            "resources/subscribe": watching.subscribe,
+            "resources/unsubscribe": watching.unsubscribe,
+            "prompts/get": reads.prompt,
+            "completion/complete": reads.completion,
+        }
+
+    async def close(self) -> None:
+        await self._check_process.close()
+
+    def identify(self, token: str | None, project: str | None) -> Caller:
+        return self._catalog.identify(token, project)
+
+    def still_valid(self, caller: Caller) -> bool:
+        return self._catalog.still_valid(caller)
+
+    def tool_schema(self, caller: Caller, name: str) -> Json | None:
+        """The two tools have no parameter that is mirrored in a header."""
+        return self._flat.known_schema(caller, name) if self._catalog.rights.is_flat(caller) else None
+
+    def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
+        given = params.get("arguments")
+        tool_key = given.get("toolKey") if isinstance(given, dict) else None
+        self._audit.refused(
+            code,
+            kind=self._kind(method, params),
+            method=method or "",
+            token_id=self._catalog.rights.token_id(token) if token else None,
+            client=client,
+            tool_key=tool_key if isinstance(tool_key, str) else None,
+        )
+
+    def may_see(self, caller: Caller, server_id: str) -> bool:
+        return self._catalog.rights.may_use_server(caller, server_id)
+
+    def capabilities(self, caller: Caller, era: Era) -> Json:
+        """What is carried, whether or not a server that has it is there at the moment."""
+        flat = self._catalog.rights.is_flat(caller)
+        return {
+            "tools": {"listChanged": True} if flat else {},
+            "resources": {"subscribe": True, "listChanged": True},
+            "prompts": {"listChanged": True},
+            "completions": {},
+            "logging": {},
+        }
+
+    def instructions(self, caller: Caller) -> str | None:
+        return None if self._catalog.rights.is_flat(caller) else INSTRUCTIONS
+
+    async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
+        token_id = request.caller.token_id
+        try:
+            self._shares.enter(token_id)
+        except RateLimited as error:
+            if request.method not in _ALWAYS:
+                return self._over_share(request, error)
+            self._shares.enter_anyway(token_id)
+        try:
+            if request.method == "tools/call":
+                return await self._call(request, back)
+            return await self._read(request, back)
+        finally:
+            self._shares.leave(token_id)
+
+    async def _read(self, request: FrontRequest, back: BackChannel) -> Json:
+        kind = KINDS.get(request.method)
+        if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
+            refuse_any(request.params.get("cursor"))
+            return {"tools": described_tools(await self._catalog.overview(request.caller))}
+        if kind is not None:
+            return await self._lists.page(kind, request)
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+        return await handler(request, back)
+
+    def _over_share(self, request: FrontRequest, error: RateLimited) -> Json:
+        """Raises ProtocolError where the answer is no result of a tool."""
+        given = request.params.get("arguments")
+        tool_key = given.get("toolKey") if isinstance(given, dict) else None
+        self._audit.refused(
+            error.code,
+            kind=self._kind(request.method, request.params),
+            method=request.method,
+            token_id=request.caller.token_id,
+            project_id=request.caller.project_id,
+            client=request.client.name,
+            request_id=request.id,
+            tool_key=tool_key if isinstance(tool_key, str) else None,
+        )
+        if request.method == "tools/call":
+            return failure(error)
+        raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code, "retryAfterS": error.retry_after_s})
+
+    def _kind(self, method: str | None, params: Json) -> Kind:
+        """Of the row of a refusal. A list that is carried out has none; a refused one shows what exists: discovery."""
+        if method in self._handlers:
+            return "read"
+        return "discovery" if method in KINDS or params.get("name") == DISCOVERY else "execute"
+
+    def changes(self, caller: Caller) -> AsyncIterator[Change]:
+        return self.hub.listen(caller)
+
+    async def _call(self, request: FrontRequest, back: BackChannel) -> Json:
+        name, given = request.params.get("name"), request.params.get("arguments")
+        if given is None:
+            given = {}
+        if not isinstance(name, str) or not isinstance(given, dict):
+            raise ProtocolError(INVALID_PARAMS, "tools/call needs a `name` and, if any, `arguments` as an object")
+        if self._catalog.rights.is_flat(request.caller):
+            return await self._executor.call(request, back, name, given)
+        if name == EXECUTE:
+            return await self._executor.execute(request, back, given)
+        if name == DISCOVERY:
+            return await discover(self._catalog, self._audit, self._usage, request, given)
+        caller = request.caller
+        self._audit.refused(
+            "unknown_tool",
+            kind="execute",
+            method=request.method,
+            token_id=caller.token_id,
+            project_id=caller.project_id,
+            client=request.client.name,
+            request_id=request.id,
+            tool_key=name,
+        )
+        raise ProtocolError(
+            INVALID_PARAMS, f"No tool of that name here: find it with {DISCOVERY} and run it with {EXECUTE}"
+        )

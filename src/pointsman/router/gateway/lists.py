@@ -1,0 +1,51 @@
+"""The lists that a caller sees: all of its servers' tools (flat), resources, templates and prompts, page by page."""
+
+from __future__ import annotations
+
+from pointsman.catalog.flat import FlatTools
+from pointsman.catalog.offers import Offer, Offered, Offers
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.core.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import Era, FrontRequest
+from pointsman.router.gateway.cursors import Cursors
+
+KINDS = {kind.method: kind for kind in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
+
+
+class ListHandlers:
+    def __init__(self, catalog: ToolCatalogService, flat: FlatTools, offers: Offers, cursors: Cursors) -> None:
+        self._catalog = catalog
+        self._flat = flat
+        self._offers = offers
+        self._cursors = cursors
+
+    async def page(self, kind: ListKind, request: FrontRequest) -> Json:
+        """One page. Raises ProtocolError for a cursor that is not ours."""
+        caller = request.caller
+        offered = await self._offered(kind, caller, request.client.era)
+        order = tuple(self._catalog.rights.servers_of(caller))
+        cursor = request.params.get("cursor")
+        shown, following = self._cursors.page(offered.offers, order, kind.method, caller, cursor)
+        page: Json = {kind.field: [offer.shown for offer in shown], "ttlMs": int(offered.ttl_s * 1000)}
+        if following is not None:
+            page["nextCursor"] = following
+        return page
+
+    async def _offered(self, kind: ListKind, caller: Caller, era: Era) -> Offered:
+        if kind is not TOOLS:
+            return await self._offers.listed(caller, kind)
+        collected = await self._catalog.collected(caller)
+        named = self._flat.named(caller, self._catalog.permitted(caller, collected))
+        offers = [Offer(tool.server_id, tool.tool_name, _shown(name, tool.tool, era)) for name, tool in named.items()]
+        return Offered(offers, collected.ttl_s)
+
+
+def _shown(name: str, tool: Json, era: Era) -> Json:
+    """The definition as the server sent it. Before 2026 an outputSchema had to be that of an object."""
+    shown = {**tool, "name": name}
+    if era == "legacy" and "outputSchema" in tool:
+        schema = tool["outputSchema"]
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            del shown["outputSchema"]
+    return shown

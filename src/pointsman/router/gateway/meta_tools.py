@@ -1,0 +1,173 @@
+"""The two tools that a model sees: what they say of themselves, and how their arguments are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pointsman.core import wire
+from pointsman.core.errors import InvalidArguments
+from pointsman.core.model import Json
+
+DISCOVERY = "tool_discovery"
+EXECUTE = "tool_execute"
+MAX_RESULTS = 100
+DEFAULT_RESULTS = 10
+MAX_QUERIES = 50
+MAX_TEXT = 8_000  # characters of one query, or of the context
+
+TOOLS: list[Json] = [
+    {
+        "name": DISCOVERY,
+        "title": "Find tools",
+        "description": (
+            "Find the tools for a task. Many tools stand behind this server and none of them is listed: this search "
+            "is the way to see them. Call it whenever you need data or an action that you have no tool for. "
+            "Say in plain words what should be done, one query for each step of the task, with the nouns that matter "
+            '(for example ["list open pull requests of a repository", "send a message to a chat channel"]). '
+            "Each result has a toolKey, a description and its arguments: the best ones as inputSchema, the others as "
+            "`signature`, where `?` marks what is optional. `intents` says which of several queries a result serves. "
+            "A relevance (0 to 1) below 0.2 probably does not fit: ask again in other words before you give up. "
+            f"Then run the tool that fits with {EXECUTE}."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "query": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "minItems": 1,
+                    "maxItems": MAX_QUERIES,
+                    "description": "What you need, one plain sentence for each step.",
+                },
+                "context": {
+                    "type": "string",
+                    "description": "What the task is about, if that helps to choose between similar tools.",
+                },
+                "maxResults": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_RESULTS,
+                    "default": DEFAULT_RESULTS,
+                    "description": "How many tools to return at the most.",
+                },
+            },
+            "required": ["query"],
+            "additionalProperties": False,
+        },
+        "annotations": {"title": "Find tools", "readOnlyHint": True, "openWorldHint": False},
+    },
+    {
+        "name": EXECUTE,
+        "title": "Run a tool",
+        "description": (
+            f"Run one tool that {DISCOVERY} found. Give its toolKey exactly as it was returned, and in `arguments` an "
+            "object that fits the tool's inputSchema or signature. The answer is the tool's own. If the arguments do "
+            "not fit, nothing is run and the answer says what is wrong and shows the schema."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "toolKey": {
+                    "type": "string",
+                    "description": f"The `toolKey` of a result of {DISCOVERY}, such as `github:create_issue`.",
+                },
+                "arguments": {
+                    "type": "object",
+                    "description": "The tool's own arguments, as its inputSchema asks for them.",
+                },
+            },
+            "required": ["toolKey"],
+            "additionalProperties": False,
+        },
+        "annotations": {"title": "Run a tool", "openWorldHint": True},
+    },
+]
+
+
+def described_tools(overview: str | None) -> list[Json]:
+    """The two tools; with an overview of the caller's servers in the description of the first, if there is one."""
+    if not overview:
+        return TOOLS
+    discovery, execute = TOOLS
+    return [{**discovery, "description": f"{discovery['description']} {overview}"}, execute]
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryArguments:
+    queries: tuple[str, ...]
+    context: str | None
+    max_results: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteArguments:
+    tool_key: str
+    arguments: Json
+
+
+def read_discovery(given: Json) -> DiscoveryArguments:
+    """Raises InvalidArguments."""
+    _only(given, DISCOVERY, ("query", "context", "maxResults"))
+    return DiscoveryArguments(
+        _queries(given.get("query")), _context(given.get("context")), _max_results(given.get("maxResults"))
+    )
+
+
+def read_execute(given: Json) -> ExecuteArguments:
+    """Raises InvalidArguments."""
+    _only(given, EXECUTE, ("toolKey", "arguments"))
+    tool_key = given.get("toolKey")
+    if not isinstance(tool_key, str) or not tool_key:
+        raise InvalidArguments(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
+    return ExecuteArguments(tool_key, _inner(given.get("arguments")))
+
+
+def _only(given: Json, tool: str, known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            shown = ", ".join(f"`{key}`" for key in known)
+            hint = " The tool's own arguments go inside `arguments`." if tool == EXECUTE else ""
+            raise InvalidArguments(f"{tool} has no parameter `{name[:80]}`; it takes {shown}.{hint}")
+
+
+def _queries(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):  # models often send one query bare
+        value = [value]
+    if not isinstance(value, list) or not value or not all(isinstance(query, str) for query in value):
+        raise InvalidArguments('`query` must be a list of one or more strings, such as ["read a file"].')
+    if len(value) > MAX_QUERIES:
+        raise InvalidArguments(f"`query` holds {len(value)} queries; at most {MAX_QUERIES} are taken at once.")
+    for query in value:
+        if len(query) > MAX_TEXT:
+            raise InvalidArguments(f"A query has {len(query)} characters; at most {MAX_TEXT} are read.")
+    return tuple(value)
+
+
+def _context(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value[:MAX_TEXT] if value else None
+    raise InvalidArguments("`context` must be a string.")
+
+
+def _max_results(value: Any) -> int:
+    if value is None:
+        return DEFAULT_RESULTS
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 1 <= value <= MAX_RESULTS:
+        raise InvalidArguments(f"`maxResults` must be a whole number from 1 to {MAX_RESULTS}.")
+    return value
+
+
+def _inner(value: Any) -> Json:
+    if value is None:
+        return {}
+    if isinstance(value, str):  # some models send the object as text
+        try:
+            value = wire.decode(value.encode()) if value.strip() else {}
+        except (wire.BadJson, UnicodeEncodeError):
+            raise InvalidArguments("`arguments` is a string that is not JSON; give an object.") from None
+    if not isinstance(value, dict):
+        raise InvalidArguments("`arguments` must be an object that fits the tool's inputSchema.")
+    return value

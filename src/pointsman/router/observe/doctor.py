@@ -1,0 +1,173 @@
+"""What `pointsman doctor` looks at: one function for each thing that can be wrong, and what to do about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pointsman.catalog.rights import identify
+from pointsman.config.advice import advice, cloud_projects
+from pointsman.config.model import GatewayConfig
+from pointsman.core.errors import Denied, Unauthorized
+from pointsman.providers.base import SearchRequest, ToolDocument
+from pointsman.providers.cloud import failure as cloud_failure
+from pointsman.providers.cloud.failure import CloudFailure
+from pointsman.providers.cloud.provider import CloudSearchProvider
+from pointsman.router.serving import state_folder
+
+HEALTH_S = 5.0
+SHOWN_PROJECTS = 20
+_SAMPLE = ToolDocument("doctor:greet", "greet", "Doctor", "Greet somebody by name", {})
+Level = Literal["ok", "note", "problem"]
+_SAID_BY_HEALTH: dict[str, Level] = {
+    "audit": "problem",
+    "audit_database": "problem",
+    "audit_rows": "problem",
+    "configuration": "problem",
+    "configuration_watch": "note",
+    "tasks": "problem",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`problem`: something is wrong, and the message says what to do. `note`: worth knowing."""
+
+    check: str
+    level: Level
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What there is to look at."""
+
+    config: GatewayConfig | None  # None: it cannot be had, for the reasons in `problems`
+    problems: tuple[str, ...]
+    config_name: str
+    state_dir: Path
+    token: str | None  # of the person, as a client
+
+
+Check = Callable[[Inspected], Awaitable[list[Finding]]]
+
+
+async def examine(patient: Inspected) -> list[Finding]:
+    """All that is found, in the order of the checks."""
+    return [finding for check in CHECKS for finding in await check(patient)]
+
+
+async def check_configuration(patient: Inspected) -> list[Finding]:
+    if patient.config is None:
+        return [Finding("configuration", "problem", problem) for problem in patient.problems]
+    remarks = [Finding("configuration", "problem", remark) for remark in advice(patient.config)]
+    return remarks or [Finding("configuration", "ok", f"{patient.config_name} is in order.")]
+
+
+async def check_gateway(patient: Inspected) -> list[Finding]:
+    """The one that holds the state folder, and what it says of itself."""
+    running = state_folder.running(patient.state_dir)
+    if running is None:
+        return [Finding("gateway", "note", "No gateway runs with this state folder. `pointsman serve` starts one.")]
+    import httpx2
+
+    place = f"The gateway on {running.url} (process {running.pid})"
+    problems: dict[Finding, None] = {}  # a server of several projects is told of once
+    try:
+        async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
+            for headers in _askers(patient):
+                answer = await http.get(running.url.removesuffix("/mcp") + "/health", headers=headers)
+                if answer.status_code in (401, 403):
+                    return [Finding("gateway", "problem", f"{place} does not accept the token in POINTSMAN_TOKEN.")]
+                problems |= dict.fromkeys(_of_health(place, answer.json()))
+    except (httpx2.HTTPError, ValueError) as error:
+        return [Finding("gateway", "problem", f"{place} does not answer: {error!r}. Its log may say why.")]
+    return list(problems) or [Finding("gateway", "ok", f"{place} is ready.")]
+
+
+async def check_cloud_search(patient: Inspected) -> list[Finding]:
+    """One small real search for each project that uses it; where the service itself fails, once is enough."""
+    if patient.config is None or patient.config.cloud_search is None:
+        return []
+    projects = cloud_projects(patient.config)
+    if not projects:
+        unused = "`cloud_search` is set, but no project has `optimization: cloud`, so it is not used."
+        return [Finding("cloud_search", "note", unused)]
+    import httpx2  # noqa: F401 - takes its time, which is not the service's
+
+    cloud = CloudSearchProvider(patient.config.cloud_search)
+    findings = []
+    try:
+        for project_id in projects[:SHOWN_PROJECTS]:
+            finding, goes_on = await _try(cloud, project_id)
+            findings.append(finding)
+            if not goes_on:
+                break
+    finally:
+        await cloud.close()
+    return findings
+
+
+CHECKS: tuple[Check, ...] = (check_configuration, check_gateway, check_cloud_search)
+
+
+def _askers(patient: Inspected) -> list[dict[str, str]]:
+    """As whom to ask for the gateway's health, in headers: the token for each project that it may act for."""
+    if not patient.token:
+        return [{}]
+    token = {"Authorization": f"Bearer {patient.token}"}
+    if patient.config is None:
+        return [token]
+    named = [
+        project_id for project_id in patient.config.projects if _may_act_for(patient.config, patient.token, project_id)
+    ]
+    askers = [token | {"X-Pointsman-Project": project_id} for project_id in named[:SHOWN_PROJECTS]]
+    return askers if askers and not _may_act_for(patient.config, patient.token, None) else [token, *askers]
+
+
+def _may_act_for(config: GatewayConfig, token: str, project_id: str | None) -> bool:
+    try:
+        identify(config, token, project_id, time.time())
+    except (Unauthorized, Denied):
+        return False
+    return True
+
+
+def _of_health(place: str, report: dict[str, Any]) -> list[Finding]:
+    findings = [
+        Finding("gateway", level, f"{place}: {report[key]}") for key, level in _SAID_BY_HEALTH.items() if key in report
+    ]
+    for server_id, server in report.get("servers", {}).items():
+        if server["state"] == "failed":
+            reason = server.get("reason", "`pointsman server log` may say why")
+            findings.append(Finding("gateway", "problem", f"Server `{server_id}` does not run: {reason}"))
+    if not report.get("ready") and not findings:
+        findings.append(Finding("gateway", "problem", f"{place} is not ready yet, or about to end."))
+    return findings
+
+
+async def _try(cloud: CloudSearchProvider, project_id: str | None) -> tuple[Finding, bool]:
+    """What came of it, and whether it is worth trying another project."""
+    where = f"for project `{project_id}`" if project_id is not None else "without a project"
+    began = time.monotonic()
+    try:
+        await cloud.search(SearchRequest(("greet somebody",), None, (_SAMPLE,), 1, project_id, "doctor"))
+    except CloudFailure as failure:
+        message = f"Asked {where}, the search service {failure}. {_next_step(failure)}."
+        return Finding("cloud_search", "problem", message), failure.own
+    took_ms = (time.monotonic() - began) * 1000
+    return Finding("cloud_search", "ok", f"Asked {where}, the search service answered in {took_ms:.0f} ms."), True
+
+
+def _next_step(failure: CloudFailure) -> str:
+    if failure.mend:
+        return f"This is a fault of the configuration: {failure.mend}"
+    match failure.code:
+        case cloud_failure.TIMEOUT:
+            return "It is overloaded or hangs, or `cloud_search.timeout_s` is too short for it"
+        case cloud_failure.UNREACHABLE:
+            return f"Look at `cloud_search.url` and whether the service runs ({failure.detail})"
+    return f"Its operator should look at its log{f' ({failure.detail})' if failure.detail else ''}"

@@ -1,0 +1,82 @@
+"""`/health`: whether calls can be made, and for callers with a token what each of their servers is doing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pointsman import __version__
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.core.model import Caller, Json, ServerStatus
+from pointsman.providers.cloud.provider import CloudSearchProvider
+from pointsman.router.audit.database import databases_set_aside
+from pointsman.router.audit.log import AuditLog
+from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.serving.reload import Reloader
+from pointsman.router.serving.tasks import TaskSet
+
+
+class Health:
+    def __init__(
+        self,
+        catalog: ToolCatalogService,
+        cloud: CloudSearchProvider,
+        fleet: Fleet,
+        audit: AuditLog,
+        reloader: Reloader,
+        tasks: TaskSet,
+        state_dir: Path,
+    ) -> None:
+        self._catalog = catalog
+        self._cloud = cloud
+        self._fleet = fleet
+        self._audit = audit
+        self._reloader = reloader
+        self._tasks = tasks
+        self._state_dir = state_dir
+        self.open = False  # set while requests are taken
+
+    @property
+    def ready(self) -> bool:
+        return self.open and not self._audit.failing
+
+    def report(self, caller: Caller | None) -> Json:
+        """Strangers learn only whether we are ready; a caller sees the servers that it may use."""
+        if caller is None:
+            return {"ready": self.ready}
+        report: Json = {"ready": self.ready, "version": __version__}
+        if self._audit.failing:
+            report["audit"] = "The journal cannot be written, so calls are refused. The gateway's log has the reason."
+        if self._audit.rows_held_back:
+            report["audit_rows"] = (
+                "The state database takes no audit rows, so they stay in the journal. The gateway's log has the reason."
+            )
+        if broken := databases_set_aside(self._state_dir):
+            report["audit_database"] = (
+                f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "
+                "Earlier rows are in that file: recover them with `sqlite3 FILE .recover`, or move it away."
+            )
+        report |= self._reloader.report() | self._tasks.report()
+        cloud_search = self._cloud_search(caller)
+        if cloud_search:
+            report["cloud_search"] = cloud_search
+        report["servers"] = {
+            server_id: _shown(status)
+            for server_id, status in self._fleet.statuses().items()
+            if self._catalog.rights.may_use_server(caller, server_id)
+        }
+        return report
+
+    def _cloud_search(self, caller: Caller) -> Json | None:
+        """As it is for the caller's project; nothing where there is none and that wants none."""
+        state, reason = self._cloud.state_for(caller.project_id)
+        if state == "unconfigured" and self._catalog.rights.strategy(caller) != "cloud":
+            return None
+        return {"state": state, "reason": f"The service {reason}."} if reason else {"state": state}
+
+
+def _shown(status: ServerStatus) -> Json:
+    shown: Json = {"state": status.state, "since": datetime.fromtimestamp(status.since, UTC).isoformat("T", "seconds")}
+    if status.reason:
+        shown["reason"] = status.reason
+    return shown

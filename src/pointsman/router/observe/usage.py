@@ -1,0 +1,135 @@
+"""Remembers which tools were run shortly after a discovery that listed them, and for which words."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pointsman.catalog.results import Found
+from pointsman.core.model import Caller
+from pointsman.providers.text import tokens
+from pointsman.router.audit.rows import Intent, Outcome
+
+PAIR_S = 600.0  # a call later than this has another reason
+HALF_LIFE_S = 14 * 86_400.0
+SATURATION = 2.0  # choices that make half of a full figure
+MIN_FIGURE = 0.25  # below this the requests have too little in common
+
+MAX_CALLERS = 256
+MAX_DISCOVERIES = 4  # of one caller
+MAX_QUERY_CHARS = 2_000
+MAX_QUERY_WORDS = 32
+MAX_WORDS = 10_000  # of all projects together
+MAX_TOOLS = 8  # for one word
+
+_Words = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Discovery:
+    at: float
+    listed: dict[str, _Words]  # by tool key: the words that it was found for; a choice takes its entry away
+
+
+@dataclass(slots=True)
+class _Weight:
+    """Choices that fade: each one counts half after a half-life."""
+
+    value: float
+    at: float
+
+    def now(self, at: float) -> float:
+        return self.value * math.exp2((self.at - at) / HALF_LIFE_S)
+
+    def add(self, at: float) -> None:
+        self.value, self.at = self.now(at) + 1.0, at
+
+
+class UsageMemory:
+    """Learns from pairs of one caller, and tells what it learnt to all callers of the same project.
+
+    Stands on the audit's path: it is told of a call's end when the journal is (`router.audit.log.Observer`).
+    Everything it keeps is bounded, in memory, and forgotten at the daemon's end.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._discoveries: OrderedDict[Caller, deque[_Discovery]] = OrderedDict()
+        self._learnt: OrderedDict[tuple[str | None, str], dict[str, _Weight]] = OrderedDict()
+
+    def discovered(self, caller: Caller, queries: Sequence[str], results: Sequence[Found]) -> None:
+        """A discovery listed these; one that is run soon was chosen for the queries that it serves."""
+        if not results:
+            return
+        asked = [_words(query) for query in queries]
+        everything = tuple(dict.fromkeys(word for query in asked for word in query))
+        listed = {
+            found.tool.document.tool_key: _union([asked[index] for index in found.intents]) or everything
+            for found in results
+        }
+        recent = self._discoveries.setdefault(caller, deque(maxlen=MAX_DISCOVERIES))
+        self._discoveries.move_to_end(caller)
+        recent.append(_Discovery(self._clock(), listed))
+        if len(self._discoveries) > MAX_CALLERS:
+            self._discoveries.popitem(last=False)
+
+    def finished(self, intent: Intent, outcome: Outcome) -> None:
+        if intent.kind != "execute" or outcome.outcome != "ok" or intent.token is None or intent.tool_key is None:
+            return
+        recent = self._discoveries.get(Caller(intent.token, intent.project))
+        if recent is None:
+            return
+        now = self._clock()
+        for discovery in reversed(recent):
+            if now - discovery.at > PAIR_S:
+                return
+            # Taken out: a thousand calls after one discovery are one choice.
+            words = discovery.listed.pop(intent.tool_key, None)
+            if words is not None:
+                self._learn(intent.project, words, intent.tool_key, now)
+                return
+
+    def journal_failed(self) -> None:
+        """Nothing to learn from that."""
+
+    def figures(self, project_id: str | None, queries: Sequence[str]) -> Mapping[str, float]:
+        """The share of a query's words that led to a tool before. Fits `catalog.usage.UsageFigures`."""
+        best: dict[str, float] = {}
+        if not self._learnt:
+            return best
+        now = self._clock()
+        for query in queries:
+            words = _words(query)
+            for tool_key, figure in self._shares(project_id, words, now).items():
+                if figure >= max(best.get(tool_key, 0.0), MIN_FIGURE):
+                    best[tool_key] = figure
+        return best
+
+    def _shares(self, project_id: str | None, words: _Words, now: float) -> dict[str, float]:
+        shares: dict[str, float] = {}
+        for word in words:
+            for tool_key, weight in self._learnt.get((project_id, word), {}).items():
+                value = weight.now(now)
+                shares[tool_key] = shares.get(tool_key, 0.0) + value / (value + SATURATION) / len(words)
+        return shares
+
+    def _learn(self, project_id: str | None, words: _Words, tool_key: str, now: float) -> None:
+        for word in words:
+            weights = self._learnt.setdefault((project_id, word), {})
+            self._learnt.move_to_end((project_id, word))
+            weights.setdefault(tool_key, _Weight(0.0, now)).add(now)
+            if len(weights) > MAX_TOOLS:
+                del weights[min(weights, key=lambda key: weights[key].now(now))]
+        while len(self._learnt) > MAX_WORDS:
+            self._learnt.popitem(last=False)
+
+
+def _words(query: str) -> _Words:
+    return tuple(dict.fromkeys(tokens(query[:MAX_QUERY_CHARS])))[:MAX_QUERY_WORDS]
+
+
+def _union(parts: Sequence[_Words]) -> _Words:
+    return tuple(dict.fromkeys(word for part in parts for word in part))

@@ -1,0 +1,147 @@
+"""The routes of the search service, and how every answer is written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from uuid import uuid4
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pointsman import __version__
+from pointsman.core import wire
+from pointsman.core.model import Json
+from pointsman.router.front.http.body import read_body
+from pointsman.router.front.http.headers import Head, HostRules, check_content_type, checked_head
+from pointsman.router.front.http.refusal import ClientLeft, Refusal
+from pointsman.router.observe.metrics import CONTENT_TYPE
+from pointsman.router.search_api import openapi
+from pointsman.router.search_api.admission import admitted
+from pointsman.router.search_api.refusals import ApiRefusal, internal, of_the_front, unsupported_encoding
+from pointsman.router.search_api.service import SearchService, answer
+
+logger = logging.getLogger(__name__)
+
+Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
+Page = Callable[[Request, Head], Awaitable[Response]]
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+class SearchApp:
+    """Set `open` while requests are taken, and `hosts` when the configuration changes."""
+
+    def __init__(
+        self, service: SearchService, hosts: HostRules, faults: Callable[[], dict[str, str]], lifespan: Lifespan
+    ) -> None:
+        self.open = False
+        self.hosts = hosts
+        self._service = service
+        self._faults = faults
+        routes = [
+            Route("/catalog/search", self._answered(self._search), methods=["POST"]),
+            Route("/health", self._answered(self._health), methods=["GET"]),
+            Route("/metrics", self._answered(self._metrics), methods=["GET"]),
+            Route("/openapi.json", self._answered(self._openapi), methods=["GET"]),
+        ]
+        self.asgi = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_page})
+        self.asgi.router.redirect_slashes = False  # a redirect would repeat whatever Host the request came with
+
+    async def _search(self, request: Request, head: Head) -> Response:
+        token_id = admitted(self._service.rights, head, time.time())
+        check_content_type(head)
+        gzipped = _is_gzipped(head)
+        # A place first: bodies are read for as many as can be served.
+        await self._service.places.take(token_id)
+        try:
+            body = await read_body(head, request.receive, self._service.settings.limits.body_bytes)
+            admitted(self._service.rights, head, time.time())  # again: the token may be revoked by now
+        except BaseException:
+            self._service.places.give_back(token_id)
+            raise
+        found = await self._service.search(token_id, body, gzipped=gzipped)
+        return _json(answer(found))
+
+    async def _health(self, request: Request, head: Head) -> Response:
+        """Strangers learn only whether we are ready."""
+        report: Json = {"ready": self.open}
+        if b"authorization" in head:
+            admitted(self._service.rights, head, time.time())
+            report |= {"version": __version__, "provider": self._service.settings.provider}
+            report |= self._faults()
+        return _json(report, 200 if self.open else 503)
+
+    async def _metrics(self, request: Request, head: Head) -> Response:
+        text = await asyncio.to_thread(self._service.metrics.render)
+        return Response(text, media_type=CONTENT_TYPE)
+
+    async def _openapi(self, request: Request, head: Head) -> Response:
+        return _json(openapi.document(self._service.settings.limits))
+
+    def _answered(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            response = await self._response(page, request)
+            response.headers["X-Request-Id"] = request_id_of(request)
+            if request.method == "POST":
+                self._service.metrics.answered(response.status_code)
+            return response
+
+        return endpoint
+
+    async def _response(self, page: Page, request: Request) -> Response:
+        try:
+            return await page(request, checked_head(request.headers.raw, self.hosts))
+        except ApiRefusal as refusal:
+            return _refused(refusal)
+        except Refusal as refusal:
+            return _refused(of_the_front(refusal))
+        except ClientLeft:
+            return Response(status_code=400)  # nobody reads it
+        except Exception:
+            logger.exception("request %s failed", request_id_of(request))
+            return _refused(internal())
+
+
+def request_id_of(request: Request) -> str:
+    """The sender's own, where it is one; it goes into headers and logs."""
+    if "request_id" not in request.scope:
+        given = request.headers.get("x-request-id", "")
+        request.scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else uuid4().hex
+    request_id: str = request.scope["request_id"]
+    return request_id
+
+
+def _is_gzipped(head: Head) -> bool:
+    encoding = head.get(b"content-encoding", b"identity").strip().lower()
+    if encoding not in (b"gzip", b"identity", b""):
+        raise unsupported_encoding()
+    return encoding == b"gzip"
+
+
+def _json(content: Json, status: int = 200) -> Response:
+    return Response(wire.encode(content), status, media_type="application/json")
+
+
+def _refused(refusal: ApiRefusal) -> Response:
+    headers = {name.decode(): value.decode() for name, value in refusal.headers}
+    return Response(refusal.body, refusal.status, headers, media_type="application/json")
+
+
+async def _no_such_page(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    allow = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
+    if error.status_code == 405:
+        refusal = ApiRefusal(405, "This path takes another method; the Allow header names it.", headers=allow)
+    else:
+        refusal = ApiRefusal(404, "There is nothing here. Searches go to POST /catalog/search; see /openapi.json.")
+    response = _refused(refusal)
+    response.headers["X-Request-Id"] = request_id_of(request)
+    return response

@@ -1,0 +1,120 @@
+"""The OpenAPI document of the search service, made from its models and its limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from pointsman import __version__
+from pointsman.config.model import SearchApiLimits
+from pointsman.core.model import Json
+from pointsman.router.search_api.messages import API_VERSION, ErrorBody, Health, SearchAnswer, SearchBody
+
+_REFUSALS = {
+    400: "The request is malformed, or of another apiVersion.",
+    401: "The token is missing, unknown or has expired.",
+    403: "The token is not for this project.",
+    408: "The request took too long to arrive.",
+    413: "The body is too large, or holds too many tools.",
+    415: "The body is neither plain nor gzipped JSON.",
+    421: "The service is not known by this Host.",
+    429: "Too many searches with this token are under way.",
+    500: "The service failed.",
+    503: "Too many searches are under way, or this one took too long.",
+}
+_EXAMPLE = {
+    "query": ["what will the weather be"],
+    "tools": [{"toolKey": "sky:get_forecast", "toolName": "get_forecast", "serverName": "Sky"}],
+}
+
+
+def document(limits: SearchApiLimits) -> Json:
+    _, definitions = models_json_schema(
+        [
+            (SearchBody, "validation"),
+            (SearchAnswer, "serialization"),
+            (ErrorBody, "serialization"),
+            (Health, "serialization"),
+        ],
+        ref_template="#/components/schemas/{model}",
+    )
+    schemas: Json = definitions["$defs"]
+    asked = schemas["SearchBody"]["properties"]
+    asked["tools"]["maxItems"] = limits.tools
+    asked["query"]["anyOf"][1]["maxItems"] = limits.queries
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Pointsman search service",
+            "version": API_VERSION,
+            "description": f"Ranks tools for a request. Served by Pointsman {__version__}.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": {
+            "/catalog/search": {"post": _search(limits)},
+            "/health": {"get": _page("Whether searches are taken", "Health", (503,))},
+            "/metrics": {"get": _metrics()},
+            "/openapi.json": {"get": _itself()},
+        },
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "headers": {"X-Request-Id": {"description": "As it was sent, or made.", "schema": {"type": "string"}}},
+        },
+    }
+
+
+def _search(limits: SearchApiLimits) -> Json:
+    return {
+        "operationId": "search",
+        "summary": "The tools that fit, best first",
+        "description": "The body may be compressed (`Content-Encoding: gzip`): at most "
+        f"{limits.body_bytes} bytes as sent, {limits.unpacked_bytes} unpacked.",
+        "security": [{"token": []}],
+        "parameters": [
+            _header("X-Pointsman-Project", "The project that the search is for; empty or absent: none."),
+            _header("X-Request-Id", "Comes back in the answer."),
+        ],
+        "requestBody": {"required": True, "content": _json("SearchBody", _EXAMPLE)},
+        "responses": {
+            "200": _answer("The ranking.", _json("SearchAnswer")),
+            **{str(status): _answer(text, _json("ErrorBody")) for status, text in _REFUSALS.items()},
+        },
+    }
+
+
+def _page(summary: str, model: str, also: tuple[int, ...] = ()) -> Json:
+    """A page that strangers may read; a token that does not hold is refused all the same."""
+    shown = {str(status): _answer(summary + ".", _json(model)) for status in (200, *also)}
+    return {"summary": summary, "security": [{}, {"token": []}], "responses": shown | _refused(400, 401, 403, 421)}
+
+
+def _metrics() -> Json:
+    text = {"text/plain": {"schema": {"type": "string"}}}
+    return {"summary": "For Prometheus", "responses": {"200": _answer("Figures.", text)} | _refused(400, 403, 421)}
+
+
+def _itself() -> Json:
+    content = {"application/json": {"schema": {"type": "object"}}}
+    return {"summary": "This document", "responses": {"200": _answer("It.", content)} | _refused(400, 403, 421)}
+
+
+def _refused(*statuses: int) -> Json:
+    return {str(status): _answer(_REFUSALS[status], _json("ErrorBody")) for status in statuses}
+
+
+def _answer(description: str, content: Json) -> Json:
+    headers = {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
+    return {"description": description, "headers": headers, "content": content}
+
+
+def _json(model: str, example: Any = None) -> Json:
+    content: Json = {"schema": {"$ref": f"#/components/schemas/{model}"}}
+    if example is not None:
+        content["example"] = example
+    return {"application/json": content}
+
+
+def _header(name: str, description: str) -> Json:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": {"type": "string"}}

@@ -1,0 +1,1 @@
+"""The process: socket, signals, reload, state folder, keys, background tasks, shares."""
