@@ -11,7 +11,7 @@ from pointsman.config import model
 from pointsman.config.loading import parse
 from pointsman.config.settings import PREFIX, Settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
 PARTS = [part for part in vars(model).values() if isinstance(part, type) and issubclass(part, model.Part)]
 
 

@@ -1,1 +1,1 @@
-"""Clients that others wrote, set up as docs/clients.md says, against a whole gateway."""
+"""Clients that others wrote, set up as docs/guide/clients.md says, against a whole gateway."""

@@ -1,11 +1,11 @@
-"""The blocks of docs/clients.md that are marked with the name of a client."""
+"""The blocks of docs/guide/clients.md that are marked with the name of a client."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "clients.md"
 ADDRESS = "http://127.0.0.1:3282"
 _BLOCK = re.compile(r"<!-- client: (?P<name>\S+) -->\n```\w+\n(?P<code>.*?)```", re.DOTALL)
 

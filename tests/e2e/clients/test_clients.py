@@ -1,4 +1,4 @@
-"""Each client lists the two tools, discovers one and executes it, set up as docs/clients.md says."""
+"""Each client lists the two tools, discovers one and executes it, set up as docs/guide/clients.md says."""
 
 from __future__ import annotations
 

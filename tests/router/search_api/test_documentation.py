@@ -10,7 +10,7 @@ from pointsman.config.loading import parse
 from pointsman.config.model import SearchApiLimits
 from tests.router.search_api.asking import Client
 
-PAGE = (Path(__file__).parents[3] / "docs" / "search-api.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "guide" / "search-api.md").read_text(encoding="utf-8")
 
 
 async def test_the_call_on_the_page_is_answered_as_the_page_says(client: Client) -> None:

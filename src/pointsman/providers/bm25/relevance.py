@@ -1,7 +1,7 @@
 """From evidence to a probability: how likely is it that the best hit is what was asked for?
 
 A logistic function, fitted on public sets of tools and requests: right hits on one side, the best hits for requests
-that were made for other catalogs on the other (docs/search.md has the figures, bench/quality/calibrate.py the fit).
+that were made for other catalogs on the other (figures: docs/concepts/search.md, fit: bench/quality/calibrate.py).
 """
 
 from __future__ import annotations
