@@ -20,7 +20,7 @@ from typing import Any
 from pointsman.archive.archive import Archive
 from pointsman.archive.code.imports import grammar_of
 from pointsman.archive.tools import grep_codebase, read_file
-from pointsman.archive.tools.base import Call, ToolFailure
+from pointsman.archive.tools.base import Call, ToolError
 
 ROUNDS = 15
 FILES = 300
@@ -88,7 +88,7 @@ def _read(archive: Archive, tree: Path) -> None:
             try:
                 answer = read_file.TOOL.run(archive, {"path": path, "includeDeps": deps}, Call())
                 found += len(answer["dependencies"])
-            except ToolFailure:
+            except ToolError:
                 refused += 1
             times.append((time.perf_counter() - began) * 1000)
         figures = "".join(f"  p{part * 100:.0f} {_part(times, part):.1f}" for part in (0.5, 0.95, 0.99))

@@ -14,7 +14,7 @@ from bench.process import http_servers, measure
 from bench.search import tools
 from bench.tools import QUERIES
 from pointsman.config.model import CloudSearch
-from pointsman.providers.base import SearchRequest, SearchUnavailable
+from pointsman.providers.base import SearchRequest, SearchUnavailableError
 from pointsman.providers.cloud.provider import CloudSearchProvider
 from tests.gateway_process import GatewayProcess
 
@@ -80,7 +80,7 @@ async def _refusal_us(dead: dict[str, object]) -> float:
     request = SearchRequest(("anything",), None, tools(1_000), 5)
 
     async def ask() -> None:
-        with suppress(SearchUnavailable):
+        with suppress(SearchUnavailableError):
             await cloud.search(request)
 
     while cloud.state_for(None)[0] != "open":

@@ -20,7 +20,7 @@ META = "io.modelcontextprotocol/"
 Message = dict[str, Any]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The method is not known here."""
 
 
@@ -50,7 +50,7 @@ class Server:
                 continue
             try:
                 result = self._result(message["method"], params, message["id"])
-            except Refused:
+            except RefusedError:
                 error = {"code": -32601, "message": "Method not found"}
                 self._send({"jsonrpc": "2.0", "id": message["id"], "error": error})
                 continue
@@ -94,7 +94,7 @@ class Server:
                 return {"resourceTemplates": [{"uriTemplate": "soak://item/{id}", "name": "item"}]}
             case "prompts/list":
                 return {"prompts": [{"name": "remember", "arguments": [{"name": "id", "required": True}]}]}
-        raise Refused
+        raise RefusedError
 
     def _execute(self, request_id: str) -> None:
         """The log line is what the request does: written at once, before the answer. May end the process around it."""

@@ -10,7 +10,7 @@ import pytest
 from pointsman.archive.archive import Archive, open_archive
 from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.store.errors import StoreError, StoreUnusable
+from pointsman.archive.store.errors import StoreError, StoreUnusableError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.tools import documents_list_collections, documents_search
 from pointsman.archive.tools.base import Call
@@ -40,12 +40,12 @@ def test_a_store_that_cannot_be_opened_is_told_at_each_call_and_works_as_soon_as
     path.write_text("no database, but long enough to look like one " * 50)
     archive = opened(path)
     for _ in range(2):
-        with pytest.raises(StoreUnusable, match=r"archive\.db is damaged or no database"):
+        with pytest.raises(StoreUnusableError, match=r"archive\.db is damaged or no database"):
             documents_search.run(archive, {"query": "x"}, Call())
     path.unlink()
     assert documents_list_collections.run(archive, {}, Call())["collections"] == []
     archive.close()
-    with pytest.raises(StoreUnusable, match="closing"):
+    with pytest.raises(StoreUnusableError, match="closing"):
         documents_list_collections.run(archive, {}, Call())
 
 

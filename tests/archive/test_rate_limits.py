@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.server.rate_limits import RateLimits
-from pointsman.archive.settings import BadSettings, read_settings
-from pointsman.archive.tools.base import ToolFailure
+from pointsman.archive.settings import SettingsError, read_settings
+from pointsman.archive.tools.base import ToolError
 from tests.archive.harness import opened
 
 TOOLS = ("context_search", "read_file", "grep_codebase", "search_index")
@@ -20,7 +20,7 @@ def spent(limits: RateLimits, tool: str, caller: str, most: int = 200) -> int:
     for count in range(most):
         try:
             limits.count(tool, caller)
-        except ToolFailure:
+        except ToolError:
             return count
     return most
 
@@ -57,7 +57,7 @@ def test_each_caller_and_each_tool_is_counted_alone() -> None:
 def test_a_refusal_says_how_long_to_wait() -> None:
     limits = RateLimits({"read_file": 1}, TOOLS)
     limits.count("read_file", "me")
-    with pytest.raises(ToolFailure) as refused:
+    with pytest.raises(ToolError) as refused:
         limits.count("read_file", "me")
     said = json.loads(refused.value.text)
     assert said["error"] == "Rate limit exceeded for read_file"
@@ -67,7 +67,7 @@ def test_a_refusal_says_how_long_to_wait() -> None:
 
 
 def test_a_limit_of_an_unknown_tool_is_refused_with_those_there_are() -> None:
-    with pytest.raises(BadSettings, match=r"POINTSMAN_ARCHIVE_RATE_LIMITS: no tool `grep`; there are context_search"):
+    with pytest.raises(SettingsError, match=r"POINTSMAN_ARCHIVE_RATE_LIMITS: no tool `grep`; there are context_search"):
         RateLimits({"grep": 1}, TOOLS)
 
 

@@ -20,8 +20,8 @@ from pointsman.archive.server.calls import LARGEST_RESULT_BYTES, LARGEST_TEXT_BY
 from pointsman.archive.server.rate_limits import RateLimits
 from pointsman.archive.server.server import build_server
 from pointsman.archive.server.workers import THREADS_OF_ONE_TOOL
-from pointsman.archive.store.errors import StoreLocked
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.store.errors import StoreLockedError
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.archive.tools.registry import TOOLS
 from tests.archive.harness import CHILD, over_stdio
 
@@ -75,7 +75,7 @@ async def test_an_unknown_tool_is_refused_by_name() -> None:
 async def test_a_failure_is_answered_with_its_text_and_its_fields() -> None:
     def fail(arguments: Json) -> Json:
         as_object = arguments["as_object"]
-        raise ToolFailure("Index not found: x", code="not_found", help="Make it.", as_object=as_object, path="x")
+        raise ToolError("Index not found: x", code="not_found", help="Make it.", as_object=as_object, path="x")
 
     async with serving(tool("fail", fail)) as client:
         plain = await client.call_tool("fail", {"as_object": False})
@@ -95,7 +95,7 @@ async def test_a_failure_is_answered_with_its_text_and_its_fields() -> None:
 
 async def test_trouble_with_the_store_is_answered_in_the_stores_words() -> None:
     def locked(_: Json) -> Json:
-        raise StoreLocked("The archive's store a.db is being written by another process. Try again in a moment.")
+        raise StoreLockedError("The archive's store a.db is being written by another process. Try again in a moment.")
 
     async with serving(tool("locked", locked)) as client:
         answer = await client.call_tool("locked", {})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.indexes.indexes import IndexLimits
-from pointsman.archive.settings import BadSettings, read_settings
+from pointsman.archive.settings import SettingsError, read_settings
 
 
 def test_an_empty_environment_means_no_database_and_no_roots() -> None:
@@ -22,7 +22,7 @@ def test_roots_and_database_are_read_as_paths() -> None:
 
 @pytest.mark.parametrize("roots", ["{", "[]", "null", '{"app": 1}', '{"app": ""}'])
 def test_roots_of_another_shape_are_refused_with_an_example(roots: str) -> None:
-    with pytest.raises(BadSettings, match=r'POINTSMAN_ARCHIVE_ROOTS .* \{"app": "/srv/app"\}'):
+    with pytest.raises(SettingsError, match=r'POINTSMAN_ARCHIVE_ROOTS .* \{"app": "/srv/app"\}'):
         read_settings({"POINTSMAN_ARCHIVE_ROOTS": roots})
 
 
@@ -35,5 +35,5 @@ def test_limits_that_are_not_named_keep_their_defaults() -> None:
 @pytest.mark.parametrize("variable", ["POINTSMAN_ARCHIVE_RATE_LIMITS", "POINTSMAN_ARCHIVE_INDEX_LIMITS"])
 @pytest.mark.parametrize("value", ["{", "[]", '{"documents": "5"}', '{"documents": true}', '{"documents": -1}'])
 def test_limits_of_another_shape_are_refused_with_an_example(variable: str, value: str) -> None:
-    with pytest.raises(BadSettings, match=rf'^{variable}.* like \{{"'):
+    with pytest.raises(SettingsError, match=rf'^{variable}.* like \{{"'):
         read_settings({variable: value})

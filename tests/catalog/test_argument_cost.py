@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pointsman.catalog import check_program
 from pointsman.catalog.arguments import ArgumentCheck, Unproven
-from pointsman.core.errors import InvalidArguments
+from pointsman.core.errors import InvalidArgumentsError
 from pointsman.router.gateway.check_process import CheckProcess
 
 Json = dict[str, Any]
@@ -124,7 +124,7 @@ def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
     try:
         unproven = ArgumentCheck("s:t", schema)(given_arguments)
         assert unproven is None or isinstance(unproven, Unproven)
-    except InvalidArguments:
+    except InvalidArgumentsError:
         pass
     spent_s = time.thread_time() - before_s
     return spent_s, peak_kb() - before_kb
@@ -176,7 +176,7 @@ async def test_the_check_process_is_ended_by_the_kernel(name: str) -> None:
         unproven = ArgumentCheck("s:t", schema)(given_arguments)
         assert unproven is not None
         await process.settle(unproven, "test")
-    except InvalidArguments:
+    except InvalidArgumentsError:
         pass
     finally:
         await process.close()

@@ -12,7 +12,7 @@ import pytest
 
 from pointsman.catalog.arguments import MAX_SHOWN_SCHEMA_CHARS, ArgumentCheck, Unproven
 from pointsman.catalog.schema_work import work_of
-from pointsman.core.errors import InvalidArguments
+from pointsman.core.errors import InvalidArgumentsError
 from pointsman.router.gateway.check_process import CheckProcess
 
 SCHEMA: dict[str, Any] = {
@@ -41,7 +41,7 @@ def settle(unproven: Unproven | None) -> None:
 
 
 def problem(schema: dict[str, Any], arguments: Any) -> str:
-    with pytest.raises(InvalidArguments) as error:
+    with pytest.raises(InvalidArgumentsError) as error:
         settle(ArgumentCheck("weather:forecast", schema)(arguments))
     assert error.value.code == "invalid_arguments"
     return str(error.value)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.listing import KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
-from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import ToolSource
 from tests.catalog.sources import Clock, SmallServer, tool
@@ -237,9 +237,9 @@ async def test_a_slow_list_of_many_pages_has_one_clock_for_all_of_them(clock: Cl
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ServerUnavailable("s", "the connection ended"), "failed"),
-        (CallTimeout("s", 5), "timeout"),
-        (DownstreamRefusal(-32603, "/srv/secret/path exploded"), "failed"),
+        (ServerUnavailableError("s", "the connection ended"), "failed"),
+        (CallTimeoutError("s", 5), "timeout"),
+        (DownstreamHttpError(-32603, "/srv/secret/path exploded"), "failed"),
         (ZeroDivisionError("a mistake of ours"), "failed"),
     ],
 )
@@ -258,7 +258,7 @@ async def test_a_failed_fetch_is_known_and_says_nothing_of_the_inside(
 
 async def test_a_known_bad_server_heals_by_itself(clock: Clock) -> None:
     server = SmallServer("s", tool("a"))
-    server.fails = lambda: ServerUnavailable("s", "down")
+    server.fails = lambda: ServerUnavailableError("s", "down")
     listed = list_of(server, clock, Patience(first_s=0.001, longest_s=0.002))
     assert isinstance(await fetched(listed), Silent)
     async with asyncio.timeout(30):
@@ -276,7 +276,7 @@ async def test_a_known_bad_server_heals_by_itself(clock: Clock) -> None:
 
 async def test_retries_grow_rarer(clock: Clock) -> None:
     server = SmallServer("s", tool("a"))
-    server.fails = lambda: ServerUnavailable("s", "down")
+    server.fails = lambda: ServerUnavailableError("s", "down")
     listed = list_of(server, clock, Patience(first_s=0.01, longest_s=3600))
     began = asyncio.get_running_loop().time()
     await fetched(listed)
@@ -300,7 +300,7 @@ async def test_a_new_connection_is_a_new_chance(clock: Clock) -> None:
 
 async def test_a_server_that_is_down_is_not_asked_in_the_background(clock: Clock) -> None:
     server = SmallServer("s", tool("a"))
-    server.fails = lambda: ServerUnavailable("s", "down")
+    server.fails = lambda: ServerUnavailableError("s", "down")
     listed = list_of(server, clock, Patience(first_s=0.001, longest_s=0.001))
     await fetched(listed)
     server.be("failed")

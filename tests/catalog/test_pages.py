@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.pages import BadList, walk
-from pointsman.core.errors import DownstreamRefusal, ServerUnavailable
+from pointsman.catalog.pages import MalformedListError, walk
+from pointsman.core.errors import DownstreamHttpError, ServerUnavailableError
 from tests.catalog.sources import tool
 
 
@@ -108,21 +108,26 @@ async def test_one_bad_page_costs_only_itself() -> None:
 
 @pytest.mark.parametrize("answer", [None, [], "tools", {}, {"tools": None}, {"tools": {"name": "a"}}])
 async def test_an_answer_without_any_list_is_no_empty_list(answer: object) -> None:
-    with pytest.raises(BadList):
+    with pytest.raises(MalformedListError):
         await walk(Pages(answer))
 
 
 async def test_an_expired_cursor_starts_the_walk_again_once() -> None:
-    expired = DownstreamRefusal(-32602, "cursor expired")
+    expired = DownstreamHttpError(-32602, "cursor expired")
     pages = Pages(page("old", following="1"), expired, page("a", following="2"), page("b"))
     assert list((await walk(pages)).items) == ["a", "b"]
 
-    with pytest.raises(DownstreamRefusal):
+    with pytest.raises(DownstreamHttpError):
         await walk(Pages(page("a", following="1"), expired, page("a", following="1"), expired))
 
 
 @pytest.mark.parametrize(
-    "error", [DownstreamRefusal(-32601, "no such method"), DownstreamRefusal(-32602, "no"), ServerUnavailable("s", "x")]
+    "error",
+    [
+        DownstreamHttpError(-32601, "no such method"),
+        DownstreamHttpError(-32602, "no"),
+        ServerUnavailableError("s", "x"),
+    ],
 )
 async def test_other_refusals_are_passed_on(error: Exception) -> None:
     pages = Pages(error)

@@ -10,7 +10,7 @@ import pytest
 
 from pointsman.catalog.listing import Patience
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.core.errors import GatewayError, InvalidArguments, ServerUnavailable, UnknownTool
+from pointsman.core.errors import GatewayError, InvalidArgumentsError, ServerUnavailableError, UnknownToolError
 from pointsman.core.model import Caller, ServerState
 from tests.catalog.sources import Clock, SmallServer, catalog_of, config_of, tool
 
@@ -64,7 +64,7 @@ async def test_what_may_not_be_used_looks_like_what_does_not_exist(key: str, lis
         await catalog.available(ME)
     error = await refusal(catalog, key)
     assert error.code == "unknown_tool"
-    assert str(error) == str(UnknownTool(key))
+    assert str(error) == str(UnknownToolError(key))
 
 
 @pytest.mark.parametrize("state", ["starting", "failed", "stopped"])
@@ -75,7 +75,7 @@ async def test_a_server_that_is_not_running_is_named_for_any_tool(state: ServerS
     await catalog.available(ME)
     behind["clock"].be(state, "the reason")
     error = await refusal(catalog, key)
-    assert isinstance(error, ServerUnavailable)
+    assert isinstance(error, ServerUnavailableError)
     assert "`clock`" in str(error)
     assert "the reason" in str(error)
 
@@ -86,7 +86,7 @@ async def test_where_rights_say_no_a_server_that_is_down_is_not_given_away(key: 
     for server in behind.values():
         server.be("failed", "the reason")
     error = await refusal(catalog_of(*behind.values(), config=CONFIG), key)
-    assert str(error) == str(UnknownTool(key))
+    assert str(error) == str(UnknownToolError(key))
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -102,7 +102,7 @@ async def test_a_known_list_is_answered_without_waiting() -> None:
     assert catalog.resolve_known(ME, "clock:read") is None
     known = await catalog.resolve(ME, "clock:read")
     assert catalog.resolve_known(ME, "clock:read") is known
-    with pytest.raises(UnknownTool):
+    with pytest.raises(UnknownToolError):
         catalog.resolve_known(ME, "clock:nothing")
 
 
@@ -139,7 +139,7 @@ async def test_a_server_that_gives_no_list_is_unavailable_at_once_the_second_tim
     server.may_answer.clear()
     catalog = catalog_of(server, config=CONFIG, patience=NEVER)
     assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
-    with pytest.raises(ServerUnavailable):
+    with pytest.raises(ServerUnavailableError):
         catalog.resolve_known(ME, "clock:read")
     assert (await refusal(catalog, "clock:erase")).code == "unknown_tool"
     assert server.asked == 1
@@ -202,5 +202,5 @@ async def test_arguments_are_checked_unless_the_server_is_bundled() -> None:
     catalog.check_arguments(await catalog.resolve(ME, "archive:t"), {"n": "five"})
     known = await catalog.resolve(ME, "s:t")
     catalog.check_arguments(known, {"n": 5})
-    with pytest.raises(InvalidArguments):
+    with pytest.raises(InvalidArgumentsError):
         catalog.check_arguments(known, {"n": "five"})

@@ -10,7 +10,7 @@ import pytest
 
 from pointsman.catalog.rights import RightsIndex, identify
 from pointsman.config.model import GatewayConfig
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
 
 NOW = datetime(2026, 6, 15, 12, 0, tzinfo=UTC).timestamp()
@@ -77,7 +77,7 @@ def test_a_token_opens_only_the_projects_that_it_lists(name: str, project: str |
         assert caller.token_id == name
         assert RIGHTS.still_valid(caller, NOW)
         return
-    with pytest.raises(Denied) as refusal:
+    with pytest.raises(ForbiddenError) as refusal:
         RIGHTS.identify(f"secret of {name}", project, NOW)
     assert COMMAND in str(refusal.value)
     assert not RIGHTS.still_valid(Caller(name, project or None), NOW)
@@ -90,20 +90,20 @@ def test_all_words_for_no_project_mean_none(word: str | None) -> None:
 
 @pytest.mark.parametrize("secret", [None, "", "secret of nobody", "Secret of all", "secret of all ", "\ud800", "é" * 9])
 def test_without_a_known_token_nobody_comes_in(secret: str | None) -> None:
-    with pytest.raises(Unauthorized) as refusal:
+    with pytest.raises(UnauthorizedError) as refusal:
         RIGHTS.identify(secret, "research", NOW)
     assert COMMAND in str(refusal.value)
     assert not secret or secret not in str(refusal.value)
 
 
 def test_the_hash_itself_is_no_token() -> None:
-    with pytest.raises(Unauthorized):
+    with pytest.raises(UnauthorizedError):
         RIGHTS.identify(CONFIG.tokens["all"].sha256, None, NOW)
 
 
 def test_a_missing_project_and_a_foreign_one_cannot_be_told_apart() -> None:
     def refusal(project: str) -> str:
-        with pytest.raises(Denied) as denied:
+        with pytest.raises(ForbiddenError) as denied:
             RIGHTS.identify("secret of research", project, NOW)
         return str(denied.value).replace(project, "PROJECT")
 
@@ -111,10 +111,10 @@ def test_a_missing_project_and_a_foreign_one_cannot_be_told_apart() -> None:
 
 
 def test_a_project_that_is_no_name_is_not_repeated() -> None:
-    with pytest.raises(Denied) as refusal:
+    with pytest.raises(ForbiddenError) as refusal:
         RIGHTS.identify("secret of all", "x" * 100_000, NOW)
     assert len(str(refusal.value)) < 300
-    with pytest.raises(Denied) as refusal:
+    with pytest.raises(ForbiddenError) as refusal:
         RIGHTS.identify("secret of all", "a\r\nforged: line", NOW)
     assert "forged" not in str(refusal.value)
 
@@ -206,7 +206,7 @@ def test_a_token_ends_at_its_time_with_a_minute_of_leeway(expires: date, last_go
     caller = identify(config, "secret of old", None, end - 1)
     assert RightsIndex(config).still_valid(caller, end - 1)
     assert not RightsIndex(config).still_valid(caller, end)
-    with pytest.raises(Unauthorized, match="expired") as refusal:
+    with pytest.raises(UnauthorizedError, match="expired") as refusal:
         identify(config, "secret of old", None, end)
     assert COMMAND in str(refusal.value)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pointsman.catalog.rights import RightsIndex
 from pointsman.config.model import GatewayConfig
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 
 IDS = st.sampled_from(["a", "b", "c"])
 LISTED = st.just(["*"]) | st.lists(st.sampled_from(["a", "b", "c", "*", "", "nowhere"]), max_size=3)
@@ -52,7 +52,7 @@ def test_rights_are_what_a_literal_reading_of_the_file_says(data: dict[str, Any]
 def ours(rights: RightsIndex, secret: str, named: str | None) -> object:
     try:
         caller = rights.identify(secret, named, NOW)
-    except (Unauthorized, Denied) as refusal:
+    except (UnauthorizedError, ForbiddenError) as refusal:
         return refusal.code
     usable = rights.usable_servers(caller)
     return {

@@ -12,9 +12,9 @@ from pointsman.catalog.answer import answer
 from pointsman.catalog.listing import Patience
 from pointsman.catalog.results import Available
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.core.errors import ServerUnavailable
+from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller
-from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, SearchUnavailable
+from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, SearchUnavailableError
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SECRET, Clock, SmallServer, catalog_of, config_of, tool
 
@@ -111,7 +111,7 @@ async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None
     servers["newer"].be("starting")
     servers["dead"].be("failed", "exited with code 1 in /very/private/place")
     servers["gone"].be("stopped")
-    servers["odd"].fails = lambda: ServerUnavailable("odd", "at /another/private/place")
+    servers["odd"].fails = lambda: ServerUnavailableError("odd", "at /another/private/place")
     available = await catalog_of(*servers.values(), patience=NEVER).available(ME)
     assert keys(available) == ["good:a"]
     assert available.notices == (
@@ -219,7 +219,7 @@ class Scripted:
     async def search(self, request: SearchRequest) -> list[SearchHit]:
         self.seen = request
         if self._fails:
-            raise SearchUnavailable("is asleep", "cloud_asleep")
+            raise SearchUnavailableError("is asleep", "cloud_asleep")
         return self._hits
 
 
@@ -298,7 +298,7 @@ class Unhurried:
     async def search(self, request: SearchRequest) -> list[SearchHit]:
         await self._local.searched.wait()
         if not self._hits:
-            raise SearchUnavailable("gave no answer within 5 s", "cloud_timeout")
+            raise SearchUnavailableError("gave no answer within 5 s", "cloud_timeout")
         return self._hits
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from pointsman.config.document import Document
 from pointsman.config.editing import (
-    EntryRefused,
-    NameTaken,
-    NoSuchName,
+    InvalidEntryError,
+    NameTakenError,
+    UnknownNameError,
     add_entry,
     add_token,
     remove_entry,
@@ -24,7 +24,7 @@ from pointsman.config.editing import (
 from pointsman.config.errors import ConfigError
 from pointsman.config.loading import load, parse
 from pointsman.config.sample import sample
-from pointsman.config.splice import CannotEdit, insert, remove
+from pointsman.config.splice import EditError, insert, remove
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
@@ -113,9 +113,9 @@ def test_the_last_token_can_be_revoked(file: Path) -> None:
 
 def test_a_name_is_taken_once(file: Path) -> None:
     file.write_text(f"tokens: {{a: {{sha256: {A}}}}}\n")
-    with pytest.raises(NameTaken):
+    with pytest.raises(NameTakenError):
         add_token(file, "a", B, [], [], None, {})
-    with pytest.raises(NoSuchName) as caught:
+    with pytest.raises(UnknownNameError) as caught:
         remove_token(file, "A", {})
     assert caught.value.hint == "a"
 
@@ -133,7 +133,7 @@ def test_an_entry_that_would_break_the_file_is_refused(
 ) -> None:
     before = f"projects: {{research: {{}}}}\ntokens: {{a: {{sha256: {A}}}}}\n"
     file.write_text(before)
-    with pytest.raises(EntryRefused) as caught:
+    with pytest.raises(InvalidEntryError) as caught:
         add_token(file, name, sha256, projects, [], None, {})
     assert str(caught.value) == reason
     assert file.read_text() == before
@@ -141,7 +141,7 @@ def test_an_entry_that_would_break_the_file_is_refused(
 
 def test_a_server_that_a_token_names_cannot_be_removed(file: Path) -> None:
     file.write_text(f"servers: {{time: {{command: uvx}}}}\ntokens: {{a: {{sha256: {A}, servers: [time]}}}}\n")
-    with pytest.raises(EntryRefused, match=r"tokens\.a\.servers\[0\]: no server `time`"):
+    with pytest.raises(InvalidEntryError, match=r"tokens\.a\.servers\[0\]: no server `time`"):
         remove_entry(file, "servers", "time", {})
 
 
@@ -170,7 +170,7 @@ def test_a_file_that_is_no_yaml_stays_as_it_is(file: Path) -> None:
 )
 def test_what_only_a_person_can_edit_is_left_to_the_person(text: str, file: Path) -> None:
     file.write_text(text)
-    with pytest.raises(CannotEdit):
+    with pytest.raises(EditError):
         add_token(file, "b", B, [], [], None, {})
     assert file.read_text() == text
 

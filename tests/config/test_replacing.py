@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.config.replacing import CannotReplace, rewrite
+from pointsman.config.replacing import ReplaceError, rewrite
 
 WAIT_S = 30.0
 
@@ -96,22 +96,22 @@ def test_a_byte_order_mark_stays(file: Path) -> None:
 
 
 def test_what_cannot_be_changed_is_named(file: Path, tmp_path: Path) -> None:
-    with pytest.raises(CannotReplace, match=r"none\.yaml cannot be changed: No such file or directory\.$"):
+    with pytest.raises(ReplaceError, match=r"none\.yaml cannot be changed: No such file or directory\.$"):
         rewrite(tmp_path / "none.yaml", str)
     file.write_bytes(b"\xff")
-    with pytest.raises(CannotReplace, match=r"it is not text in UTF-8\.$"):
+    with pytest.raises(ReplaceError, match=r"it is not text in UTF-8\.$"):
         rewrite(file, str)
 
 
 def test_a_folder_that_takes_no_new_file_is_an_error_and_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / ("f" * 250)  # leaves no room for the name of a new file beside it
     file.write_text("a\n")
-    with pytest.raises(CannotReplace, match=r"cannot be changed: File name too long\.$"):
+    with pytest.raises(ReplaceError, match=r"cannot be changed: File name too long\.$"):
         rewrite(file, lambda _: "b\n")
     assert file.read_text() == "a\n"
 
 
 def test_a_fifo_is_refused_and_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(CannotReplace, match="it is a FIFO, and only regular files are read"):
+    with pytest.raises(ReplaceError, match="it is a FIFO, and only regular files are read"):
         rewrite(tmp_path / "fifo", lambda text: text)

@@ -14,20 +14,20 @@ from typing import Any
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.loading import parse as parse_config
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.reading import read_rows
 from pointsman.router.audit.segments import FOLDER, Segment, last_seq, list_segments, read_entries
 from pointsman.router.audit.store import Store
-from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
+from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.stdio.lines import LineAssembler
 from pointsman.router.downstream.talk.large import decode_in_pieces
 from pointsman.router.downstream.talk.mending import decode
 from pointsman.router.front.http.message import echoed_id, meta_of
 from pointsman.router.front.http.message import parse as parse_message
-from pointsman.router.front.http.refusal import Refusal
+from pointsman.router.front.http.refusal import HttpError
 from tests.router.downstream.talking import tool_call
 from tests.router.downstream.test_mux import Stream
 
@@ -55,7 +55,7 @@ def front(data: bytes) -> None:
     """The body of a POST."""
     try:
         message = parse_message(data)
-    except Refusal:
+    except HttpError:
         return
     assert isinstance(meta_of(message), dict | None)
     assert type(echoed_id(message)) in (int, str) if "id" in message else echoed_id(message) is None
@@ -76,7 +76,7 @@ async def _downstream(data: bytes) -> None:
         stream.mux.received(line)
         await asyncio.sleep(0)
     stream.mux.lost("the test is over")
-    with suppress(ConnectionLost, BudgetBroken, DownstreamRefusal):
+    with suppress(ConnectionLostError, BudgetExceededError, DownstreamHttpError):
         await call
     assert not failures, failures
 
@@ -103,14 +103,14 @@ def json_in_pieces(data: bytes) -> None:
 def _decoded(data: bytes, how: Callable[[Any], Any]) -> Any:
     try:
         return decode(data, how)
-    except wire.BadJson:
-        return wire.BadJson
+    except wire.InvalidJsonError:
+        return wire.InvalidJsonError
 
 
 def events(data: bytes) -> None:
     """A server's event stream. However the bytes are cut, the events are the same."""
     assert _events(data, len(data) or 1) == _events(data, 1) == _events(data, 7)
-    with suppress(BudgetBroken):
+    with suppress(BudgetExceededError):
         EventStreamParser(16).feed(data)
 
 

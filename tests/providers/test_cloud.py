@@ -18,7 +18,7 @@ from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.cloud import http as cloud_http
 from pointsman.providers.cloud.breaker import FIRST_REST_S
-from pointsman.providers.cloud.failure import CloudFailure
+from pointsman.providers.cloud.failure import CloudError
 from pointsman.providers.cloud.http import MAX_ANSWER_BYTES, MAX_CONNECTIONS
 from pointsman.providers.cloud.provider import CloudSearchProvider
 from tests.catalog.sources import Clock
@@ -56,7 +56,7 @@ async def provider(settings: CloudSearch | None, **more: Any) -> AsyncIterator[C
 
 
 async def why_not(cloud: CloudSearchProvider, project: str | None = None) -> str:
-    with pytest.raises(CloudFailure) as caught:
+    with pytest.raises(CloudError) as caught:
         await cloud.search(asking(project))
     return caught.value.code
 
@@ -224,7 +224,7 @@ async def test_a_refused_connection_is_told() -> None:
     async with nobody_listens() as url:
         settings = CloudSearch.model_validate({"url": url, "token": TOKEN})
         async with provider(settings) as cloud:
-            with pytest.raises(CloudFailure, match="refused the connection") as caught:
+            with pytest.raises(CloudError, match="refused the connection") as caught:
                 await cloud.search(asking())
     assert caught.value.code == "cloud_unreachable"
 
@@ -237,7 +237,7 @@ async def test_a_service_that_speaks_no_tls_where_it_should_is_told() -> None:
     async with await asyncio.start_server(speaks_plainly, "127.0.0.1", 0) as server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with provider(CloudSearch.model_validate({"url": url, "token": TOKEN})) as cloud:
-            with pytest.raises(CloudFailure, match="TLS") as caught:
+            with pytest.raises(CloudError, match="TLS") as caught:
                 await cloud.search(asking())
     assert caught.value.code == "cloud_unreachable"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
-from pointsman.providers.cloud.failure import CloudFailure
+from pointsman.providers.cloud.failure import CloudError
 from pointsman.providers.cloud.wire import MAX_EXPLANATION_CHARS, PACK_FROM_BYTES, Packer, judge
 
 
@@ -175,6 +175,6 @@ def test_unknown_fields_are_passed_over_and_an_empty_answer_is_one() -> None:
     ],
 )
 def test_an_answer_of_the_wrong_kind_is_none(broken: bytes) -> None:
-    with pytest.raises(CloudFailure) as caught:
+    with pytest.raises(CloudError) as caught:
         judge(broken, asking(*ABC))
     assert caught.value.code == "cloud_malformed"

@@ -15,7 +15,7 @@ import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
-from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable, StaticEmbeddings, load, unit
+from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailableError, StaticEmbeddings, load, unit
 from tests.providers.small_catalog import small_catalog
 
 CATALOG = small_catalog()
@@ -49,7 +49,7 @@ async def test_a_model_that_does_not_load_is_reported_once_and_missed_by_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken() -> Embedder:
-        raise EmbeddingsUnavailable("no such file")
+        raise EmbeddingsUnavailableError("no such file")
 
     provider = BM25SearchProvider(load=broken)
     with caplog.at_level(logging.WARNING):
@@ -118,7 +118,7 @@ async def test_a_model_that_does_not_load_beside_the_start_is_reported_and_words
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken() -> Embedder:
-        raise EmbeddingsUnavailable("no such file")
+        raise EmbeddingsUnavailableError("no such file")
 
     provider = BM25SearchProvider(load=broken)
     await provider.prepare()

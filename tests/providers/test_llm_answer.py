@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.providers.base import SearchHit
-from pointsman.providers.llm.answer import MAX_PLACES, MAX_SHIFT, NotASelection, applied, read
+from pointsman.providers.llm.answer import MAX_PLACES, MAX_SHIFT, InvalidSelectionError, applied, read
 from pointsman.providers.llm.question import ids
 
 SHOWN = 20
@@ -37,7 +37,7 @@ def test_no_answer_moves_a_tool_far_or_adds_or_drops_one(figures: list[float], a
     shown = min(SHOWN, len(hits))
     try:
         selection = read(answer, shown)
-    except NotASelection:
+    except InvalidSelectionError:
         return  # nothing of it is applied
     moved = applied(hits, shown, selection)
     assert sorted(hit.tool_key for hit in moved) == sorted(hit.tool_key for hit in hits)
@@ -100,5 +100,5 @@ def test_invented_tools_are_counted_and_the_first_word_on_a_tool_counts() -> Non
     ],
 )
 def test_what_is_no_selection_is_refused(answer: object) -> None:
-    with pytest.raises(NotASelection):
+    with pytest.raises(InvalidSelectionError):
         read(answer, 3)

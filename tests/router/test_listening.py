@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from pointsman.router.serving.socket import CannotListen, bind, url_of
+from pointsman.router.serving.socket import ListenError, bind, url_of
 
 
 def test_port_0_takes_a_free_one_and_says_which() -> None:
@@ -15,12 +15,12 @@ def test_port_0_takes_a_free_one_and_says_which() -> None:
 def test_a_taken_port_is_named_with_the_way_out() -> None:
     with bind("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
-        with pytest.raises(CannotListen, match=rf"Port {port} .* --port"):
+        with pytest.raises(ListenError, match=rf"Port {port} .* --port"):
             bind("127.0.0.1", port)
 
 
 def test_an_unknown_host_is_named() -> None:
-    with pytest.raises(CannotListen, match=r"`no such host`"):
+    with pytest.raises(ListenError, match=r"`no such host`"):
         bind("no such host", 0)
 
 
@@ -28,7 +28,7 @@ def test_an_unknown_host_is_named() -> None:
 def test_an_ipv6_address_is_written_as_a_url_wants_it() -> None:
     try:
         listener = bind("::1", 0)
-    except CannotListen:
+    except ListenError:
         pytest.skip("no IPv6 loopback here")
     with listener:
         assert url_of(listener).startswith("http://[::1]:")

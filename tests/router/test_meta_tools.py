@@ -3,7 +3,7 @@
 import jsonschema_rs
 import pytest
 
-from pointsman.core.errors import InvalidArguments
+from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 from pointsman.router.gateway.meta_tools import (
     MAX_QUERIES,
@@ -55,7 +55,7 @@ def test_discovery_takes(given: Json, read: DiscoveryArguments) -> None:
     ],
 )
 def test_discovery_says_what_is_wrong(given: Json, named: str) -> None:
-    with pytest.raises(InvalidArguments, match=named):
+    with pytest.raises(InvalidArgumentsError, match=named):
         read_discovery(given)
 
 
@@ -87,7 +87,7 @@ def test_execute_takes(given: Json, read: ExecuteArguments) -> None:
     ],
 )
 def test_execute_says_what_is_wrong(given: Json, named: str) -> None:
-    with pytest.raises(InvalidArguments, match=named):
+    with pytest.raises(InvalidArgumentsError, match=named):
         read_execute(given)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pointsman.core.errors import AuditUnavailable
+from pointsman.core.errors import AuditUnavailableError
 from pointsman.core.model import ServerStatus
 from pointsman.providers.cloud.service import CloudStatus
 from pointsman.router.audit.rows import Ending, Intent, Outcome
@@ -98,7 +98,7 @@ def test_journal_failures_are_counted(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("in the way")
     metrics = Metrics()
     log = open_log(tmp_path, observers=[metrics])
-    with pytest.raises(AuditUnavailable):
+    with pytest.raises(AuditUnavailableError):
         log.begin(request(), "execute")
     assert samples(metrics, "audit_journal_failures_total") == {(): 1}
 

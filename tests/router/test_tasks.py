@@ -10,7 +10,7 @@ import pytest
 
 from pointsman.config.model import GatewayConfig
 from pointsman.router.daemon import Launch, serve
-from pointsman.router.serving.tasks import DaemonFailed, TaskSet
+from pointsman.router.serving.tasks import DaemonError, TaskSet
 
 LONG_S = 30.0  # against hanging
 
@@ -89,7 +89,7 @@ async def test_the_end_of_an_essential_task_ends_the_daemon_with_a_sentence() ->
     for work, why in ((fails, "OSError: the socket is gone"), (returns, "it returned")):
         tasks = TaskSet()
         tasks.start("HTTP server", work, on_failure="end")
-        with pytest.raises(DaemonFailed, match=f"`HTTP server` ended .*{why}"):
+        with pytest.raises(DaemonError, match=f"`HTTP server` ended .*{why}"):
             async with asyncio.timeout(LONG_S):
                 await tasks.until(asyncio.Event())
         await tasks.close()
@@ -167,7 +167,7 @@ async def test_a_gateway_whose_http_server_fails_ends_with_a_sentence(tmp_path: 
     config = GatewayConfig.model_validate({"listen": {"port": 0}})
     launch = Launch(config, tmp_path / "pointsman.yaml", GatewayConfig, tmp_path / "state", ready)
     try:
-        with pytest.raises(DaemonFailed, match=r"`HTTP server` ended .*the terminal is gone"):
+        with pytest.raises(DaemonError, match=r"`HTTP server` ended .*the terminal is gone"):
             async with asyncio.timeout(LONG_S):
                 await serve(launch, asyncio.Event())
     finally:

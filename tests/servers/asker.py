@@ -22,11 +22,11 @@ Ask = Callable[[str, Message], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The client, or somebody on the way to it, answered with an error."""
 
 
-class NeedInput(Exception):
+class InputNeededError(Exception):
     """The modern way to ask."""
 
     def __init__(self, result: Message) -> None:
@@ -66,9 +66,9 @@ class Asker:
             if params["name"] == "report":
                 return await self._report(params, send)
             text = await getattr(self, "tool_" + params["name"])(tag, ask)
-        except NeedInput as question:
+        except InputNeededError as question:
             return question.result
-        except Refused as reason:
+        except RefusedError as reason:
             self.note("refused", tag)
             return {"content": [{"type": "text", "text": f"refused: {reason}"}], "isError": True}
         except asyncio.CancelledError:
@@ -86,7 +86,7 @@ class Asker:
             self.note("asked", tag)
             answer = await future
             if "result" not in answer:
-                raise Refused(answer["error"]["message"])
+                raise RefusedError(answer["error"]["message"])
             result: Message = answer["result"]
             return result
 
@@ -105,10 +105,10 @@ class Asker:
                 return answer
             needed = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
             if needed[method] not in params["_meta"][META + "clientCapabilities"]:
-                raise Refused(f"the client does not declare {needed[method]}")
+                raise RefusedError(f"the client does not declare {needed[method]}")
             self.note("asked", tag)
             requests = {key: {"method": method, "params": question}}
-            raise NeedInput(
+            raise InputNeededError(
                 {"resultType": "input_required", "inputRequests": requests, "requestState": json.dumps(known)}
             )
 

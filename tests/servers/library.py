@@ -32,7 +32,7 @@ MEDIA = [
 Message = dict[str, Any]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
         self.error = {"code": code, "message": message, **({"data": data} if data is not None else {})}
@@ -70,7 +70,7 @@ class Library:
         self.note(method, params)
         try:
             result = self.result(method, params, message["id"])
-        except Refused as refused:
+        except RefusedError as refused:
             self.send({"jsonrpc": "2.0", "id": message["id"], "error": refused.error})
             return
         if result is not None:
@@ -117,7 +117,7 @@ class Library:
                 )
             case "prompts/list":
                 return self.listed("prompts", [{"name": name, "description": self.tag} for name in self.prompts], {})
-        raise Refused(-32601, "Method not found")
+        raise RefusedError(-32601, "Method not found")
 
     def watch(self, method: str, params: Message, number: Any) -> Message | None:
         if method == "resources/subscribe":
@@ -156,7 +156,7 @@ class Library:
         if uri == "note://crash":
             os._exit(3)
         if not uri.startswith(("book://shelf/", "note://")):
-            raise Refused(-32602 if self.modern else -32002, "Resource not found", {"uri": uri})
+            raise RefusedError(-32602 if self.modern else -32002, "Resource not found", {"uri": uri})
         hints = {"ttlMs": 1234, "cacheScope": "public"} if self.modern else {}
         return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"{self.tag} has {uri}"}], **hints}
 
@@ -164,7 +164,7 @@ class Library:
         if params["name"] == "confirm":
             return self.confirm(params, number, "prompts/get")
         if params["name"] not in self.prompts:
-            raise Refused(-32602, f"Unknown prompt {params['name']}")
+            raise RefusedError(-32602, f"Unknown prompt {params['name']}")
         who = (params.get("arguments") or {}).get("who", "you")
         content = {"type": "resource", "resource": {"uri": "note://prompt", "text": f"{self.tag} greets {who}"}}
         return {"messages": [{"role": "user", "content": content}]}

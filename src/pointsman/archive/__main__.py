@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from pointsman.archive.settings import BadSettings, read_settings
+from pointsman.archive.settings import SettingsError, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 
 
@@ -25,7 +25,7 @@ def main() -> int:
         )
 
         calls = calling(settings)
-    except BadSettings as error:
+    except SettingsError as error:
         print(f"pointsman.archive: {error}", file=sys.stderr)
         return 2
     asyncio.run(serve(calls))

@@ -13,7 +13,7 @@ from pointsman.archive.code.access import AccessLog, Unnoted
 from pointsman.archive.code.parser import ImportParser
 from pointsman.archive.indexes.indexes import Indexes, nothing_kept
 from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.store.errors import StoreError, StoreUnusable
+from pointsman.archive.store.errors import StoreError, StoreUnusableError
 
 if TYPE_CHECKING:
     from pointsman.archive.context.service import ProjectContext
@@ -131,7 +131,7 @@ class Opening:
     def _open(self) -> _Opened:
         with self._lock:
             if self._closed:
-                raise StoreUnusable("The archive is closing.")
+                raise StoreUnusableError("The archive is closing.")
             if self._opened is None:
                 self._opened = _open(self._settings, self._shipped)
             return self._opened

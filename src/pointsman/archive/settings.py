@@ -20,7 +20,7 @@ INDEX_LIMITS = "POINTSMAN_ARCHIVE_INDEX_LIMITS"
 DEFAULT_RATE_LIMITS: Mapping[str, int] = MappingProxyType({"context_search": 30, "read_file": 100, "grep_codebase": 60})
 
 
-class BadSettings(ValueError):
+class SettingsError(ValueError):
     """A variable that cannot be understood; the message names it."""
 
 
@@ -51,12 +51,12 @@ def _embeddings(environment: Mapping[str, str]) -> EmbeddingSettings:
     try:
         return read_embeddings(environment)
     except ValueError as error:
-        raise BadSettings(str(error)) from None
+        raise SettingsError(str(error)) from None
 
 
 def _roots(roots: Mapping[str, Any]) -> dict[str, Path]:
     if not all(isinstance(path, str) and path for path in roots.values()):
-        raise BadSettings(f'{ROOTS} must map names to folders, like {{"app": "/srv/app"}}')
+        raise SettingsError(f'{ROOTS} must map names to folders, like {{"app": "/srv/app"}}')
     return {name: Path(path) for name, path in roots.items()}
 
 
@@ -65,7 +65,9 @@ def _rate_limits(environment: Mapping[str, str]) -> dict[str, int]:
     given = _object(environment, RATE_LIMITS, example)
     for tool, limit in given.items():
         if not _is_count(limit):
-            raise BadSettings(f"{RATE_LIMITS}: `{tool}` must be a number of calls a minute, 0 for any, like {example}")
+            raise SettingsError(
+                f"{RATE_LIMITS}: `{tool}` must be a number of calls a minute, 0 for any, like {example}"
+            )
     return {**DEFAULT_RATE_LIMITS, **given}
 
 
@@ -74,7 +76,7 @@ def _index_limits(environment: Mapping[str, str]) -> IndexLimits:
     given = _object(environment, INDEX_LIMITS, json.dumps(known))
     for name, limit in given.items():
         if name not in known or not _is_count(limit):
-            raise BadSettings(
+            raise SettingsError(
                 f"{INDEX_LIMITS} takes whole numbers, like {json.dumps(known)}, and not `{name}`: {limit!r}"
             )
     return IndexLimits(**{**known, **given})
@@ -84,9 +86,9 @@ def _object(environment: Mapping[str, str], name: str, example: str) -> dict[str
     try:
         value = json.loads(environment.get(name) or "{}")
     except ValueError:
-        raise BadSettings(f"{name} is not JSON; it should read like {example}") from None
+        raise SettingsError(f"{name} is not JSON; it should read like {example}") from None
     if not isinstance(value, dict):
-        raise BadSettings(f"{name} must be a JSON object, like {example}")
+        raise SettingsError(f"{name} must be a JSON object, like {example}")
     return value
 
 

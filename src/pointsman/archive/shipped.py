@@ -12,7 +12,7 @@ import pointsman
 from pointsman.archive.model.model import Document, Manifest, PreparedDocument
 from pointsman.archive.model.query import Query
 from pointsman.archive.store.base import Storage
-from pointsman.archive.store.errors import NameTaken, StoreError
+from pointsman.archive.store.errors import NameTakenError, StoreError
 from pointsman.archive.text.chunking import chunks_of
 from pointsman.archive.text.outline import outline
 
@@ -71,7 +71,7 @@ def shipped_pages() -> dict[str, str]:
 def _put(storage: Storage, pages: dict[str, str]) -> None:
     try:
         storage.documents.put_collection(Manifest(COLLECTION, ALIAS, pointsman.__version__, DESCRIPTION))
-    except NameTaken:  # a collection of one's own has that name
+    except NameTakenError:  # a collection of one's own has that name
         storage.documents.put_collection(Manifest(COLLECTION, None, pointsman.__version__, DESCRIPTION))
     kept = storage.documents.list_documents(COLLECTION, limit=1_000).documents
     storage.documents.remove_documents(COLLECTION, {document.id for document in kept} - pages.keys())

@@ -12,7 +12,7 @@ from jsonschema_rs import FancyRegexOptions, ValidationError, Validator, validat
 
 from pointsman.catalog.check_program import problems, shortened
 from pointsman.catalog.schema_work import BACKTRACK_LIMIT, Work, work_of
-from pointsman.core.errors import InvalidArguments
+from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class ArgumentCheck:
         A schema that is itself wrong stops no call: the server decides then.
 
         Raises:
-            InvalidArguments: they do not fit.
+            InvalidArgumentsError: they do not fit.
         """
         if not isinstance(arguments, dict):
             raise self.mismatch(["`arguments`: must be an object"])
@@ -110,9 +110,9 @@ class ArgumentCheck:
             return None
         return job if len(job) <= MAX_JOB_BYTES else None
 
-    def mismatch(self, problems: Sequence[str]) -> InvalidArguments:
+    def mismatch(self, problems: Sequence[str]) -> InvalidArgumentsError:
         listed = "\n".join(f"- {problem}" for problem in problems)
-        return InvalidArguments(
+        return InvalidArgumentsError(
             f"The arguments do not fit `{self._tool_key}`, and nothing was sent:\n{listed}\n"
             f"Correct them and call again. The tool's inputSchema:\n{self._shown_schema()}"
         )
@@ -139,7 +139,7 @@ class Unproven:
         """Act on what the check process said, which may have been ended before or between its lines.
 
         Raises:
-            InvalidArguments: they do not fit.
+            InvalidArgumentsError: they do not fit.
         """
         verdict, _, reason = (lines[0] if lines else b"").decode().partition(" ")
         if verdict == "valid":

@@ -7,7 +7,7 @@ import logging
 from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.naming import HAS_THE_NAME, HAS_THE_PREFIX, holders, prefix_of
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.core.errors import ServerUnavailable, UnknownTool
+from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.model import Caller, Json, ToolKey
 
 logger = logging.getLogger(__name__)
@@ -46,28 +46,28 @@ class FlatTools:
         """The tool of that name.
 
         Raises:
-            UnknownTool: there is none, or this caller may not use it; the two look the same.
-            ServerUnavailable: its server, or one that may have it, is not running or gives no list.
+            UnknownToolError: there is none, or this caller may not use it; the two look the same.
+            ServerUnavailableError: its server, or one that may have it, is not running or gives no list.
         """
         keys = self.keys(caller, name)
-        unavailable: ServerUnavailable | None = None
+        unavailable: ServerUnavailableError | None = None
         for key in keys:
             try:
                 return await self._catalog.resolve(caller, str(key))
-            except UnknownTool:
+            except UnknownToolError:
                 continue
-            except ServerUnavailable as error:
+            except ServerUnavailableError as error:
                 if self._catalog.had(key):  # the name is its own; another server must not get the call instead
                     raise
                 unavailable = unavailable or error
-        raise unavailable or UnknownTool(name)
+        raise unavailable or UnknownToolError(name)
 
     def known_schema(self, caller: Caller, name: str) -> Json | None:
         """The inputSchema of a tool whose list is known; never waits."""
         for key in self.keys(caller, name):
             try:
                 tool = self._catalog.resolve_known(caller, str(key))
-            except (UnknownTool, ServerUnavailable):
+            except (UnknownToolError, ServerUnavailableError):
                 continue
             return None if tool is None else tool.tool.get("inputSchema")
         return None

@@ -14,8 +14,8 @@ import msgspec
 
 from pointsman.catalog.arguments import ArgumentCheck
 from pointsman.catalog.definitions import listed_names, shown_tool
-from pointsman.catalog.pages import BadList, walk
-from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.catalog.pages import MalformedListError, walk
+from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
 from pointsman.core.kinds import ListKind
 from pointsman.core.model import Json, ToolKey, ToolSource
 from pointsman.providers.base import ToolDocument
@@ -164,11 +164,11 @@ class KnownList(Generic[Item]):
         try:
             async with asyncio.timeout(limit_s):
                 snapshot = await self._collect()
-        except (TimeoutError, CallTimeout):
+        except (TimeoutError, CallTimeoutError):
             return self._fail(generation, Silent("timeout", f"{self._no_list} within {limit_s:g} s"))
-        except ServerUnavailable as error:
+        except ServerUnavailableError as error:
             return self._fail(generation, Silent("failed", self._no_list), error.reason)
-        except (DownstreamRefusal, BadList) as error:
+        except (DownstreamHttpError, MalformedListError) as error:
             return self._fail(generation, Silent("failed", self._no_list), str(error))
         except Exception:  # one server's surprise must not cost the others' answer
             logger.exception("server %s: its list of %s could not be read", self.source.id, self.kind.words)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.kinds import TOOLS, ListKind
 from pointsman.core.model import Json
 from pointsman.providers.visible import is_visible_name
@@ -21,7 +21,7 @@ _DAY_MS = 86_400_000.0
 Page = Callable[[str | None], Awaitable[Json]]
 
 
-class BadList(Exception):
+class MalformedListError(Exception):
     """The server answered, but with nothing that is a list."""
 
 
@@ -40,21 +40,21 @@ async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES
     """All pages, from the first. A cursor that expires on the way starts the walk again, once.
 
     Raises:
-        BadList: no page held a list.
-        ServerUnavailable, CallTimeout, DownstreamRefusal: as `page` does.
+        MalformedListError: no page held a list.
+        ServerUnavailableError, CallTimeoutError, DownstreamHttpError: as `page` does.
     """
     try:
         return await _Walk(page, kind, max_pages, max_items).run()
-    except _CursorExpired:
+    except _CursorExpiredError:
         pass
     try:
         return await _Walk(page, kind, max_pages, max_items).run()
-    except _CursorExpired as expired:
+    except _CursorExpiredError as expired:
         raise expired.refusal from None
 
 
-class _CursorExpired(Exception):
-    def __init__(self, refusal: DownstreamRefusal) -> None:
+class _CursorExpiredError(Exception):
+    def __init__(self, refusal: DownstreamHttpError) -> None:
         self.refusal = refusal
 
 
@@ -73,7 +73,7 @@ class _Walk:
     async def run(self) -> Walked:
         cut = await self._turn_pages()
         if not self._lists:
-            raise BadList(f"it sent no list of {self._kind.words}")
+            raise MalformedListError(f"it sent no list of {self._kind.words}")
         return Walked(self._items, self._ttl_s, self._skipped, cut, tuple(self._unreadable))
 
     async def _turn_pages(self) -> bool:
@@ -97,9 +97,9 @@ class _Walk:
     async def _ask(self, cursor: str | None) -> Any:
         try:
             return await self._page(cursor)
-        except DownstreamRefusal as refusal:
+        except DownstreamHttpError as refusal:
             if cursor is not None and refusal.code == _INVALID_PARAMS:
-                raise _CursorExpired(refusal) from None
+                raise _CursorExpiredError(refusal) from None
             raise
 
     def _take(self, page: Json) -> bool:

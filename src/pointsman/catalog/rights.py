@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy, Token
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
@@ -38,27 +38,27 @@ class RightsIndex:
         """Who is this? `now` is the wall clock.
 
         Raises:
-            Unauthorized: no token, or one that is not known or has expired.
-            Denied: the token does not list the project, or there is no such project; the two look the same.
+            UnauthorizedError: no token, or one that is not known or has expired.
+            ForbiddenError: the token does not list the project, or there is no such project; the two look the same.
         """
         if not secret:
-            raise Unauthorized(
+            raise UnauthorizedError(
                 "A token is needed: send it as `Authorization: Bearer <token>`. "
                 f"Whoever runs this gateway makes one with `{CREATE_TOKEN}`."
             )
         token_id = self.token_id(secret)
         if token_id is None:
-            raise Unauthorized(
+            raise UnauthorizedError(
                 "This token is not known here: it may be misspelt or revoked. "
                 f"Whoever runs this gateway makes a new one with `{CREATE_TOKEN}`."
             )
         if now >= self._ends[token_id]:
-            raise Unauthorized(
+            raise UnauthorizedError(
                 f"This token has expired. Whoever runs this gateway makes a new one with `{CREATE_TOKEN}`."
             )
         project_id = None if project_named is None or project_named in NO_PROJECT else project_named
         if not self._lists_project(self.config.tokens[token_id], project_id):
-            raise Denied(_why_denied(project_id))
+            raise ForbiddenError(_why_denied(project_id))
         return Caller(token_id, project_id)
 
     def token_id(self, secret: str) -> str | None:

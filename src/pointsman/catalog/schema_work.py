@@ -42,11 +42,11 @@ def work_of(schema: Json) -> Work | None:
     """None where no useful bound is known."""
     try:
         return _Analysis(schema).work()
-    except (_NoBound, RecursionError):
+    except (_UnboundedError, RecursionError):
         return None
 
 
-class _NoBound(Exception):
+class _UnboundedError(Exception):
     pass
 
 
@@ -90,9 +90,9 @@ class _Analysis:
             return known
         self._step(1 + len(schema))
         if schema is not self._root and isinstance(schema.get("$id", schema.get("id")), str):
-            raise _NoBound  # references inside it start from elsewhere
+            raise _UnboundedError  # references inside it start from elsewhere
         if any(key in schema for key in _BEYOND_US):
-            raise _NoBound
+            raise _UnboundedError
         self._open.add(known)
         node = _Node(self._weight(schema), self._add_pattern(schema.get("pattern")))
         self._add_in_place(schema, node)
@@ -115,7 +115,7 @@ class _Analysis:
         inside: list[tuple[str, Any]] = [(f"p:{name}", part) for name, part in _dict(schema.get("properties")).items()]
         for pattern, part in _dict(schema.get("patternProperties")).items():
             if self._add_pattern(pattern):
-                raise _NoBound
+                raise _UnboundedError
             inside.append(("p*", part))
         items = schema.get("items")
         first = schema.get("prefixItems", items if isinstance(items, list) else None)
@@ -151,15 +151,15 @@ class _Analysis:
             return False
         self._pattern_cost += pattern_cost(pattern)
         if self._pattern_cost > MAX_PATTERN_COST:
-            raise _NoBound
+            raise _UnboundedError
         backtracks = _BACKTRACKS.search(pattern) is not None
         self._quadratic = self._quadratic or backtracks
         return backtracks
 
     def _target(self, reference: Any) -> Any:
-        """What a reference inside the schema points to. Raises _NoBound for others (anchors, ids, other documents)."""
+        """The target of a reference inside the schema. Raises _UnboundedError for anchors, ids and other documents."""
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-            raise _NoBound
+            raise _UnboundedError
         target: Any = self._root
         for step in reference[2:].split("/") if len(reference) > 1 else ():
             key = unquote(step).replace("~1", "/").replace("~0", "~")
@@ -187,12 +187,12 @@ class _Analysis:
                 slots[known] = self._slots(node, slots, reach)
                 now = max(visits[known], *_by_value(slots[known]))
                 if now > MAX_VISITS:
-                    raise _NoBound
+                    raise _UnboundedError
                 agreed = agreed and now == reach[known]
                 reach[known] = now
             if agreed or not self._circular:
                 return reach[id(self._root)]
-        raise _NoBound
+        raise _UnboundedError
 
     def _slots(self, node: _Node, slots: dict[int, dict[str, int]], reach: dict[int, int]) -> dict[str, int]:
         total: dict[str, int] = {}
@@ -208,7 +208,7 @@ class _Analysis:
     def _step(self, steps: int) -> None:
         self._steps += steps
         if self._steps > _MAX_STEPS:
-            raise _NoBound
+            raise _UnboundedError
 
 
 def _by_value(slots: dict[str, int]) -> list[int]:

@@ -17,10 +17,10 @@ from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, 
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
-from pointsman.core.errors import ServerUnavailable, UnknownTool
+from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
-from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailable
+from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailableError
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
 HEDGE_S = 0.2  # for another provider to answer before the local one searches beside it
@@ -60,7 +60,7 @@ class ToolCatalogService:
         self._lists.keep_only(config.servers)
 
     def identify(self, secret: str | None, project_named: str | None) -> Caller:
-        """Raises Unauthorized, Denied."""
+        """Raises UnauthorizedError, ForbiddenError."""
         return self.rights.identify(secret, project_named, self._wall_clock())
 
     def still_valid(self, caller: Caller) -> bool:
@@ -138,8 +138,8 @@ class ToolCatalogService:
         """The tool that a key means for this caller, to the letter.
 
         Raises:
-            UnknownTool: there is none, or this caller may not use it; the two look the same.
-            ServerUnavailable: the caller may use it, but its server is not running or gives no list.
+            UnknownToolError: there is none, or this caller may not use it; the two look the same.
+            ServerUnavailableError: the caller may use it, but its server is not running or gives no list.
         """
         known = self.resolve_known(caller, tool_key)
         if known is not None:
@@ -154,11 +154,11 @@ class ToolCatalogService:
         """`resolve` without waiting; None: the server has to be asked for its list first.
 
         Raises:
-            UnknownTool, ServerUnavailable: as `resolve`.
+            UnknownToolError, ServerUnavailableError: as `resolve`.
         """
         key = ToolKey.parse(tool_key)
         if key is None or not self.rights.may_use_server(caller, key.server_id):
-            raise UnknownTool(tool_key)
+            raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
         if source is None or source.status.state != "running" or not self.rights.config.servers[key.server_id].enabled:
             return self._settle(caller, key, Silent("failed", _why_not_running(source)))
@@ -197,16 +197,16 @@ class ToolCatalogService:
         """Rights first, then the server's state, then the list: the order decides what a caller can find out."""
         rights = self.rights
         if not rights.may_use(caller, key.server_id, key.tool_name):
-            raise UnknownTool(str(key))
+            raise UnknownToolError(str(key))
         if not self.still_valid(caller):
-            raise UnknownTool(str(key))
+            raise UnknownToolError(str(key))
         if isinstance(known, KnownTool):
             return known
         if isinstance(known, Silent):
-            raise ServerUnavailable(key.server_id, known.reason)
+            raise ServerUnavailableError(key.server_id, known.reason)
         tool = known.items.get(key.tool_name)
         if tool is None:
-            raise UnknownTool(str(key))
+            raise UnknownToolError(str(key))
         return tool
 
     def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
@@ -217,7 +217,7 @@ class ToolCatalogService:
 
     async def _ask_providers(
         self, strategy: Strategy, request: SearchRequest
-    ) -> tuple[str, list[SearchHit], SearchUnavailable | None]:
+    ) -> tuple[str, list[SearchHit], SearchUnavailableError | None]:
         """The strategy's provider; where it gives no answer, the local one, and why."""
         provider, local = self._providers[strategy], self._providers[LOCAL]
         if strategy == LOCAL:
@@ -230,7 +230,7 @@ class ToolCatalogService:
             if not answered:
                 fallback = asyncio.ensure_future(local.search(request))
             hits = await asked
-        except SearchUnavailable as error:
+        except SearchUnavailableError as error:
             hits = await (fallback or local.search(request))
             return _ranked_by(local, hits), hits, error
         finally:

@@ -11,25 +11,25 @@ from pointsman.config.document import Document
 from pointsman.config.errors import ConfigError, ConfigProblem, near
 from pointsman.config.loading import check
 from pointsman.config.replacing import rewrite
-from pointsman.config.splice import CannotEdit, insert, remove
+from pointsman.config.splice import EditError, insert, remove
 
 _BY_HAND = "`{}` is written in a way that only a person can edit"
 
 
-class NameTaken(Exception):
+class NameTakenError(Exception):
     def __init__(self, section: str, name: str) -> None:
         super().__init__(f"`{section}.{name}` exists already.")
         self.name = name
 
 
-class NoSuchName(Exception):
+class UnknownNameError(Exception):
     def __init__(self, section: str, name: str, hint: str | None) -> None:
         super().__init__(f"There is no `{section}.{name}`.")
         self.name = name
         self.hint = hint
 
 
-class EntryRefused(Exception):
+class InvalidEntryError(Exception):
     """The new entry itself is wrong. It was never written, so its problems have no place in the file."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
@@ -45,7 +45,7 @@ def add_token(
     expires: str | None,
     environ: Mapping[str, str],
 ) -> None:
-    """Raises NameTaken, EntryRefused, ConfigError (the file is no YAML), CannotEdit, CannotReplace."""
+    """Raises NameTakenError, InvalidEntryError, ConfigError (the file is no YAML), EditError, ReplaceError."""
     token: dict[str, Any] = {"sha256": sha256, "projects": list(projects), "servers": list(servers)}
     if expires is not None:
         token["expires"] = expires
@@ -53,7 +53,7 @@ def add_token(
 
 
 def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> None:
-    """Raises NoSuchName, EntryRefused (something else needs it), ConfigError, CannotEdit, CannotReplace."""
+    """Raises UnknownNameError, InvalidEntryError (something else needs it), ConfigError, EditError, ReplaceError."""
     remove_entry(path, "tokens", name, environ)
 
 
@@ -62,7 +62,7 @@ def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], env
         old = Document(text, str(path), environ)
         entries = _entries(old, section)
         if name in entries:
-            raise NameTaken(section, name)
+            raise NameTakenError(section, name)
         alone = Document(json.dumps({section: {name: value}}), str(path), environ)  # as it is read, references filled
         new = insert(text, old.root, section, name, value)
         return _checked(old, new, section, {**entries, **_entries(alone, section)})
@@ -75,7 +75,7 @@ def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]
         old = Document(text, str(path), environ)
         entries = _entries(old, section)
         if name not in entries:
-            raise NoSuchName(section, name, near(name, entries))
+            raise UnknownNameError(section, name, near(name, entries))
         new = remove(text, old.root, section, name)
         return _checked(old, new, section, {key: value for key, value in entries.items() if key != name})
 
@@ -91,14 +91,14 @@ def _checked(old: Document, text: str, section: str, expected: Mapping[str, Any]
     try:
         new = Document(text, old.file_name, old.environ)
     except ConfigError:
-        raise CannotEdit(_BY_HAND.format(section)) from None
+        raise EditError(_BY_HAND.format(section)) from None
     rest_of_old, rest_of_new = ({**_data(document), section: None} for document in (old, new))
     if rest_of_old != rest_of_new or _entries(new, section) != expected:
-        raise CannotEdit(_BY_HAND.format(section))
+        raise EditError(_BY_HAND.format(section))
     known = {(problem.key, problem.reason) for problem in _problems(old)}
     fresh = [problem for problem in _problems(new) if (problem.key, problem.reason) not in known]
     if fresh:
-        raise EntryRefused(fresh)
+        raise InvalidEntryError(fresh)
     return text
 
 

@@ -14,7 +14,7 @@ from pointsman.config.document import Document
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.explain import explain
 from pointsman.config.model import GatewayConfig, Token
-from pointsman.config.regular_file import NotRegular, open_regular
+from pointsman.config.regular_file import NotRegularFileError, open_regular
 
 MAX_BYTES = 8 * 1_048_576
 
@@ -76,7 +76,7 @@ def read_text(path: Path) -> str:
     try:
         with open_regular(path) as file:
             raw = file.read(MAX_BYTES + 1)
-    except NotRegular as error:
+    except NotRegularFileError as error:
         reason = f"is a {error.kind}; the configuration is read from a regular file only"
         raise ConfigError([_whole_file(path, reason)]) from None
     except OSError as error:

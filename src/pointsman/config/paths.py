@@ -11,7 +11,7 @@ FILE_NAME = "pointsman.yaml"
 _OWN = "pointsman"  # our folder inside the user's folders
 
 
-class NoHome(Exception):
+class NoHomeError(Exception):
     """Nothing says where this user's files are. `str(error)` is for the person at the terminal."""
 
 
@@ -28,13 +28,13 @@ def find_config(option: Path | None, settings: Settings, environ: Mapping[str, s
 
 
 def user_config(settings: Settings, environ: Mapping[str, str]) -> Path:
-    """Where a first configuration is written. Raises NoHome."""
+    """Where a first configuration is written. Raises NoHomeError."""
     folder = settings.config_dir or _xdg("XDG_CONFIG_HOME", ".config", "POINTSMAN_CONFIG_DIR", environ)
     return folder / FILE_NAME
 
 
 def state_folder(option: Path | None, settings: Settings, environ: Mapping[str, str]) -> Path:
-    """Raises NoHome."""
+    """Raises NoHomeError."""
     return option or settings.state_dir or _xdg("XDG_STATE_HOME", ".local/state", "POINTSMAN_STATE_DIR", environ)
 
 
@@ -46,4 +46,6 @@ def _xdg(variable: str, below_home: str, ours: str, environ: Mapping[str, str]) 
     try:
         return (Path(home) if home else Path.home()) / below_home / _OWN
     except RuntimeError:
-        raise NoHome(f"This user has no home folder. Set {ours} to a folder that Pointsman may write to.") from None
+        raise NoHomeError(
+            f"This user has no home folder. Set {ours} to a folder that Pointsman may write to."
+        ) from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pointsman.config.regular_file import NotRegular, open_regular
+from pointsman.config.regular_file import NotRegularFileError, open_regular
 
 MAX_FILE_BYTES = 1_048_576
 
@@ -74,7 +74,7 @@ def _from_file(path: Path, filled: Filled) -> str:
             filled.failures.append(f"{path} has more than {MAX_FILE_BYTES} bytes")
             return ""
         return raw.decode().rstrip("\r\n")  # editors and `echo` end a file with a line break that nobody means
-    except NotRegular:
+    except NotRegularFileError:
         filled.failures.append(f"{path} is not a regular file")
     except OSError as error:
         filled.failures.append(f"{path} cannot be read: {error.strerror}")

@@ -16,7 +16,7 @@ _KINDS = {
 }
 
 
-class NotRegular(OSError):
+class NotRegularFileError(OSError):
     """Something else has the file's name; `kind` says what."""
 
     def __init__(self, mode: int) -> None:
@@ -25,7 +25,7 @@ class NotRegular(OSError):
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Raises NotRegular and other kinds of OSError. Never waits for a writer."""
+    """Raises NotRegularFileError and other kinds of OSError. Never waits for a writer."""
     _check(path.stat())  # before it is opened: opening a device can have effects of its own
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
@@ -38,4 +38,4 @@ def open_regular(path: Path) -> BinaryIO:
 
 def _check(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise NotRegular(found.st_mode)
+        raise NotRegularFileError(found.st_mode)

@@ -11,13 +11,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from pointsman.config.regular_file import NotRegular, open_regular
+from pointsman.config.regular_file import NotRegularFileError, open_regular
 
 _ATTEMPTS = 10
 _BOM = b"\xef\xbb\xbf"
 
 
-class CannotReplace(Exception):
+class ReplaceError(Exception):
     """The file could not be changed. `str(error)` is for the person at the terminal."""
 
 
@@ -28,7 +28,7 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     editor, saved the file meanwhile.
 
     Raises:
-        CannotReplace: it cannot be read or written.
+        ReplaceError: it cannot be read or written.
     """
     try:
         target = path.resolve(strict=True)
@@ -40,13 +40,13 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
                 new = mark + change(raw.removeprefix(_BOM).decode()).encode()
                 if _put(target, new, before):
                     return
-    except NotRegular as error:
-        raise CannotReplace(f"{path} cannot be changed: {error}.") from error
+    except NotRegularFileError as error:
+        raise ReplaceError(f"{path} cannot be changed: {error}.") from error
     except OSError as error:
-        raise CannotReplace(_reason(path, error)) from error
+        raise ReplaceError(_reason(path, error)) from error
     except UnicodeDecodeError as error:
-        raise CannotReplace(f"{path} cannot be changed: it is not text in UTF-8.") from error
-    raise CannotReplace(f"{path} keeps changing under our hands. Try again.")
+        raise ReplaceError(f"{path} cannot be changed: it is not text in UTF-8.") from error
+    raise ReplaceError(f"{path} keeps changing under our hands. Try again.")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ _STEP = "  "
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
 
 
-class CannotEdit(Exception):
+class EditError(Exception):
     """The text is written in a way that this cannot edit safely. `str(error)` is for the person."""
 
 
@@ -27,7 +27,7 @@ def insert(text: str, root: Node | None, section: str, key: str, value: Mapping[
     if root is None or root.tag == NULL:
         return _append_section(text, section, key, value, newline)
     if not isinstance(root, MappingNode):
-        raise CannotEdit("the file is not a mapping of keys to values")
+        raise EditError("the file is not a mapping of keys to values")
     found = child(root, section)
     if found is None:
         if root.flow_style:
@@ -39,7 +39,7 @@ def insert(text: str, root: Node | None, section: str, key: str, value: Mapping[
             return _insert_in_flow(text, body, key, value, newline)
         return _insert_in_block(text, root, body, key, value, newline)
     if not _empty(body):
-        raise CannotEdit(f"`{section}` is not a mapping of keys to values")
+        raise EditError(f"`{section}` is not a mapping of keys to values")
     if root.flow_style:
         return _replace(text, body, json.dumps({key: value}, ensure_ascii=False))
     return _open_section(text, heading, body, _block(key, value, heading.start_mark.column + len(_STEP), newline))
@@ -50,10 +50,10 @@ def remove(text: str, root: Node | None, section: str, key: str) -> str:
     found = child(root, section)
     body = found[1] if found else None
     if not isinstance(root, MappingNode) or not isinstance(body, MappingNode):
-        raise CannotEdit(f"`{section}` is not a mapping of keys to values")
+        raise EditError(f"`{section}` is not a mapping of keys to values")
     index = next((i for i, (node, _) in enumerate(body.value) if node.value == key), None)
     if index is None:
-        raise CannotEdit(f"`{section}.{key}` is not written out in this file")
+        raise EditError(f"`{section}.{key}` is not written out in this file")
     if body.flow_style:
         return _remove_from_flow(text, body, index)
     start, end = _span(text, root, body, index)

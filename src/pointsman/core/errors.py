@@ -11,7 +11,7 @@ class GatewayError(Exception):
     code: str
 
 
-class UnknownTool(GatewayError):
+class UnknownToolError(GatewayError):
     """Also for tools that exist but that this caller may not use: the two must not be told apart."""
 
     code = "unknown_tool"
@@ -21,11 +21,11 @@ class UnknownTool(GatewayError):
         super().__init__(f"No tool `{shown}`. Call tool_discovery to see the tools you can use.")
 
 
-class InvalidArguments(GatewayError):
+class InvalidArgumentsError(GatewayError):
     code = "invalid_arguments"
 
 
-class ServerUnavailable(GatewayError):
+class ServerUnavailableError(GatewayError):
     code = "server_unavailable"
 
     def __init__(self, server_id: str, reason: str, advice: str = "Try again later, or use another tool.") -> None:
@@ -34,7 +34,7 @@ class ServerUnavailable(GatewayError):
         self.reason = reason
 
 
-class CallTimeout(GatewayError):
+class CallTimeoutError(GatewayError):
     code = "timeout"
 
     def __init__(self, server_id: str, seconds: float) -> None:
@@ -45,7 +45,7 @@ class CallTimeout(GatewayError):
         self.server_id = server_id
 
 
-class AuditUnavailable(GatewayError):
+class AuditUnavailableError(GatewayError):
     code = "audit_unavailable"
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class AuditUnavailable(GatewayError):
         )
 
 
-class RateLimited(GatewayError):
+class RateLimitedError(GatewayError):
     """A call over its share. Nothing was sent to a server."""
 
     code = "rate_limited"
@@ -65,21 +65,21 @@ class RateLimited(GatewayError):
         self.retry_after_s = retry_after_s
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The caller as a whole is refused. `str(error)` is shown to the person."""
 
     code: str
 
 
-class Unauthorized(Refused):
+class UnauthorizedError(RefusedError):
     code = "unauthorized"
 
 
-class Denied(Refused):
+class ForbiddenError(RefusedError):
     code = "denied"
 
 
-class DownstreamRefusal(Exception):
+class DownstreamHttpError(Exception):
     """A JSON-RPC error that a downstream server answered with."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:

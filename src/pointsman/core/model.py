@@ -76,8 +76,8 @@ class ToolSource(Protocol):
         """One page of a list, as the server sent it (`tools` or what it lists, `nextCursor`, `ttlMs`).
 
         Raises:
-            ServerUnavailable: it is not running, or its connection ended.
-            CallTimeout: no answer within `list_timeout_s`.
-            DownstreamRefusal: it answered with an error.
+            ServerUnavailableError: it is not running, or its connection ended.
+            CallTimeoutError: no answer within `list_timeout_s`.
+            DownstreamHttpError: it answered with an error.
         """
         ...

@@ -70,7 +70,7 @@ else:
 INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})  # a test holds it against the SDK
 
 
-class BrokenSeal(Exception):
+class SealError(Exception):
     """Not sealed by us, or changed since."""
 
 
@@ -88,14 +88,14 @@ class Sealing:
         return self._loaded().seal(payload)
 
     def unseal(self, token: str) -> bytes:
-        """Raises BrokenSeal."""
+        """Raises SealError."""
         codec = self._loaded()
         from mcp.server.request_state import InvalidRequestState
 
         try:
             return codec.unseal(token)
         except InvalidRequestState:
-            raise BrokenSeal from None
+            raise SealError from None
 
     def _loaded(self) -> AESGCMRequestStateCodec:
         if self._codec is None:
@@ -125,8 +125,8 @@ __all__ = [
     "PROTOCOL_VERSION_META_KEY",
     "SERVER_INFO_META_KEY",
     "UNSUPPORTED_PROTOCOL_VERSION",
-    "BrokenSeal",
     "InboundLadderRejection",
+    "SealError",
     "Sealing",
     "classify_inbound_request",
     "encode_header_value",

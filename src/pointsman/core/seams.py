@@ -28,11 +28,11 @@ class ProtocolError(Exception):
         self.data = data
 
 
-class CannotAsk(Exception):
+class CannotAskError(Exception):
     """This client cannot be asked this: it lacks the capability, or its kind of request carries no questions."""
 
 
-class ClientGone(Exception):
+class ClientGoneError(Exception):
     """The client left before it answered."""
 
 
@@ -70,8 +70,8 @@ class BackChannel(Protocol):
         """Send a request and wait for the client's result.
 
         Raises:
-            CannotAsk: the client did not declare the capability, or cannot be asked.
-            ClientGone: it left before it answered.
+            CannotAskError: the client did not declare the capability, or cannot be asked.
+            ClientGoneError: it left before it answered.
             ProtocolError: it answered with an error.
         """
         ...
@@ -90,7 +90,7 @@ class Gateway(Protocol):
     """What the front needs. `router.gateway.gateway` has the one that serves; the front knows only this."""
 
     def identify(self, token: str | None, project: str | None) -> Caller:
-        """Raises Unauthorized, Denied."""
+        """Raises UnauthorizedError, ForbiddenError."""
         ...
 
     def still_valid(self, caller: Caller) -> bool:
@@ -126,8 +126,8 @@ class Downstream(Protocol):
         Time spent inside `back.ask` does not count against the server's `call_s`.
 
         Raises:
-            ServerUnavailable: not running, the connection ended, or it broke its budget of bytes or messages.
-            CallTimeout: no answer in time; the server was told to cancel.
-            DownstreamRefusal: it answered with a JSON-RPC error.
+            ServerUnavailableError: not running, the connection ended, or it broke its budget of bytes or messages.
+            CallTimeoutError: no answer in time; the server was told to cancel.
+            DownstreamHttpError: it answered with a JSON-RPC error.
         """
         ...

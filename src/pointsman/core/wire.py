@@ -12,7 +12,7 @@ _decoder = msgspec.json.Decoder()
 encode = _encoder.encode
 
 
-class BadJson(ValueError):
+class InvalidJsonError(ValueError):
     """Not JSON, or JSON that cannot be held (too deep, a number with too many digits)."""
 
 
@@ -20,4 +20,4 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # DecodeError also covers bad UTF-8
-        raise BadJson(str(error)) from None
+        raise InvalidJsonError(str(error)) from None

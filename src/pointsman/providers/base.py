@@ -45,7 +45,7 @@ class SearchHits(list[SearchHit]):
         self.ranked_by = ranked_by  # as `SearchProvider.name`, where a provider ranks in more than one way
 
 
-class SearchUnavailable(Exception):
+class SearchUnavailableError(Exception):
     """This provider gave no answer; the caller tries the next one.
 
     The text goes on from "the search service" and is shown to models; `code` stands in the audit row.
@@ -70,6 +70,6 @@ class SearchProvider(Protocol):
         A plain list will do; `SearchHits` lets the catalog say which of several queries nothing fits.
 
         Raises:
-            SearchUnavailable: no answer in time; the caller tries the next provider.
+            SearchUnavailableError: no answer in time; the caller tries the next provider.
         """
         ...

@@ -29,7 +29,7 @@ class Embedder(Protocol):
         ...
 
 
-class EmbeddingsUnavailable(Exception):
+class EmbeddingsUnavailableError(Exception):
     """The model cannot be loaded."""
 
 
@@ -69,7 +69,7 @@ def load() -> Embedder:
     """The model, the same for all who ask. The first takes about half a second.
 
     Raises:
-        EmbeddingsUnavailable: it is not installed or does not load.
+        EmbeddingsUnavailableError: it is not installed or does not load.
     """
     with _loading:
         return _load()
@@ -91,7 +91,7 @@ def _load() -> Embedder:
         _forget_texts(tokenizer)
         return StaticEmbeddings(tokenizer, _mapped(package / _WEIGHTS))
     except Exception as error:  # whatever is wrong inside a foreign package, search goes on without it
-        raise EmbeddingsUnavailable(f"{type(error).__name__}: {error}") from error
+        raise EmbeddingsUnavailableError(f"{type(error).__name__}: {error}") from error
 
 
 def _package_folder() -> Path:

@@ -11,14 +11,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pointsman.core import wire
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.answers import error_message
 from pointsman.router.front.http.headers import checked_head
 from pointsman.router.front.http.identity import claims_of
 from pointsman.router.front.http.oauth_probe import oauth_routes
-from pointsman.router.front.http.refusal import Refusal, denied, unauthorized
+from pointsman.router.front.http.refusal import HttpError, denied, unauthorized
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
@@ -61,7 +61,7 @@ def _page(page: Page, front: Front, gateway: PointsmanGateway) -> Callable[[Requ
     async def endpoint(request: Request) -> Response:
         try:
             caller = _caller(request, front, gateway)
-        except Refusal as refusal:
+        except HttpError as refusal:
             headers = {name.decode(): value.decode() for name, value in refusal.headers}
             body = error_message(None, refusal.code, refusal.message, refusal.data)
             return Response(body, refusal.status, headers, media_type="application/json")
@@ -71,13 +71,13 @@ def _page(page: Page, front: Front, gateway: PointsmanGateway) -> Callable[[Requ
 
 
 def _caller(request: Request, front: Front, gateway: PointsmanGateway) -> Caller | None:
-    """Raises Refusal: a token that does not hold is worth saying, even where none is needed."""
+    """Raises HttpError: a token that does not hold is worth saying, even where none is needed."""
     claims = claims_of(checked_head(request.headers.raw, front.hosts), None)
     if claims.token is None:
         return None
     try:
         return gateway.identify(claims.token, claims.project)
-    except Unauthorized as error:
+    except UnauthorizedError as error:
         raise unauthorized(str(error)) from None
-    except Denied as error:
+    except ForbiddenError as error:
         raise denied(str(error)) from None

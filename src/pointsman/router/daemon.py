@@ -86,8 +86,8 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
 
     Raises:
         StateFolderError: another daemon has the state folder, or it cannot be written.
-        CannotListen: the address cannot be had.
-        DaemonFailed: an essential task ended.
+        ListenError: the address cannot be had.
+        DaemonError: an essential task ended.
     """
     return_large_blocks()
     with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.tools import grep_codebase, read_file
-from pointsman.archive.tools.base import Call, Json, ToolFailure
+from pointsman.archive.tools.base import Call, Json, ToolError
 
 TOOLS = {tool.name: tool for tool in (read_file.TOOL, grep_codebase.TOOL)}
 
@@ -27,7 +27,7 @@ def calling(archive: Archive) -> CallTool:
     def call(name: str, arguments: Mapping[str, Any]) -> Answer:
         try:
             return Answer(False, json.loads(json.dumps(TOOLS[name].run(archive, dict(arguments), Call("somebody")))))
-        except ToolFailure as failure:
+        except ToolError as failure:
             return Answer(True, json.loads(failure.text))
 
     return call

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.code.globs import BadGlob, Glob
+from pointsman.archive.code.globs import Glob, GlobError
 from tests.archive.code.trees import named, write
 
 PATHS = (
@@ -51,7 +51,7 @@ def test_a_glob_fits_what_ripgrep_finds_with_it(tree: Path, pattern: str) -> Non
     ["", "  ", "/etc/*", "../*", "src/../../*", "!*.ts", "a\\b", "[a", "{a,b", "a}", "x" * 1001, "a\nb", "{a,b}" * 7],
 )
 def test_a_glob_that_means_nothing_is_refused_with_a_reason(pattern: str) -> None:
-    with pytest.raises(BadGlob) as refused:
+    with pytest.raises(GlobError) as refused:
         Glob(pattern)
     assert str(refused.value)
 

@@ -11,9 +11,9 @@ import pytest
 from pointsman.archive.code import grep as grep_module
 from pointsman.archive.code import ripgrep
 from pointsman.archive.code.globs import Glob
-from pointsman.archive.code.grep import WIDTH, BadPattern, Found, grep
+from pointsman.archive.code.grep import WIDTH, Found, PatternError, grep
 from pointsman.archive.code.ripgrep import COUNT_TO
-from pointsman.archive.code.roots import NoRoots, RootGone
+from pointsman.archive.code.roots import NoRootsError, RootGoneError
 from tests.archive.code.test_guard import SECRETS
 from tests.archive.code.trees import write
 
@@ -196,7 +196,7 @@ def test_a_search_ends_when_its_time_is_over(tree: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_a_bad_pattern_is_refused_with_ripgreps_reason(tree: Path, pattern: str, reason: str) -> None:
-    with pytest.raises(BadPattern, match=reason) as refused:
+    with pytest.raises(PatternError, match=reason) as refused:
         search(tree, pattern)
     assert str(tree) not in str(refused.value)
 
@@ -256,9 +256,9 @@ def test_several_roots_are_searched_and_named(tree: Path, tmp_path: Path) -> Non
 
 
 def test_roots_that_are_not_there_are_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(NoRoots):
+    with pytest.raises(NoRootsError):
         grep({}, "x", None, False, 1)
-    with pytest.raises(RootGone, match=r"^app$"):
+    with pytest.raises(RootGoneError, match=r"^app$"):
         search(tmp_path / "gone")
 
 

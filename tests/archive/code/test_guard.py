@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.code.guard import MAX_BYTES, IsFolder, Missing, Refused, find, names, read
+from pointsman.archive.code.guard import (
+    MAX_BYTES,
+    AccessDeniedError,
+    IsFolderError,
+    PathNotFoundError,
+    find,
+    names,
+    read,
+)
 from tests.archive.code.trees import named, write
 
 SECRETS = (
@@ -259,7 +267,7 @@ NOT_THERE = (
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=ascii)
 def test_an_attack_is_refused(home: Path, attack: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(AccessDeniedError):
         read(home / "root", attack.format(home=home))
 
 
@@ -278,13 +286,13 @@ def test_a_good_path_is_read_and_told_without_links(home: Path, path: str) -> No
 
 @pytest.mark.parametrize("path", NOT_THERE, ids=lambda path: ascii(path[:40]))
 def test_what_is_not_there_is_missing(home: Path, path: str) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(PathNotFoundError):
         read(home / "root", path)
 
 
 @pytest.mark.parametrize("path", ["src", ".", "./", "src/", "in-folder", ".github/workflows"])
 def test_a_folder_is_told_apart_from_what_is_missing(home: Path, path: str) -> None:
-    with pytest.raises(IsFolder):
+    with pytest.raises(IsFolderError):
         read(home / "root", path)
 
 
@@ -305,7 +313,7 @@ def test_a_folder_is_told_apart_from_what_is_missing(home: Path, path: str) -> N
 def test_refusals_do_not_tell_what_exists(home: Path, there: str, missing: str) -> None:
     said = []
     for path in (there, missing):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(AccessDeniedError) as refused:
             read(home / "root", path)
         said.append(str(refused.value))
     assert said[0] == said[1]
@@ -314,7 +322,7 @@ def test_refusals_do_not_tell_what_exists(home: Path, there: str, missing: str) 
 def test_the_size_limit_is_exact(home: Path) -> None:
     assert len(read(home / "root", "largest.txt").content) == MAX_BYTES
     assert read(home / "root", "empty.txt").content == b""
-    with pytest.raises(Refused, match="larger than 1 MB"):
+    with pytest.raises(AccessDeniedError, match="larger than 1 MB"):
         read(home / "root", "large.txt")
 
 
@@ -327,16 +335,16 @@ def test_a_file_without_a_size_gives_away_nothing() -> None:
 def test_a_link_to_a_name_that_is_no_text_leads_nowhere(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_text("content")
     (tmp_path / "link.txt").symlink_to(os.fsdecode(b"\xff.txt"))
-    with pytest.raises(Missing):
+    with pytest.raises(PathNotFoundError):
         read(tmp_path, "link.txt")
-    with pytest.raises(Missing):
+    with pytest.raises(PathNotFoundError):
         read(tmp_path, os.fsdecode(b"\xff.txt"))
 
 
 def test_a_root_may_be_a_link_itself(home: Path, tmp_path: Path) -> None:
     (tmp_path / "app").symlink_to(home / "root")
     assert read(tmp_path / "app", "in-absolute.txt").path == "src/a.ts"
-    with pytest.raises(Refused):
+    with pytest.raises(AccessDeniedError):
         read(tmp_path / "app", "out.txt")
 
 
@@ -345,13 +353,13 @@ def test_the_names_in_a_folder_leave_out_what_is_blocked(home: Path) -> None:
     listed = names(home / "root", "")
     assert "README.md" in listed
     assert not {".env", ".git", "node_modules", "id_rsa", ".ssh"} & set(listed)
-    with pytest.raises(Refused):
+    with pytest.raises(AccessDeniedError):
         names(home / "root", "out-folder")
 
 
 def test_no_handle_is_left_open(home: Path) -> None:
     before = len(os.listdir("/dev/fd"))
     for path in (*ATTACKS, *LEADS_TO, *NOT_THERE):
-        with suppress(Refused, Missing):
+        with suppress(AccessDeniedError, PathNotFoundError):
             read(home / "root", path.format(home=home))
     assert len(os.listdir("/dev/fd")) <= before

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.archive.code.guard import Missing, Refused, read
+from pointsman.archive.code.guard import AccessDeniedError, PathNotFoundError, read
 from tests.archive.code.trees import named, write
 
 ALLOWED = ("README.md", "src/a.ts", "src/deep/b.py", ".github/ci.yml", "keyboard.py", "src/credentials/c.go")
@@ -67,7 +67,7 @@ def test_only_regular_files_of_the_root_come_back(home: Path, asked: str, links:
     lay(root, {link: target.replace("{home}", str(home)) for link, target in links.items()})
     try:
         file = read(root, asked)
-    except (Refused, Missing):
+    except (AccessDeniedError, PathNotFoundError):
         return
     real = os.stat(root / asked)  # follows all links, as the system does
     path = inodes(home)[real.st_dev, real.st_ino]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.code.guard import Missing, Refused, read
+from pointsman.archive.code.guard import AccessDeniedError, PathNotFoundError, read
 from tests.archive.code.trees import write
 
 READS = 1_000
@@ -107,6 +107,6 @@ def test_swapping_links_never_leads_out(root: Path, turns: Callable[[Path], Iter
             count += 1
             try:
                 seen.add(read(root, path).content)
-            except (Refused, Missing):
+            except (AccessDeniedError, PathNotFoundError):
                 seen.add(None)
     assert seen <= {INSIDE, None}

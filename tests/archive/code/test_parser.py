@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.code.imports import READY, Import
-from pointsman.archive.code.parser import ImportParser, NotParsed
+from pointsman.archive.code.parser import ImportParser, ParseError
 
 LIMIT_S = 60
 SOURCE = b"import a\n"
@@ -58,13 +58,13 @@ def test_what_is_known_needs_no_process(own: ImportParser) -> None:
     known = own.parse("python", SOURCE)
     own.close()
     assert own.parse("python", SOURCE) is known
-    with pytest.raises(NotParsed, match="closed"):
+    with pytest.raises(ParseError, match="closed"):
         own.parse("typescript", SOURCE)  # the same bytes in another language are another file
 
 
 def test_a_parser_that_never_answers_is_ended() -> None:
     parser = ImportParser(timeout_s=0.1, command=program("signal.pause()"))
-    with pytest.raises(NotParsed, match="took too long"):
+    with pytest.raises(ParseError, match="took too long"):
         parser.parse("python", SOURCE)
     assert parser._worker is None
     parser.close()
@@ -76,7 +76,7 @@ def test_a_stopped_process_costs_one_answer_only() -> None:
     stopped = process_of(parser)
     stopped.send_signal(signal.SIGSTOP)
     parser._timeout_s = 0.1
-    with pytest.raises(NotParsed, match="took too long"):
+    with pytest.raises(ParseError, match="took too long"):
         parser.parse("python", b"import b")
     assert stopped.returncode is not None
     parser._timeout_s = LIMIT_S
@@ -89,7 +89,7 @@ def test_a_file_that_kills_the_parser_is_remembered_and_not_tried_again(tmp_path
     born = f"open({str(births)!r}, 'a').write('x')"
     parser = ImportParser(timeout_s=LIMIT_S, command=program(born, "sys.stdin.buffer.read(4)", "os.abort()"))
     for _ in range(3):
-        with pytest.raises(NotParsed, match="crashed on this file"):
+        with pytest.raises(ParseError, match="crashed on this file"):
             parser.parse("python", SOURCE)
     assert births.read_text() == "xx"  # it was given a second chance, and no third
     parser.close()
@@ -101,7 +101,7 @@ def test_a_file_that_takes_too_long_twice_is_not_tried_a_third_time(tmp_path: Pa
     parser = ImportParser(timeout_s=LIMIT_S, command=(*program()[:2], f"{born}; {program('signal.pause()')[2]}"))
     parser._timeout_s = 0.1
     for _ in range(4):
-        with pytest.raises(NotParsed, match="took too long"):
+        with pytest.raises(ParseError, match="took too long"):
             parser.parse("python", SOURCE)
     assert births.read_text() == "xx"
     parser.close()
@@ -112,13 +112,13 @@ def test_what_is_known_does_not_wait_for_a_parse_that_takes_long(own: ImportPars
     own._timeout_s = 0.0
     with own._turn:  # as held by a parse that is under way
         assert own.parse("python", SOURCE) is known
-        with pytest.raises(NotParsed, match="busy"):
+        with pytest.raises(ParseError, match="busy"):
             own.parse("python", b"import b")
 
 
 @pytest.mark.parametrize("command", [("/no/such/program",), (sys.executable, "-c", "pass")])
 def test_a_parser_that_cannot_be_started_says_so(command: tuple[str, ...]) -> None:
-    with pytest.raises(NotParsed, match="could not be started"):
+    with pytest.raises(ParseError, match="could not be started"):
         ImportParser(timeout_s=LIMIT_S, command=command).parse("python", SOURCE)
 
 

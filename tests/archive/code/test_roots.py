@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.code import guard
-from pointsman.archive.code.guard import IsFolder, Missing, Refused
-from pointsman.archive.code.roots import NoRoots, Root, RootGone, UnknownRoot, in_root
+from pointsman.archive.code.guard import AccessDeniedError, IsFolderError, PathNotFoundError
+from pointsman.archive.code.roots import NoRootsError, Root, RootGoneError, UnknownRootError, in_root
 from tests.archive.code.trees import named, write
 
 
@@ -47,7 +47,7 @@ def test_with_several_roots_a_path_begins_with_a_name(home: Path) -> None:
     assert shown(roots, "app/src/a.ts") == "app/src/a.ts"
     assert shown(roots, "./web//src/../index.html") == "web/index.html"
     for path in ("src/a.ts", "index.html", "webby/index.html", "nothing"):
-        with pytest.raises(UnknownRoot):
+        with pytest.raises(UnknownRootError):
             shown(roots, path)
 
 
@@ -55,12 +55,12 @@ def test_with_several_roots_a_path_begins_with_a_name(home: Path) -> None:
     "path", ["app/../web/index.html", "../web/index.html", "app/../../web/x", "app/.env", "app/\0"]
 )
 def test_no_path_leads_from_one_root_to_another(home: Path, path: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(AccessDeniedError):
         shown({"app": home / "app", "web": home / "web"}, path)
 
 
 def test_two_archives_with_two_roots_see_two_trees(home: Path) -> None:
-    with pytest.raises(Missing):
+    with pytest.raises(PathNotFoundError):
         shown({"app": home / "app"}, "index.html")
     assert shown({"web": home / "web"}, "index.html") == "index.html"
 
@@ -68,12 +68,12 @@ def test_two_archives_with_two_roots_see_two_trees(home: Path) -> None:
 def test_roots_themselves_are_folders(home: Path) -> None:
     for roots in ({"app": home / "app"}, {"app": home / "app", "web": home / "web"}):
         for path in ("app", "app/"):
-            with pytest.raises(IsFolder):
+            with pytest.raises(IsFolderError):
                 shown(roots, path)
 
 
 def test_no_root_and_a_root_that_is_gone_are_told_apart(home: Path) -> None:
-    with pytest.raises(NoRoots):
+    with pytest.raises(NoRootsError):
         shown({}, "x")
-    with pytest.raises(RootGone, match=r"^app$"):
+    with pytest.raises(RootGoneError, match=r"^app$"):
         shown({"app": home / "gone"}, "x")

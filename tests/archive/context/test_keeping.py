@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.context.parsing import Defaults, make_item
-from pointsman.archive.context.search import NoContext, NoVectorsYet
+from pointsman.archive.context.search import NoContextError, NoVectorsYetError
 from pointsman.archive.context.service import ProjectContext
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.context import Wanted
@@ -40,7 +40,7 @@ def test_a_projects_notes_are_followed(storage: SqliteStorage, tmp_path: Path) -
     def found(query: str) -> list[str]:
         try:
             return [hit.item.content for hit in context.search(query, Wanted(), 5).hits if hit.score > 0.5]
-        except (NoContext, NoVectorsYet):
+        except (NoContextError, NoVectorsYetError):
             return []
 
     def embedded() -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, NoContext, NoVectorsYet
+from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, NoContextError, NoVectorsYetError
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.context import Access, ContextItem, Wanted
@@ -77,14 +77,14 @@ def test_what_nothing_fits_gets_a_low_score(context: Context) -> None:
 
 
 def test_without_vectors_words_answer_and_the_answer_says_so(context: Context) -> None:
-    with pytest.raises(NoContext):
+    with pytest.raises(NoContextError):
         context.search("cookies", ALL, 5)
     context.add_all()
     found = context.search("cookies", ALL, 5)
     assert [hit.item.id for hit in found.hits] == ["d0"]
     assert found.notice == TEXT_ONLY
     assert context.woken == 1
-    with pytest.raises(NoVectorsYet):
+    with pytest.raises(NoVectorsYetError):
         context.search("bananas", ALL, 5)
     context.embed()
     context.add(9, "rule", "style", "Name cookies by their purpose")

@@ -8,8 +8,8 @@ import pytest
 
 from pointsman.archive.embedding import background, filling
 from pointsman.archive.embedding.background import BackgroundEmbedding
-from pointsman.archive.embedding.base import EmbeddingFailed
-from pointsman.archive.embedding.filling import MixedSpaces
+from pointsman.archive.embedding.base import EmbeddingError
+from pointsman.archive.embedding.filling import MixedSpacesError
 from pointsman.archive.embedding.filling import fill as embed
 from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
 from pointsman.archive.embedding.static import StaticEmbedding
@@ -72,7 +72,7 @@ def test_an_edit_costs_the_embedding_of_what_changed(storage: SqliteStorage, ser
 def test_a_run_that_failed_goes_on_where_it_was(storage: SqliteStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", *texts(10)))
     embedding = model(server)
-    with pytest.raises(EmbeddingFailed):
+    with pytest.raises(EmbeddingError):
         embed(storage, embedding, told=_fails_next(server))
     assert vectors(storage) == PORTION
     embed(storage, embedding)
@@ -87,7 +87,7 @@ def _fails_next(server: EmbeddingServer) -> Callable[[int, int], None]:
 def test_another_model_is_refused_with_the_command_that_helps(storage: SqliteStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", "one"))
     embed(storage, model(server, "small"))
-    with pytest.raises(MixedSpaces, match="pointsman archive embed --again"):
+    with pytest.raises(MixedSpacesError, match="pointsman archive embed --again"):
         embed(storage, model(server, "large"))
     assert vectors(storage) == 1
 
@@ -95,7 +95,7 @@ def test_another_model_is_refused_with_the_command_that_helps(storage: SqliteSto
 def test_old_vectors_serve_until_the_last_new_one_is_there(storage: SqliteStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", *texts(6)))
     embed(storage, model(server, "small"))
-    with pytest.raises(EmbeddingFailed):
+    with pytest.raises(EmbeddingError):
         embed(storage, model(server, "large"), again=True, told=_fails_next(server))
     used = storage.vectors.space()
     assert used is not None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingFailed
+from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingError
 from pointsman.archive.embedding.remote import BATCH, Endpoint, RemoteEmbedding
 from pointsman.archive.store.base import Space
 from tests.archive.embedding.server import DIMENSION, EmbeddingServer, embedding_server
@@ -83,7 +83,7 @@ def test_busy_and_broken_servers_are_asked_again(server: EmbeddingServer) -> Non
 )
 def test_what_cannot_be_mended_is_not_tried_again(server: EmbeddingServer, refusal: int | bytes, reason: str) -> None:
     server.refusals = [refusal]
-    with pytest.raises(EmbeddingFailed, match=reason):
+    with pytest.raises(EmbeddingError, match=reason):
         client(server).embed(["one"], deadline_s=LONG_S)
     assert len(server.keys) == 1
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_mended_is_not_tried_again(server: EmbeddingServer, refus
 def test_a_server_that_repeats_the_key_does_not_give_it_away(server: EmbeddingServer) -> None:
     server.refusals = [400]
     server.says = b"Bearer s3cret is not welcome"
-    with pytest.raises(EmbeddingFailed, match="not welcome") as refused:
+    with pytest.raises(EmbeddingError, match="not welcome") as refused:
         client(server, key="s3cret").embed(["one"], deadline_s=LONG_S)
     assert "s3cret" not in str(refused.value)
 
@@ -100,22 +100,22 @@ def test_another_dimension_than_before_is_refused(server: EmbeddingServer) -> No
     embedding = client(server)
     embedding.embed(["one"], deadline_s=LONG_S)
     server.refusals = [json.dumps({"data": [{"index": 0, "embedding": [1.0, 2.0]}]}).encode()]
-    with pytest.raises(EmbeddingFailed, match=f"2 dimensions where {DIMENSION}"):
+    with pytest.raises(EmbeddingError, match=f"2 dimensions where {DIMENSION}"):
         embedding.embed(["two"], deadline_s=LONG_S)
 
 
 def test_the_deadline_ends_the_asking(server: EmbeddingServer) -> None:
     server.refusals = [503] * 100
     server.retry_after = "3600"
-    with pytest.raises(EmbeddingFailed, match="answers 503"):
+    with pytest.raises(EmbeddingError, match="answers 503"):
         client(server).embed(["one"], deadline_s=SHORT_S)
-    with pytest.raises(EmbeddingFailed, match="no time was left"):
+    with pytest.raises(EmbeddingError, match="no time was left"):
         client(server).embed(["one"], deadline_s=0)
 
 
 def test_an_answer_that_trickles_in_does_not_outlast_the_deadline(server: EmbeddingServer) -> None:
     server.trickles = True
-    with pytest.raises(EmbeddingFailed):
+    with pytest.raises(EmbeddingError):
         client(server).embed(["one"], deadline_s=0.3)
 
 
@@ -128,7 +128,7 @@ def test_closing_ends_a_wait(server: EmbeddingServer) -> None:
     def wait() -> None:
         try:
             embedding.embed(["one"], deadline_s=3600)
-        except EmbeddingFailed as error:
+        except EmbeddingError as error:
             reasons.append(str(error))
 
     thread = threading.Thread(target=wait)
@@ -142,5 +142,5 @@ def test_closing_ends_a_wait(server: EmbeddingServer) -> None:
 def test_a_server_that_is_not_there_is_named_as_such() -> None:
     with embedding_server() as gone:
         url = gone.url
-    with pytest.raises(EmbeddingFailed, match="cannot be reached"):
+    with pytest.raises(EmbeddingError, match="cannot be reached"):
         RemoteEmbedding(Endpoint(url, "small"), first_pause_s=2 * SHORT_S).embed(["one"], deadline_s=SHORT_S)

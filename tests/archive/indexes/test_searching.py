@@ -13,7 +13,7 @@ from pointsman.archive.indexes.indexes import Indexes, IndexLimits
 from pointsman.archive.indexes.query import parse
 from pointsman.archive.indexes.searching import search
 from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Entry, Index, IndexFull
+from pointsman.archive.model.indexes import Entry, Index, IndexFullError
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.indexes import SqliteIndexes
 from pointsman.archive.store.sqlite.storage import VERSIONS
@@ -183,14 +183,14 @@ def test_memory_is_bounded_and_a_refusal_changes_nothing() -> None:
     assert index is not None
     put(index, "a", "alpha")
     put(index, "b", "beta")
-    with pytest.raises(IndexFull, match="hold 2 documents, and 2 is the limit"):
+    with pytest.raises(IndexFullError, match="hold 2 documents, and 2 is the limit"):
         put(index, "c", "gamma")
-    with pytest.raises(IndexFull, match="and 10000 is the limit"):
+    with pytest.raises(IndexFullError, match="and 10000 is the limit"):
         put(index, "b", "long " * 3_000)
     assert found(index, "beta gamma long") == ["b"]
     assert put(index, "b", "short")
     assert indexes.create("second", "memory", Tokenizer())
-    with pytest.raises(IndexFull, match="There are 2 indexes in memory"):
+    with pytest.raises(IndexFullError, match="There are 2 indexes in memory"):
         indexes.create("third", "memory", Tokenizer())
 
 
@@ -208,7 +208,7 @@ def test_many_different_words_count_for_what_they_take() -> None:
     """Each word costs far more memory than its letters."""
     index = Indexes(IndexLimits(bytes=1_000_000)).find("default")
     assert index is not None
-    with pytest.raises(IndexFull):
+    with pytest.raises(IndexFullError):
         put(index, "a", " ".join(f"{number:06}" for number in range(10_000)))
 
 
@@ -217,7 +217,7 @@ def test_indexes_in_the_store_are_bounded_in_number_and_there_again_when_it_is_o
     indexes = Indexes(IndexLimits(indexes=1), lambda: SqliteIndexes(first))
     assert indexes.create("notes", "sqlite", Tokenizer(min_length=3))
     assert not indexes.create("notes", "memory", Tokenizer())
-    with pytest.raises(IndexFull, match="There are 1 indexes in the store"):
+    with pytest.raises(IndexFullError, match="There are 1 indexes in the store"):
         indexes.create("more", "sqlite", Tokenizer())
     index = indexes.find("notes")
     assert index is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.ingest.run import EmptyFolder, Order, Report, ingest
+from pointsman.archive.ingest.run import EmptyFolderError, Order, Report, ingest
 from pointsman.archive.ingest.walking import FoundFile, Selection
 from pointsman.archive.model.model import Manifest
 from pointsman.archive.store.sqlite.storage import SqliteStorage
@@ -106,7 +106,7 @@ def test_an_empty_or_vanished_folder_does_not_empty_its_collection(
     shutil.rmtree(notes)
     if lost == "emptied":
         notes.mkdir()
-    with pytest.raises(EmptyFolder, match="2 documents of the collection `notes` came from there"):
+    with pytest.raises(EmptyFolderError, match="2 documents of the collection `notes` came from there"):
         run(storage, notes)
     assert len(ids(storage)) == 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.search.query_parsing import parse
-from pointsman.archive.store.errors import StoreError, StoreFull, StoreLocked
+from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.making import fill, prepared
 
@@ -22,7 +22,7 @@ def test_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     fill(storage, prepared("a.md", "one"))
     with storage.database.writing() as connection:
         connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size instead
-    with pytest.raises(StoreFull, match="no room left"):
+    with pytest.raises(StoreFullError, match="no room left"):
         storage.documents.put_documents("notes", [prepared("b.md", *(f"{n} " * 400 for n in range(200)))])
     assert storage.documents.list_documents("notes", 10).total == 1
     assert storage.passages.search(parse("one"), 10, enough=10)
@@ -81,7 +81,7 @@ def test_while_another_process_writes_reading_goes_on_and_writing_says_why_not(t
     with other.database.writing():
         assert one.passages.search(parse("one"), 10, enough=10)
         assert one.documents.document("notes", "a.md") is not None
-        with pytest.raises(StoreLocked, match="being written by another process"):
+        with pytest.raises(StoreLockedError, match="being written by another process"):
             one.documents.put_documents("notes", [prepared("b.md", "two")])
     fill(one, prepared("b.md", "two"))
     assert one.documents.list_documents("notes", 10).total == 2

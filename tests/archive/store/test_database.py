@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.store.errors import StoreFull, StoreLocked, StoreUnusable
+from pointsman.archive.store.errors import StoreFullError, StoreLockedError, StoreUnusableError
 from pointsman.archive.store.sqlite.database import Database
 
 NOTES = (("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT);\n",),)
@@ -65,7 +65,7 @@ def test_a_store_is_opened_and_read_while_another_process_writes(tmp_path: Path)
 
 def test_a_file_that_another_process_writes_is_named_as_busy(tmp_path: Path) -> None:
     one, other = (Database(tmp_path / "store.db", NOTES, busy_s=0.01) for _ in range(2))
-    with one.writing(), pytest.raises(StoreLocked, match=r"store\.db is being written by another process"):
+    with one.writing(), pytest.raises(StoreLockedError, match=r"store\.db is being written by another process"):
         note(other, "two")
     note(other, "two")
 
@@ -75,7 +75,7 @@ def test_no_room_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     note(database, "one")
     with database.writing() as connection:
         connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size instead
-    with pytest.raises(StoreFull, match="no room left"):
+    with pytest.raises(StoreFullError, match="no room left"):
         note_all(database, ["x" * 5000] * 100)
     assert notes(database) == ["one"]
 
@@ -95,7 +95,7 @@ def test_versions_are_taken_one_after_another_and_a_newer_one_is_refused(tmp_pat
     later = (*NOTES, ("ALTER TABLE notes ADD COLUMN mood TEXT DEFAULT 'calm';\n",))
     with Database(tmp_path / "store.db", later).reading() as connection:
         assert connection.execute("SELECT text, mood FROM notes").fetchall() == [("one", "calm")]
-    with pytest.raises(StoreUnusable, match="newer Pointsman"):
+    with pytest.raises(StoreUnusableError, match="newer Pointsman"):
         Database(tmp_path / "store.db", NOTES)
 
 
@@ -104,13 +104,13 @@ def test_other_files_are_not_touched(tmp_path: Path) -> None:
     foreign.execute("CREATE TABLE theirs (id)")
     foreign.commit()
     foreign.close()
-    with pytest.raises(StoreUnusable, match="not an archive of Pointsman's"):
+    with pytest.raises(StoreUnusableError, match="not an archive of Pointsman's"):
         Database(tmp_path / "foreign.db", NOTES)
     (tmp_path / "text.db").write_text("no database at all, but long enough to look like one" * 50)
-    with pytest.raises(StoreUnusable, match="damaged or no database"):
+    with pytest.raises(StoreUnusableError, match="damaged or no database"):
         Database(tmp_path / "text.db", NOTES)
     (tmp_path / "folder.db").mkdir()
-    with pytest.raises(StoreUnusable, match=r"folder\.db cannot be used"):
+    with pytest.raises(StoreUnusableError, match=r"folder\.db cannot be used"):
         Database(tmp_path / "folder.db", NOTES)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman.archive.model.model import Collection, FileState, Manifest
-from pointsman.archive.store.errors import NameTaken, UnknownCollection
+from pointsman.archive.store.errors import NameTakenError, UnknownCollectionError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.making import fill, prepared
 
@@ -33,9 +33,9 @@ def test_a_collection_that_is_put_again_keeps_its_documents(storage: SqliteStora
 
 def test_an_alias_leads_to_one_collection_only(storage: SqliteStorage) -> None:
     storage.documents.put_collection(Manifest("notes", "n"))
-    with pytest.raises(NameTaken, match='"notes" already leads to the collection "notes"'):
+    with pytest.raises(NameTakenError, match='"notes" already leads to the collection "notes"'):
         storage.documents.put_collection(Manifest("other", "notes"))
-    with pytest.raises(NameTaken, match='"n" already leads to the collection "notes"'):
+    with pytest.raises(NameTakenError, match='"n" already leads to the collection "notes"'):
         storage.documents.put_collection(Manifest("n"))
     storage.documents.put_collection(Manifest("same", "same"))
     assert [each.shown_as for each in storage.documents.collections()] == ["n", "same"]
@@ -66,7 +66,7 @@ def test_whoever_names_no_collection_is_told_so(storage: SqliteStorage) -> None:
         lambda: storage.documents.put_documents("x", []),
         lambda: storage.documents.origins("x"),
     ):
-        with pytest.raises(UnknownCollection, match='Collection "x" not found'):
+        with pytest.raises(UnknownCollectionError, match='Collection "x" not found'):
             asked()
     assert storage.documents.remove_collection("x") is False
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pointsman.archive.text.front_matter import BrokenFrontMatter, read_front_matter
+from pointsman.archive.text.front_matter import FrontMatterError, read_front_matter
 from pointsman.archive.text.lines import lines_of
 
 # A few lines that stand for hundreds of millions of values.
@@ -56,10 +56,10 @@ def test_text_without_it_has_none() -> None:
     ids=lambda value: repr(value[:24]),
 )
 def test_what_cannot_be_understood_is_said_and_costs_nothing(text: str, reason: str) -> None:
-    with pytest.raises(BrokenFrontMatter, match=reason):
+    with pytest.raises(FrontMatterError, match=reason):
         read(text)
 
 
 def test_a_day_that_no_calendar_has_is_refused_with_the_reason() -> None:
-    with pytest.raises(BrokenFrontMatter, match="month must be in"):
+    with pytest.raises(FrontMatterError, match="month must be in"):
         read("---\ndate: 2024-13-45\n---\n")

@@ -8,7 +8,7 @@ import sys
 import pytest
 from pypdf import PdfReader, PdfWriter
 
-from pointsman.archive.text.pdf import BrokenPdf, PdfText, read_pdf
+from pointsman.archive.text.pdf import PdfError, PdfText, read_pdf
 
 
 def made(*pages: str, title: str = "") -> bytes:
@@ -62,16 +62,16 @@ def test_each_page_with_text_has_a_heading() -> None:
     ids=["no PDF", "cut off", "locked", "pictures"],
 )
 def test_what_cannot_be_read_is_said(raw: bytes, reason: str) -> None:
-    with pytest.raises(BrokenPdf, match=reason):
+    with pytest.raises(PdfError, match=reason):
         read_pdf(raw)
 
 
 def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pypdf", None)  # as Python marks what cannot be imported
-    with pytest.raises(BrokenPdf, match=r"pip install 'pointsman\[pdf\]'"):
+    with pytest.raises(PdfError, match=r"pip install 'pointsman\[pdf\]'"):
         read_pdf(made("x"))
 
 
 def test_a_pdf_that_takes_too_long_is_given_up() -> None:
-    with pytest.raises(BrokenPdf, match="took longer"):
+    with pytest.raises(PdfError, match="took longer"):
         read_pdf(made("x"), read_s=0.001)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ToolFailure
+from pointsman.archive.tools.base import ToolError
 
 NAME = "value"
 Read = Callable[[Arguments], Any]
@@ -83,10 +83,10 @@ def test_what_fits_is_returned_and_null_is_as_good_as_absent(read: Read, value: 
     ],
 )
 def test_what_does_not_fit_is_named_with_the_reason_and_what_is_allowed(read: Read, value: Any, said: str) -> None:
-    with pytest.raises(ToolFailure) as refused:
+    with pytest.raises(ToolError) as refused:
         read(Arguments({NAME: value}))
     assert refused.value.text == f"Invalid parameters: {said}"
-    with pytest.raises(ToolFailure) as refused:
+    with pytest.raises(ToolError) as refused:
         read(Arguments({NAME: value}, as_object=True))
     assert refused.value.structured["error"] == "Invalid parameters"
     assert [detail["message"] for detail in refused.value.structured["details"]] == [said]
@@ -96,19 +96,19 @@ def test_parameters_inside_others_are_named_by_their_path() -> None:
     given = Arguments({"queries": [{"limit": 1}, {"limit": 0}], "config": {"lowercase": "yes"}})
     first, second = given.each("queries", at_least=1, at_most=10)
     assert first.integer("limit", low=1, high=9) == 1
-    with pytest.raises(ToolFailure, match=r"`queries\[1\]\.limit` must be an integer from 1 to 9, and is 0"):
+    with pytest.raises(ToolError, match=r"`queries\[1\]\.limit` must be an integer from 1 to 9, and is 0"):
         second.integer("limit", low=1, high=9)
-    with pytest.raises(ToolFailure, match=r"`config\.lowercase` must be true or false"):
+    with pytest.raises(ToolError, match=r"`config\.lowercase` must be true or false"):
         given.inside("config").flag("lowercase", True)
 
 
 @pytest.mark.parametrize("queries", [None, [], "x", [1], [{}] * 11])
 def test_a_list_of_objects_has_bounds(queries: Any) -> None:
-    with pytest.raises(ToolFailure, match="`queries` must be a list of 1 to 10 objects"):
+    with pytest.raises(ToolError, match="`queries` must be a list of 1 to 10 objects"):
         Arguments({"queries": queries}).each("queries", at_least=1, at_most=10)
 
 
 @pytest.mark.parametrize("config", ["x", 1, []])
 def test_an_object_must_be_one(config: Any) -> None:
-    with pytest.raises(ToolFailure, match="`config` must be an object"):
+    with pytest.raises(ToolError, match="`config` must be an object"):
         Arguments({"config": config}).table("config")

@@ -10,7 +10,7 @@ import resource
 import sys
 from pathlib import Path
 
-from pointsman.core.errors import AuditUnavailable
+from pointsman.core.errors import AuditUnavailableError
 from pointsman.router.audit.log import Record
 from tests.router.audit.samples import Observed, open_log, request
 
@@ -26,14 +26,14 @@ def main(state_dir: Path) -> None:
     try:
         while True:
             begun.append(log.begin(request(f"before-{len(begun)}"), "execute", tool_key="a:b", server_id="a"))
-    except AuditUnavailable:
+    except AuditUnavailableError:
         print("begun", len(begun))
     for record in begun:
         record.finish("ok")
     for _ in range(5):
         try:
             log.begin(request("refused"), "execute")
-        except AuditUnavailable:
+        except AuditUnavailableError:
             continue
     print("failing", log.failing, "told", seen.failures > 5)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))

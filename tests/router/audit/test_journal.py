@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.core.errors import AuditUnavailable
+from pointsman.core.errors import AuditUnavailableError
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
@@ -72,7 +72,7 @@ def test_a_record_that_does_not_fit_is_taken_back_and_the_call_refused(
     call(log, "first")
     disk.room, disk.can_truncate = room, can_truncate
     for _ in range(3):
-        with pytest.raises(AuditUnavailable):
+        with pytest.raises(AuditUnavailableError):
             log.begin(request("lost"), "execute")
     assert log.failing
     assert seen.failures == 3
@@ -120,7 +120,7 @@ def test_the_operator_reads_once_why_calls_are_refused(tmp_path: Path, caplog: p
     log = log_on(disk, tmp_path)
     disk.room = 0
     for _ in range(5):
-        with pytest.raises(AuditUnavailable):
+        with pytest.raises(AuditUnavailableError):
             log.begin(request(), "execute")
     disk.room = None
     call(log)
@@ -134,7 +134,7 @@ def test_a_full_device_refuses_the_call(tmp_path: Path) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     log = AuditLog(Journal(tmp_path / FOLDER, write=lambda _, data: os.write(full, data)))
     try:
-        with pytest.raises(AuditUnavailable):
+        with pytest.raises(AuditUnavailableError):
             log.begin(request(), "execute")
     finally:
         os.close(full)
@@ -159,7 +159,7 @@ def test_a_folder_that_cannot_be_made_refuses_calls_until_it_can(tmp_path: Path)
     log = open_log(tmp_path)
     log.open()
     assert log.failing
-    with pytest.raises(AuditUnavailable):
+    with pytest.raises(AuditUnavailableError):
         log.begin(request(), "execute")
     log.refused("denied", kind="execute", method="tools/call", token_id="laptop")  # nothing to protect: no error
     in_the_way.unlink()

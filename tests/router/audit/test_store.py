@@ -14,7 +14,7 @@ import pytest
 
 from pointsman.config.model import Audit
 from pointsman.router.audit.compaction import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
-from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchema, databases_set_aside, open_database
+from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchemaError, databases_set_aside, open_database
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.segments import FOLDER, list_segments
@@ -205,7 +205,7 @@ def test_a_database_of_a_newer_pointsman_is_left_as_it_is(tmp_path: Path) -> Non
     newer.close()
     run = Run(tmp_path)
     run.call("a")
-    with pytest.raises(NewerSchema, match="newer Pointsman"):
+    with pytest.raises(NewerSchemaError, match="newer Pointsman"):
         run.move()
     assert len(list_segments(run.folder)) == 2
     assert not list(tmp_path.glob(f"{FILE}.broken-*"))

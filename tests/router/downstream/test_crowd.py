@@ -12,7 +12,7 @@ from pointsman.config.model import Limits
 from pointsman.core import wire
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Client, FrontRequest
-from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction
+from pointsman.router.downstream.connection import Call, ConnectionLostError, Introduction
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.question_routing import QuestionRouter, Waits
 from pointsman.router.downstream.talk.server_memory import ServerRecord
@@ -295,14 +295,14 @@ async def test_when_the_connection_ends_nobody_waits_any_longer() -> None:
     await wire.start(*(call("greet", session(who)) for who in "abc"))
     wire.mux.lost("it died")
     for ended in await asyncio.gather(*wire.tasks, return_exceptions=True):
-        assert isinstance(ended, ConnectionLost)
+        assert isinstance(ended, ConnectionLostError)
         assert str(ended) == "it died"
 
 
 async def test_a_turn_that_never_comes_ends_with_the_reason_and_the_remedy() -> None:
     wire = Wire(patience=Waits(silent_s=60, held_s=60, turn_s=0.01))
     await wire.start(call("greet", session("a")), call("greet", session("b")))
-    with pytest.raises(ConnectionLost, match="isolation: per-caller"):
+    with pytest.raises(ConnectionLostError, match="isolation: per-caller"):
         await wire.tasks[1]
     await wire.done()
 

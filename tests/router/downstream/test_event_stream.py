@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.router.downstream.connection import BudgetBroken
+from pointsman.router.downstream.connection import BudgetExceededError
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 
 ALL_SORTS = (
@@ -61,7 +61,7 @@ def test_an_event_without_end_breaks_the_budget(endless: bytes) -> None:
         while True:
             parser.feed(endless)
 
-    with pytest.raises(BudgetBroken, match="1000 bytes"):
+    with pytest.raises(BudgetExceededError, match="1000 bytes"):
         feed_for_ever()
 
 

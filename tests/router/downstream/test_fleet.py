@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import GatewayConfig, Limits, Server
-from pointsman.core.errors import ServerUnavailable
+from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Era
-from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, Noticed
 from pointsman.router.downstream.http.connect import connect_http
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.own_connections import OwnConnections
@@ -192,14 +192,14 @@ async def test_a_disabled_server_is_stopped_says_so_and_comes_back() -> None:
         await fleet.settled()
         status = fleet.statuses()["s"]
         assert (status.state, status.reason) == ("stopped", "disabled in the configuration")
-        with pytest.raises(ServerUnavailable, match="disabled in the configuration"):
+        with pytest.raises(ServerUnavailableError, match="disabled in the configuration"):
             await call(fleet, "s")
         await fleet.apply(config({"s": {"url": http.url}}))
         await fleet.settled()
         under_way = asyncio.create_task(call(fleet, "s", "wait", a=1))
         await http.arrived.acquire()
         await fleet.apply(config({"s": {"url": http.url, "enabled": False}}))
-        with pytest.raises(ServerUnavailable, match="disabled in the configuration"):
+        with pytest.raises(ServerUnavailableError, match="disabled in the configuration"):
             await call(fleet, "s")
         http.gate.set()
         assert text_of(await under_way) == '{"a": 1}'
@@ -301,7 +301,7 @@ async def test_an_own_connection_that_cannot_be_opened_costs_its_caller_one_clea
         await fleet.settled()
         await call_as(fleet, "ada")
         http.refuses_initialize = True
-        with pytest.raises(ServerUnavailable, match="HTTP 503"):
+        with pytest.raises(ServerUnavailableError, match="HTTP 503"):
             await call_as(fleet, "bob")
         await call_as(fleet, "ada")
 
@@ -378,6 +378,6 @@ async def test_own_connections_are_limited_in_number() -> None:
         connect = Opens()("s", Server(url=http.url), Limits())
         own = OwnConnections(connect, unheard, unwatched, lambda: 5.0, most=1)
         await own.live_for(Caller("ada", None))
-        with pytest.raises(ConnectionLost, match="1 callers have a connection of their own already"):
+        with pytest.raises(ConnectionLostError, match="1 callers have a connection of their own already"):
             await own.live_for(Caller("bob", None))
         await own.stop(0)

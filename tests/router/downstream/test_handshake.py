@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
 from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
-from pointsman.router.downstream.connection import ConnectionLost
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.talk.handshake import shake_hands
 
 NS = "io.modelcontextprotocol/"
@@ -17,7 +17,7 @@ MODERN: Json = {
     "_meta": {NS + "serverInfo": {"name": "new"}},
 }
 LEGACY: Json = {"protocolVersion": "2024-11-05", "capabilities": {"prompts": {}}, "serverInfo": {"name": "old"}}
-NOT_FOUND = DownstreamRefusal(-32601, "Method not found")
+NOT_FOUND = DownstreamHttpError(-32601, "Method not found")
 
 
 class Scripted:
@@ -62,7 +62,7 @@ async def test_a_modern_server_is_found_out_by_its_answer_to_discover() -> None:
     "discover",
     [
         NOT_FOUND,
-        ConnectionLost("HTTP 400"),
+        ConnectionLostError("HTTP 400"),
         {},
         {"supportedVersions": "all"},
         {"supportedVersions": ["2030-01-01", 7, None]},
@@ -85,7 +85,7 @@ async def test_a_server_that_is_silent_about_discover_is_asked_to_initialize() -
 
 async def test_a_modern_server_that_starts_slowly_is_still_known_for_modern() -> None:
     discover: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-    wire = Scripted(discover=discover, initialize=DownstreamRefusal(-32022, "Unsupported protocol version"))
+    wire = Scripted(discover=discover, initialize=DownstreamHttpError(-32022, "Unsupported protocol version"))
     shaking = asyncio.create_task(shake_hands(wire, "auto", 0.01))
     await wire.initializing.wait()
     discover.set_result(MODERN)
@@ -97,7 +97,7 @@ async def test_an_era_that_is_wanted_is_the_only_one_tried() -> None:
     assert (await shake_hands(wire, "legacy", 5)).era == "legacy"
     assert "server/discover" not in wire.methods
     wire = Scripted(discover=NOT_FOUND)
-    with pytest.raises(ConnectionLost, match=r"refused server/discover: Method not found \(-32601\)"):
+    with pytest.raises(ConnectionLostError, match=r"refused server/discover: Method not found \(-32601\)"):
         await shake_hands(wire, "modern", 5)
     assert wire.methods == ["server/discover"]
 
@@ -105,14 +105,14 @@ async def test_an_era_that_is_wanted_is_the_only_one_tried() -> None:
 @pytest.mark.parametrize("version", ["1999-01-01", None, 7, ["2025-11-25"]])
 async def test_a_version_that_nobody_knows_is_named_in_the_reason(version: object) -> None:
     wire = Scripted(discover=NOT_FOUND, initialize={"protocolVersion": version})
-    with pytest.raises(ConnectionLost, match="protocol version"):
+    with pytest.raises(ConnectionLostError, match="protocol version"):
         await shake_hands(wire, "auto", 5)
     assert "notifications/initialized" not in wire.methods
 
 
 async def test_what_a_server_says_in_its_refusal_cannot_forge_lines() -> None:
-    wire = Scripted(initialize=DownstreamRefusal(-1, "bad\n2026 INFO all fine\x1b[2J" + "x" * 1000))
-    with pytest.raises(ConnectionLost) as caught:
+    wire = Scripted(initialize=DownstreamHttpError(-1, "bad\n2026 INFO all fine\x1b[2J" + "x" * 1000))
+    with pytest.raises(ConnectionLostError) as caught:
         await shake_hands(wire, "legacy", 5)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
@@ -135,7 +135,7 @@ async def test_a_server_that_refuses_our_version_and_names_one_that_we_speak_is_
         async def request(self, method: str, params: Json) -> Json:
             answer = await super().request(method, params)
             if len(self.sent) == 1:
-                raise DownstreamRefusal(-32022, "Unsupported", {"supported": ["2030-01-01", LATEST_MODERN_VERSION]})
+                raise DownstreamHttpError(-32022, "Unsupported", {"supported": ["2030-01-01", LATEST_MODERN_VERSION]})
             return answer
 
     wire = Reluctant(discover=MODERN)
@@ -146,7 +146,7 @@ async def test_a_server_that_refuses_our_version_and_names_one_that_we_speak_is_
 
 @pytest.mark.parametrize("data", [None, {}, {"supported": "2026-07-28"}, {"supported": ["2030-01-01", 7]}])
 async def test_a_server_that_names_no_version_that_we_speak_is_not_asked_again(data: object) -> None:
-    wire = Scripted(discover=DownstreamRefusal(-32022, "Unsupported", data))
-    with pytest.raises(ConnectionLost, match="refused server/discover"):
+    wire = Scripted(discover=DownstreamHttpError(-32022, "Unsupported", data))
+    with pytest.raises(ConnectionLostError, match="refused server/discover"):
         await shake_hands(wire, "modern", 5)
     assert wire.methods == ["server/discover"]

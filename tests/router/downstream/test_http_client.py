@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pointsman.router.downstream.connection import ConnectionLost
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.http.answer import Arriving, read_body
 from pointsman.router.downstream.http.client import HttpClient
 from tests.router.downstream.http_parts import PATIENCE_S
@@ -91,7 +91,7 @@ async def test_a_credential_in_the_url_becomes_a_header(server: OneAnswerServer)
 
 async def test_a_header_with_a_line_break_is_refused_and_its_value_not_repeated() -> None:
     client = HttpClient("http://127.0.0.1:9/", {"X-Key": "secret\r\nX-Other: 1"})
-    with pytest.raises(ConnectionLost, match="header `X-Key` holds a line break") as refusal:
+    with pytest.raises(ConnectionLostError, match="header `X-Key` holds a line break") as refusal:
         client.head("POST")
     assert "secret" not in str(refusal.value)
     await client.close()
@@ -121,6 +121,6 @@ async def test_many_calls_in_a_row_use_one_connection(answers: str) -> None:
 async def test_a_closed_client_says_so() -> None:
     client = HttpClient("http://127.0.0.1:9/", {})
     await client.close()
-    with pytest.raises(ConnectionLost, match="was closed"):
+    with pytest.raises(ConnectionLostError, match="was closed"):
         await client.send(client.head("POST"), b"{}")
     assert await client.gone() == "its connection was closed"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
+from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.connect import connect_http
 from tests.router.downstream.http_parts import PATIENCE_S, Back, Notices, call_of, connected, front_request, text_of
 from tests.servers.http_faults import HttpFaults, Misbehave, json_answer, misbehaving
@@ -67,10 +67,10 @@ async def test_a_bad_answer_fails_its_own_call_with_the_reason_and_is_not_asked_
     misbehave: Misbehave, reason: str
 ) -> None:
     async with misbehaving(misbehave) as faults, connected(faults.url) as connection:
-        with pytest.raises(ConnectionLost, match=reason):
+        with pytest.raises(ConnectionLostError, match=reason):
             await connection.request(call_of("anything"))
         assert faults.requests == 1
-        with pytest.raises(ConnectionLost, match=reason):  # it is still there, and the next call is a new chance
+        with pytest.raises(ConnectionLostError, match=reason):  # it is still there, and the next call is a new chance
             await connection.request(call_of("anything"))
 
 
@@ -87,7 +87,7 @@ async def test_others_go_on_while_one_answer_is_cut() -> None:
 
     async with misbehaving(misbehave) as faults, connected(faults.url) as connection:
         others = [asyncio.create_task(connection.request(call_of("good"))) for _ in range(3)]
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await connection.request(call_of("cut"))
         cut.set()
         assert await asyncio.gather(*others) == [{"content": []}] * 3
@@ -117,14 +117,14 @@ async def test_a_stream_that_never_ends_an_event_is_cut_at_the_limit(line: bytes
 
     limits = Limits(result_bytes=1_000_000)
     async with misbehaving(endless) as faults, connected(faults.url, limits=limits) as connection:
-        with pytest.raises(BudgetBroken, match="1000000 bytes"):
+        with pytest.raises(BudgetExceededError, match="1000000 bytes"):
             await connection.request(call_of("anything"))
 
 
 async def test_a_flood_of_messages_is_cut_at_the_limit() -> None:
     async with serving("modern") as server, connected(server.url, limits=Limits(messages=10)) as connection:
         back = Back()
-        with pytest.raises(BudgetBroken, match="more than 10 messages"):
+        with pytest.raises(BudgetExceededError, match="more than 10 messages"):
             await connection.request(call_of("flood", back, front_request(progress_token=1)))
         assert len(back.told) <= 10
         assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
@@ -133,7 +133,7 @@ async def test_a_flood_of_messages_is_cut_at_the_limit() -> None:
 async def test_a_server_that_is_back_soon_keeps_its_connection() -> None:
     async with serving("modern") as server, connected(server.url) as connection:
         await server.stop()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await connection.request(call_of("echo"))
         await server.start()
         assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
@@ -146,7 +146,7 @@ async def test_a_server_that_is_back_soon_keeps_its_connection() -> None:
 async def test_a_server_that_takes_no_more_connections_counts_as_gone_after_one_failed_call() -> None:
     async with serving("modern") as server, connected(server.url) as connection:
         await server.stop()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await connection.request(call_of("echo"))
         assert await connection.ended() == "it refused the connection"
 
@@ -162,13 +162,13 @@ async def test_a_connect_to_nobody_fails_with_the_reason() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"  # ours and not listening, so that nobody else can
-        with pytest.raises(ConnectionLost, match="refused the connection"):
+        with pytest.raises(ConnectionLostError, match="refused the connection"):
             async with connected(url):
                 pass
 
 
 async def test_a_url_without_a_host_fails_with_the_reason() -> None:
-    with pytest.raises(ConnectionLost, match="`url` is not valid"):
+    with pytest.raises(ConnectionLostError, match="`url` is not valid"):
         async with connected("http:///mcp"):
             pass
 
@@ -215,7 +215,7 @@ async def test_a_cookie_is_not_kept() -> None:
     faults = HttpFaults(reset)
     faults.port = server.sockets[0].getsockname()[1]
     for _ in range(2):
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             async with connected(faults.url):
                 pass
     assert not any("cookie" in head for head in seen)

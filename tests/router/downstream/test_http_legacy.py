@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost
+from pointsman.router.downstream.connection import BudgetExceededError, Call, Connection, ConnectionLostError
 from tests.router.downstream.http_parts import (
     PATIENCE_S,
     Back,
@@ -147,7 +147,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_connection_li
 
 async def test_an_error_of_the_server_is_a_refusal() -> None:
     async with serving("legacy") as server, connected(server.url) as connection:
-        with pytest.raises(DownstreamRefusal, match="I will not") as refusal:
+        with pytest.raises(DownstreamHttpError, match="I will not") as refusal:
             await connection.request(call_of("refuse"))
     assert refusal.value.code == -32050
 
@@ -156,7 +156,7 @@ async def test_a_flood_in_one_call_costs_that_call_only() -> None:
     limits = Limits(messages=50)
     async with serving("legacy") as server, connected(server.url, limits=limits) as connection:
         beside = asyncio.create_task(connection.request(call_of("wait")))
-        with pytest.raises(BudgetBroken, match="more than 50 messages"):
+        with pytest.raises(BudgetExceededError, match="more than 50 messages"):
             await connection.request(call_of("flood", Back(), front_request(progress_token=1)))
         server.gate.set()
         await beside
@@ -218,7 +218,7 @@ async def test_calls_under_way_when_the_server_stops_fail_with_a_reason_and_are_
         await server.stop()
         await server.start()
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
-            assert isinstance(outcome, ConnectionLost), outcome
+            assert isinstance(outcome, ConnectionLostError), outcome
         assert server.count("tools/call") == 20
         assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
 
@@ -227,7 +227,7 @@ async def test_a_server_that_gives_no_new_session_ends_the_connection_with_the_r
     async with serving("legacy") as server, connected(server.url) as connection:
         server.forget_sessions()
         server.refuses_initialize = True
-        with pytest.raises(ConnectionLost, match="HTTP 503"):
+        with pytest.raises(ConnectionLostError, match="HTTP 503"):
             await connection.request(call_of("echo"))
         async with asyncio.timeout(PATIENCE_S):
             assert "it lost our session and gave no new one" in await connection.ended()

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamRefusal
-from pointsman.router.downstream.connection import BudgetBroken, Call
+from pointsman.core.errors import DownstreamHttpError
+from pointsman.router.downstream.connection import BudgetExceededError, Call
 from tests.router.downstream.http_parts import Back, call_of, connected, front_request, text_of, until
 from tests.servers.http_mcp import META, serving
 
@@ -98,10 +98,10 @@ async def test_progress_reaches_the_client_under_its_own_token() -> None:
 
 async def test_an_error_is_a_refusal_under_any_http_status() -> None:
     async with serving("modern") as server, connected(server.url) as connection:
-        with pytest.raises(DownstreamRefusal, match="I will not") as refusal:
+        with pytest.raises(DownstreamHttpError, match="I will not") as refusal:
             await connection.request(call_of("refuse"))
         assert refusal.value.code == -32050
-        with pytest.raises(DownstreamRefusal, match="Method not found") as missing:
+        with pytest.raises(DownstreamHttpError, match="Method not found") as missing:
             await connection.request(Call("prompts/list", {}))
         assert missing.value.code == -32601
 
@@ -111,7 +111,7 @@ async def test_an_answer_over_the_limit_is_cut_packed_or_not(packed: bool) -> No
     limits = Limits(result_bytes=100_000)
     async with serving("modern") as server, connected(server.url, limits=limits) as connection:
         assert len(text_of(await connection.request(call_of("echo", size=90_000, gzip=packed)))) == 90_000
-        with pytest.raises(BudgetBroken, match="more than 100000 bytes"):
+        with pytest.raises(BudgetExceededError, match="more than 100000 bytes"):
             await connection.request(call_of("echo", size=5_000_000, gzip=packed))
         assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
 

@@ -10,8 +10,8 @@ import pytest
 from pointsman.config.model import Limits
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.core.seams import CannotAsk, ClientGone, Era, ProtocolError
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction
+from pointsman.core.seams import CannotAskError, ClientGoneError, Era, ProtocolError
+from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
 from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.salvage import salvaged_id
@@ -186,8 +186,8 @@ async def test_a_ping_is_answered_at_once_and_other_requests_are_unknown() -> No
 @pytest.mark.parametrize(
     ("failure", "code", "words"),
     [
-        (CannotAsk("The client has no elicitation"), -32601, "no elicitation"),
-        (ClientGone(), -32800, "left"),
+        (CannotAskError("The client has no elicitation"), -32601, "no elicitation"),
+        (ClientGoneError(), -32800, "left"),
         (ProtocolError(-32602, "not this", {"x": 1}), -32602, "not this"),
     ],
 )
@@ -245,7 +245,7 @@ async def test_questions_count_against_the_budget_of_their_call() -> None:
     task = await stream.start(tool_call("a", person=Person(never)))
     for number in range(4):
         stream.server_says(id=f"q{number}", method="elicitation/create")
-    with pytest.raises(BudgetBroken, match="more than 3 messages"):
+    with pytest.raises(BudgetExceededError, match="more than 3 messages"):
         await task
     assert {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}} in stream.sent
 
@@ -255,7 +255,7 @@ async def test_the_bytes_of_messages_count_too() -> None:
     task = await stream.start(tool_call("a", person=Person()))
     for _ in range(3):
         stream.server_says(method="notifications/message", params={"level": "debug", "data": "x" * 400})
-    with pytest.raises(BudgetBroken, match="1000 bytes"):
+    with pytest.raises(BudgetExceededError, match="1000 bytes"):
         await task
 
 
@@ -268,7 +268,7 @@ async def test_the_end_of_the_stream_fails_everything_with_the_first_reason() ->
     stream.mux.lost("it fell over")
     stream.mux.lost("something else")
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        assert isinstance(outcome, ConnectionLost)
+        assert isinstance(outcome, ConnectionLostError)
         assert str(outcome) == "it fell over"
     assert await ended == await stream.mux.ended() == "it fell over"
     sent = len(stream.sent)
@@ -339,7 +339,7 @@ async def test_large_json_is_read_in_pieces_and_is_the_same() -> None:
     assert len(data) > OFF_LOOP_BYTES
     assert await decode_off_loop(data) == wire.decode(data)
     for broken in (data[:-1], data[:-200_100] + b"\xff" + data[-200_100:], data + b"x", b"[" * 200_000):
-        with pytest.raises(wire.BadJson):
+        with pytest.raises(wire.InvalidJsonError):
             decode_in_pieces(broken)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.downstream.connection import ConnectionLost
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, harmless
 from pointsman.router.downstream.stdio.child import Child
 from pointsman.router.downstream.stdio.process import Command, SystemProcesses, child_environment
@@ -104,7 +104,7 @@ async def test_a_child_that_ignores_all_requests_is_killed_with_its_group(tmp_pa
 async def test_a_dead_child_takes_its_group_along_at_once(tmp_path: Path) -> None:
     file = tmp_path / "pids"
     async with stdio("--grandchild", "group", "--pids", str(file)) as connection:
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await connection.request(tool_call("killed"))
         await until_gone(*await pids_in(file))
 
@@ -113,7 +113,7 @@ async def test_a_detached_process_that_holds_the_pipe_does_not_hide_the_childs_d
     file = tmp_path / "pids"
     async with stdio("--grandchild", "detached", "--pids", str(file)) as connection:
         async with asyncio.timeout(30):
-            with pytest.raises(ConnectionLost, match="it was ended by SIGKILL"):
+            with pytest.raises(ConnectionLostError, match="it was ended by SIGKILL"):
                 await connection.request(tool_call("killed"))
     os.kill((await pids_in(file))[1], 9)
 
@@ -122,7 +122,7 @@ async def test_a_child_that_closes_its_output_is_ended() -> None:
     async with stdio("--ignore-term", "--ignore-eof") as connection:
         facts = await connection.request(tool_call("environment"))
         async with asyncio.timeout(30):
-            with pytest.raises(ConnectionLost, match="closed its output"):
+            with pytest.raises(ConnectionLostError, match="closed its output"):
                 await connection.request(tool_call("close_stdout"))
         await until_gone(facts["structuredContent"]["pid"])
 
@@ -172,7 +172,7 @@ def test_the_environment_is_what_a_program_needs_and_what_its_entry_says() -> No
     ],
 )
 async def test_a_program_that_cannot_be_started_is_named_without_its_folder(what: Command, words: str) -> None:
-    with pytest.raises(ConnectionLost) as caught:
+    with pytest.raises(ConnectionLostError) as caught:
         await SystemProcesses(None)(what, Owner())
     assert words in str(caught.value)
     assert "/" not in str(caught.value)

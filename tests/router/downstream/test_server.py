@@ -11,9 +11,9 @@ from typing import Literal
 import pytest
 
 from pointsman.config.model import Limits, Timeouts
-from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
 from pointsman.core.model import Json, ToolSource
-from pointsman.core.seams import CannotAsk, Change, Downstream, FrontRequest
+from pointsman.core.seams import CannotAskError, Change, Downstream, FrontRequest
 from pointsman.router.downstream.http.connect import connect_http
 from pointsman.router.downstream.server.server import DownstreamServer
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
@@ -77,7 +77,7 @@ async def test_a_server_without_resources_or_prompts_is_not_asked_for_them() -> 
         assert await opened.server.list_page("prompts/list", None) == {"prompts": []}
         assert "prompts/list" not in http.seen
         assert await opened.server.list_page("resources/templates/list", None) == {"resourceTemplates": []}
-        with pytest.raises(DownstreamRefusal):
+        with pytest.raises(DownstreamHttpError):
             await opened.server.list_page("resources/list", None)
 
 
@@ -94,9 +94,9 @@ async def test_a_server_without_tools_is_not_asked_for_them() -> None:
 async def test_a_server_that_is_not_there_says_why() -> None:
     opened = Opened(Timeouts())
     opened.server.fail("it refused the connection")
-    with pytest.raises(ServerUnavailable, match="Server `s` is not available: it refused the connection"):
+    with pytest.raises(ServerUnavailableError, match="Server `s` is not available: it refused the connection"):
         await opened.call("echo")
-    with pytest.raises(ServerUnavailable, match="it refused the connection"):
+    with pytest.raises(ServerUnavailableError, match="it refused the connection"):
         await opened.server.tools_page(None)
 
 
@@ -111,7 +111,7 @@ async def test_since_tells_when_the_state_began_not_when_it_was_last_confirmed()
 
 async def test_a_call_without_an_answer_ends_at_the_servers_call_s_and_is_cancelled_there() -> None:
     async with attached("modern", Timeouts(call_s=0.05)) as (http, opened):
-        with pytest.raises(CallTimeout, match=r"did not answer within 0\.05 s"):
+        with pytest.raises(CallTimeoutError, match=r"did not answer within 0\.05 s"):
             await opened.call("wait")
         await until(lambda: "wait" in http.cancelled)
         assert opened.server.status.state == "running"
@@ -120,7 +120,7 @@ async def test_a_call_without_an_answer_ends_at_the_servers_call_s_and_is_cancel
 async def test_a_list_has_its_own_clock() -> None:
     async with attached("modern", Timeouts(list_s=0.05)) as (http, opened):
         http.hold_lists = asyncio.Event()
-        with pytest.raises(CallTimeout):
+        with pytest.raises(CallTimeoutError):
             await opened.server.tools_page(None)
 
 
@@ -144,23 +144,23 @@ async def test_the_time_in_which_a_person_is_asked_does_not_count() -> None:
 async def test_after_the_answer_the_clock_goes_on() -> None:
     async with attached("legacy", Timeouts(call_s=0.1)) as (http, opened):
         http.deaf_after_asking = True
-        with pytest.raises(CallTimeout):
+        with pytest.raises(CallTimeoutError):
             await opened.call("ask", Back())
 
 
 async def test_a_broken_budget_and_a_lost_connection_name_what_happened() -> None:
     async with attached("modern", limits=Limits(result_bytes=10_000)) as (http, opened):
-        with pytest.raises(ServerUnavailable, match="it sent more than 10000 bytes for one call"):
+        with pytest.raises(ServerUnavailableError, match="it sent more than 10000 bytes for one call"):
             await opened.call("echo", size=20_000)
         http.fails_with = 503
-        with pytest.raises(ServerUnavailable, match="it answered with HTTP 503"):
+        with pytest.raises(ServerUnavailableError, match="it answered with HTTP 503"):
             await opened.call("echo")
         assert opened.server.status.state == "running"
 
 
 async def test_a_servers_own_error_stays_what_it_is() -> None:
     async with attached("legacy") as (_, opened):
-        with pytest.raises(DownstreamRefusal, match="I will not"):
+        with pytest.raises(DownstreamHttpError, match="I will not"):
             await opened.call("refuse")
 
 
@@ -183,10 +183,10 @@ async def test_a_modern_client_gets_the_question_as_the_server_sent_it() -> None
 
 async def test_a_client_that_cannot_be_asked_gets_an_error_that_names_the_question() -> None:
     async def refuse(method: str, params: Json) -> Json:
-        raise CannotAsk
+        raise CannotAskError
 
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamRefusal, match="needs `elicitation/create`, which this client cannot do"):
+        with pytest.raises(DownstreamHttpError, match="needs `elicitation/create`, which this client cannot do"):
             await opened.call("confirm", Back(refuse))
 
 
@@ -278,7 +278,7 @@ async def test_a_modern_client_gets_the_question_and_its_answer_goes_to_the_serv
 
 async def test_a_modern_client_is_not_shown_a_question_of_a_kind_that_it_did_not_declare() -> None:
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamRefusal, match="needs `elicitation/create`, which this client cannot do"):
+        with pytest.raises(DownstreamHttpError, match="needs `elicitation/create`, which this client cannot do"):
             await opened.call_for(front_request(era="modern", capabilities={"sampling": {}}), "confirm")
 
 
@@ -287,7 +287,7 @@ async def test_a_task_is_not_handed_to_a_client_that_could_do_nothing_with_it(
     era: Literal["legacy", "modern"],
 ) -> None:
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamRefusal, match="a result of type `task`, which this gateway does not carry"):
+        with pytest.raises(DownstreamHttpError, match="a result of type `task`, which this gateway does not carry"):
             await opened.call_for(front_request(era=era), "task")
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.downstream.connection import ConnectionLost
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.http.sse import SseConnection, connect_sse
 from pointsman.router.downstream.talk.handshake import WantedEra
 from tests.router.downstream.talking import Heard, Person, text, tool_call
@@ -46,7 +46,7 @@ async def connected(
 
 
 async def refused(server: SseServer) -> str:
-    with pytest.raises(ConnectionLost) as caught:
+    with pytest.raises(ConnectionLostError) as caught:
         async with asyncio.timeout(30), connected(server):
             pass
     return str(caught.value)
@@ -103,7 +103,7 @@ async def test_a_large_answer_arrives_whole(server: SseServer) -> None:
 
 async def test_an_event_over_the_limit_ends_the_connection(server: SseServer) -> None:
     async with connected(server, limits=Limits(result_bytes=MIB)) as connection:
-        with pytest.raises(ConnectionLost, match="an event of more than 1048576 bytes"):
+        with pytest.raises(ConnectionLostError, match="an event of more than 1048576 bytes"):
             await connection.request(tool_call("large", {"bytes": 2 * MIB}))
 
 
@@ -120,17 +120,17 @@ async def test_cancelling_a_call_tells_the_server(server: SseServer) -> None:
 
 async def test_the_end_of_the_stream_fails_what_is_under_way(server: SseServer) -> None:
     async with connected(server) as connection:
-        with pytest.raises(ConnectionLost, match="its event stream ended"):
+        with pytest.raises(ConnectionLostError, match="its event stream ended"):
             await connection.request(tool_call("cut"))
         assert await connection.ended() == "its event stream ended"
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await connection.request(tool_call("echo"))
 
 
 async def test_a_refused_post_fails_its_own_call_only(server: SseServer) -> None:
     async with connected(server) as connection:
         server.post_status = 500
-        with pytest.raises(ConnectionLost, match="HTTP 500"):
+        with pytest.raises(ConnectionLostError, match="HTTP 500"):
             await connection.request(tool_call("echo"))
         server.post_status = 202
         assert await connection.request(tool_call("echo"))
@@ -139,7 +139,7 @@ async def test_a_refused_post_fails_its_own_call_only(server: SseServer) -> None
 async def test_a_session_that_the_server_forgot_ends_the_connection(server: SseServer) -> None:
     async with connected(server) as connection:
         server.post_status = 404
-        with pytest.raises(ConnectionLost, match="does not know our session"):
+        with pytest.raises(ConnectionLostError, match="does not know our session"):
             await connection.request(tool_call("echo"))
         assert "does not know our session" in await connection.ended()
 
@@ -175,7 +175,7 @@ async def test_a_server_that_is_not_there_is_named(server: SseServer) -> None:
 
 
 async def test_the_modern_era_has_no_such_transport(server: SseServer) -> None:
-    with pytest.raises(ConnectionLost, match="remove `era: modern`"):
+    with pytest.raises(ConnectionLostError, match="remove `era: modern`"):
         async with connected(server, era="modern"):
             pass
 

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost
+from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError
 from pointsman.router.downstream.stdio.process import Command, SystemProcesses
 from pointsman.router.downstream.stdio.stdio import connect_stdio
 from pointsman.router.downstream.talk.handshake import WantedEra
@@ -62,7 +62,7 @@ async def test_a_probe_that_was_given_up_is_not_cancelled_at_the_server() -> Non
 
 
 async def test_a_child_that_exits_at_start_says_why() -> None:
-    with pytest.raises(ConnectionLost, match="it exited with code 4"):
+    with pytest.raises(ConnectionLostError, match="it exited with code 4"):
         async with stdio("--exit", "4", era="auto"):
             pass
 
@@ -102,7 +102,7 @@ async def test_answers_find_their_calls_whatever_their_order() -> None:
 
 async def test_a_refusal_carries_the_servers_code_message_and_data() -> None:
     async with stdio() as connection:
-        with pytest.raises(DownstreamRefusal) as caught:
+        with pytest.raises(DownstreamHttpError) as caught:
             await connection.request(tool_call("refuse"))
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32055, "no such luck", {"why": 1})
 
@@ -112,12 +112,12 @@ async def test_a_dead_child_is_noticed_at_once_by_everybody() -> None:
         held = [asyncio.create_task(connection.request(tool_call("hold"))) for _ in range(3)]
         await connection.request(tool_call("echo"))
         async with asyncio.timeout(30):
-            with pytest.raises(ConnectionLost, match="exited with code 3"):
+            with pytest.raises(ConnectionLostError, match="exited with code 3"):
                 await connection.request(tool_call("crash"))
             outcomes = await asyncio.gather(*held, return_exceptions=True)
             assert "exited with code 3" in await connection.ended()
-        assert all(isinstance(outcome, ConnectionLost) for outcome in outcomes)
-        with pytest.raises(ConnectionLost, match="exited with code 3"):
+        assert all(isinstance(outcome, ConnectionLostError) for outcome in outcomes)
+        with pytest.raises(ConnectionLostError, match="exited with code 3"):
             await connection.request(tool_call("echo"))
 
 
@@ -148,9 +148,9 @@ async def test_noise_is_ignored_and_counted() -> None:
 async def test_an_answer_that_cannot_be_read_fails_its_own_call_at_once() -> None:
     async with stdio() as connection:
         async with asyncio.timeout(30):
-            with pytest.raises(ConnectionLost, match="not valid JSON"):
+            with pytest.raises(ConnectionLostError, match="not valid JSON"):
                 await connection.request(tool_call("bad_utf8"))
-            with pytest.raises(ConnectionLost, match="neither a result nor an error"):
+            with pytest.raises(ConnectionLostError, match="neither a result nor an error"):
                 await connection.request(tool_call("no_result"))
         assert await connection.request(tool_call("echo"))
 
@@ -189,7 +189,7 @@ async def test_a_large_answer_is_read_off_the_loop_and_nothing_overtakes_it() ->
 @pytest.mark.parametrize("where", ["head", "tail", "nowhere"])
 async def test_an_answer_over_the_limit_fails_its_own_call_only(where: str) -> None:
     async with stdio(limits=Limits(result_bytes=MIB)) as connection:
-        with pytest.raises(BudgetBroken, match="larger than 1048576 bytes"):
+        with pytest.raises(BudgetExceededError, match="larger than 1048576 bytes"):
             await connection.request(tool_call("huge", {"bytes": 4 * MIB, "id": where}))
         assert await connection.request(tool_call("echo"))
 
@@ -211,7 +211,7 @@ async def test_a_line_of_64_mib_is_never_held() -> None:
         await connection.request(tool_call("echo"))
         gc.collect()
         before = peak_rss_kib()
-        with pytest.raises(BudgetBroken):
+        with pytest.raises(BudgetExceededError):
             await connection.request(tool_call("huge", {"bytes": 64 * MIB}))
         await connection.request(tool_call("echo"))
         assert peak_rss_kib() - before < 16 * 1024
@@ -227,7 +227,7 @@ async def test_a_child_that_does_not_read_breaks_its_connection_not_our_memory()
         await connection.request(tool_call("deaf"))
         calls = [asyncio.create_task(connection.request(tool_call("echo", {"x": "y" * 100_000}))) for _ in range(40)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert all(isinstance(outcome, ConnectionLost) for outcome in outcomes)
+        assert all(isinstance(outcome, ConnectionLostError) for outcome in outcomes)
         assert "does not read its input" in await connection.ended()
 
 
@@ -236,7 +236,7 @@ async def test_a_flood_within_a_call_breaks_that_call(method: str) -> None:
     person = Person()
     async with stdio(limits=Limits(messages=30)) as connection:
         call = tool_call("flood", {"method": method, "count": 300}, person=person, progress_token="mine")
-        with pytest.raises(BudgetBroken, match="more than 30 messages"):
+        with pytest.raises(BudgetExceededError, match="more than 30 messages"):
             await connection.request(call)
         assert len(person.told) <= 30
         assert await connection.request(tool_call("echo"))
@@ -264,7 +264,7 @@ async def test_closing_ends_the_child_and_fails_what_is_under_way() -> None:
         held = asyncio.create_task(connection.request(tool_call("hold")))
         await connection.request(Call("tools/list", {}))
         await asyncio.gather(connection.close(), connection.close())
-        with pytest.raises(ConnectionLost, match="closed"):
+        with pytest.raises(ConnectionLostError, match="closed"):
             await held
         await until_gone(facts["structuredContent"]["pid"])
         assert "closed" in await connection.ended()
@@ -309,7 +309,7 @@ async def test_a_child_that_dies_while_its_answer_waits_leaves_the_queue() -> No
         while not budget.waiting:
             await asyncio.sleep(0.01)
         await connection.close()
-        with pytest.raises(ConnectionLost):
+        with pytest.raises(ConnectionLostError):
             await large
     assert budget.total == 32 * MIB
     held.release()
@@ -320,7 +320,7 @@ async def test_a_large_answer_that_never_ends_loses_its_memory(monkeypatch: pyte
     monkeypatch.setattr("pointsman.router.downstream.stdio.stdio.LEASE_S", 0.2)
     budget = InFlight(lambda: 40 * MIB)
     async with asyncio.timeout(30), stdio(memory=budget.answers()) as connection:
-        with pytest.raises(BudgetBroken, match="did not finish a large answer"):
+        with pytest.raises(BudgetExceededError, match="did not finish a large answer"):
             await connection.request(tool_call("half", {"bytes": MIB}))
         assert budget.total == 0
 

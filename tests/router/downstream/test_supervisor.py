@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pointsman.config.model import Limits, Timeouts
-from pointsman.core.errors import ServerUnavailable
+from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import Call, Connect, Connection, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import Call, Connect, Connection, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.http.connect import connect_http
 from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.server.supervisor import STEADY_AFTER_S, BackoffPolicy, Supervisor
@@ -94,7 +94,7 @@ def failing(reasons: Callable[[int], str | None]) -> tuple[Connect, list[Cable]]
     async def connect(noticed: Noticed) -> Connection:
         reason = reasons(next(attempts))
         if reason is not None:
-            raise ConnectionLost(reason)
+            raise ConnectionLostError(reason)
         cables.append(Cable())
         return cables[-1]
 
@@ -184,7 +184,7 @@ async def test_a_request_for_a_failed_server_ends_its_pause_but_not_at_once() ->
         await time.next_nap(1)
         for now, state in ((4.9, "failed"), (5.0, "running")):
             time.now = now
-            with pytest.raises(ServerUnavailable):
+            with pytest.raises(ServerUnavailableError):
                 await server.request("tools/call", {"name": "x"}, front_request(), Back())
             for _ in range(10):
                 await asyncio.sleep(0)
@@ -256,7 +256,7 @@ async def test_stop_cuts_what_does_not_end_in_time() -> None:
         call = asyncio.create_task(server.request("tools/call", {"name": "wait"}, front_request(), Back()))
         await http.arrived.acquire()
         await supervisor.stop(0.05)
-        with pytest.raises(ServerUnavailable):
+        with pytest.raises(ServerUnavailableError):
             await call
 
 
@@ -267,7 +267,7 @@ async def test_a_server_that_stops_taking_connections_fails_and_heals_by_itself(
         async with supervised(server, connect, BackoffPolicy()) as supervisor:
             await supervisor.settled.wait()
             await http.stop()
-            with pytest.raises(ServerUnavailable):
+            with pytest.raises(ServerUnavailableError):
                 await server.request("tools/call", {"name": "echo"}, front_request(), Back())
             await until(lambda: server.status.state == "failed")
             assert server.status.reason == "it refused the connection"

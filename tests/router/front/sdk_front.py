@@ -19,7 +19,7 @@ from starlette.routing import Route
 from pointsman.config.model import Limits
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import MODERN_PROTOCOL_VERSIONS
-from pointsman.core.seams import CannotAsk, Client, Era, FrontRequest, ProtocolError
+from pointsman.core.seams import CannotAskError, Client, Era, FrontRequest, ProtocolError
 from pointsman.router.front.http.protocol import guarded_protocol
 from tests.router.front.serving import SERVER_INFO, Served, free_port, listening
 from tests.router.front.small_gateway import SmallGateway
@@ -48,7 +48,7 @@ class SdkBackChannel:
         self.said.append((method, params))
 
     async def ask(self, method: str, params: Json) -> Json:
-        raise CannotAsk  # the comparison asks nothing
+        raise CannotAskError  # the comparison asks nothing
 
     async def send_all(self) -> None:
         for method, params in self.said:

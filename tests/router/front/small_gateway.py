@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     BackChannel,
-    CannotAsk,
+    CannotAskError,
     Change,
-    ClientGone,
+    ClientGoneError,
     Era,
     FrontRequest,
     ProtocolError,
@@ -35,7 +35,7 @@ TOOLS: list[Json] = [
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedError:
     code: str
     token: str | None
     method: str | None
@@ -52,7 +52,7 @@ class SmallGateway:
     """Fits `core.seams.Gateway`."""
 
     requests: list[FrontRequest] = field(default_factory=list)
-    refusals: list[Refused] = field(default_factory=list)
+    refusals: list[RefusedError] = field(default_factory=list)
     entered: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # one for each slow call
     leave: asyncio.Event = field(default_factory=asyncio.Event)  # lets slow calls end
     cancelled: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(0))  # one for each cancelled call
@@ -72,10 +72,10 @@ class SmallGateway:
         if self.broken:
             raise RuntimeError(SECRET_PATH)
         if token not in TOKENS or token in self.revoked:
-            raise Unauthorized("No such token. Create one with `pointsman token create NAME`.")
+            raise UnauthorizedError("No such token. Create one with `pointsman token create NAME`.")
         token_id, projects = TOKENS[token]
         if project not in projects:
-            raise Denied("The token does not list this project.")
+            raise ForbiddenError("The token does not list this project.")
         return Caller(token_id, project)
 
     def still_valid(self, caller: Caller) -> bool:
@@ -87,7 +87,7 @@ class SmallGateway:
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         if token == "break the audit":
             raise RuntimeError(SECRET_PATH)
-        self.refusals.append(Refused(code, token, method, params, client))
+        self.refusals.append(RefusedError(code, token, method, params, client))
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
         return {"tools": {"listChanged": True}}
@@ -166,7 +166,7 @@ class SmallGateway:
     async def _ask(self, arguments: Json, back: BackChannel) -> Json:
         try:
             answer = await back.ask(arguments.get("method", "elicitation/create"), arguments.get("params", FORM))
-        except (CannotAsk, ClientGone) as error:
+        except (CannotAskError, ClientGoneError) as error:
             self.finished += 1
             return text(type(error).__name__)
         except ProtocolError as error:

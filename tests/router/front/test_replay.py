@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman.router.front.legacy import replay
-from pointsman.router.front.legacy.replay import EventLog, NotKept, SessionEvents, Store
+from pointsman.router.front.legacy.replay import EventLog, ReplayGapError, SessionEvents, Store
 
 KIB = b"x" * 1000
 
@@ -27,14 +27,14 @@ async def test_what_is_too_old_goes() -> None:
         log.add(KIB)
         now += 4
     assert numbers(log) == [3, 4, 5]
-    with pytest.raises(NotKept):
+    with pytest.raises(ReplayGapError):
         session.find(last_id(session, log, 1))
     assert session.find(last_id(session, log, 2)) == (log, 2)
     log.finish(KIB)
     now += 11
     store.tidy()
     assert (store.size, session.size) == (0, 0)
-    with pytest.raises(NotKept):
+    with pytest.raises(ReplayGapError):
         session.find(last_id(session, log, 6))
 
 

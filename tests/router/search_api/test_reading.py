@@ -11,7 +11,7 @@ from pointsman.config.model import SearchApiLimits
 from pointsman.providers.bm25.documents import texts_of
 from pointsman.router.search_api.document_cache import DocumentCache
 from pointsman.router.search_api.reading import MAX_WORDS, Read, read
-from pointsman.router.search_api.refusals import ApiRefusal
+from pointsman.router.search_api.refusals import ApiError
 from tests.router.search_api.asking import TOOLS, tool
 
 LETTERS = "abcdefghijklmnop"
@@ -58,6 +58,6 @@ def test_tools_with_more_different_words_than_any_catalog_has_are_refused() -> N
     tools = [
         tool(f"s:{number}", " ".join(next(words, "") for _ in range(100))) for number in range(MAX_WORDS // 100 + 1)
     ]
-    with pytest.raises(ApiRefusal, match="different words") as refusal:
+    with pytest.raises(ApiError, match="different words") as refusal:
         asked(DocumentCache(), tools)
     assert refusal.value.status == 413

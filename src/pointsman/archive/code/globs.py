@@ -17,24 +17,24 @@ _MOST_ALTERNATIVES = 64
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
-class BadGlob(ValueError):
+class GlobError(ValueError):
     """The pattern cannot be understood; the message says why."""
 
 
 class Glob:
     def __init__(self, pattern: str) -> None:
         if not pattern.strip():
-            raise BadGlob("it is empty")
+            raise GlobError("it is empty")
         if len(pattern) > MAX_LENGTH or not pattern.isprintable():
-            raise BadGlob(f"it must be at most {MAX_LENGTH} printable characters")
+            raise GlobError(f"it must be at most {MAX_LENGTH} printable characters")
         if is_absolute(pattern):
-            raise BadGlob(ABSOLUTE)
+            raise GlobError(ABSOLUTE)
         if ".." in pattern.split("/"):
-            raise BadGlob(OUTSIDE)
+            raise GlobError(OUTSIDE)
         if "\\" in pattern:
-            raise BadGlob("use / between folders; a backslash is not understood")
+            raise GlobError("use / between folders; a backslash is not understood")
         if pattern.startswith(("!", "-")):
-            raise BadGlob("it must name files below the project's root, such as src/**/*.ts")
+            raise GlobError("it must name files below the project's root, such as src/**/*.ts")
         alternatives = [_parts(each) for each in _expanded(pattern.removeprefix("./"))]
         self.sensitive = all(map(is_blocked, alternatives))  # names nothing but what is never searched
         self.wants_hidden = any(part.startswith(".") for parts in alternatives for part in parts)
@@ -84,7 +84,7 @@ class _Matcher:
 
 def _compiled(part: str) -> re.Pattern[str]:
     if part.count("[") != part.count("]"):
-        raise BadGlob(f"a bracket in `{part}` is not closed")
+        raise GlobError(f"a bracket in `{part}` is not closed")
     return re.compile(fnmatch.translate(part.replace("[^", "[!").replace("**", "*")))
 
 
@@ -101,7 +101,7 @@ def _expanded(pattern: str) -> list[str]:
         else:
             done.append(each)
         if len(done) + len(waiting) > _MOST_ALTERNATIVES:
-            raise BadGlob(f"its braces stand for more than {_MOST_ALTERNATIVES} patterns")
+            raise GlobError(f"its braces stand for more than {_MOST_ALTERNATIVES} patterns")
     if any("{" in each or "}" in each for each in done):
-        raise BadGlob("a brace is not closed")
+        raise GlobError("a brace is not closed")
     return done

@@ -20,7 +20,7 @@ CONTEXT = 2
 WIDTH = 400  # characters of a line that are shown
 
 
-class BadPattern(Exception):
+class PatternError(Exception):
     """Ripgrep cannot compile the pattern; the message says why."""
 
 
@@ -47,13 +47,13 @@ def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensit
     """Search all roots, one after the other, within one time limit.
 
     Raises:
-        NoRoots: there is none.
-        RootGone: the folder of one is not there.
-        BadPattern: it is no regular expression.
-        NoRipgrep: the program is missing.
+        NoRootsError: there is none.
+        RootGoneError: the folder of one is not there.
+        PatternError: it is no regular expression.
+        RipgrepMissingError: the program is missing.
     """
     if "\0" in pattern:
-        raise BadPattern("a zero byte is written \\x00")
+        raise PatternError("a zero byte is written \\x00")
     began = time.monotonic()
     search = Search(pattern, case_sensitive)
     matches: list[Match] = []
@@ -63,7 +63,7 @@ def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensit
         hidden, names = (glob.wants_hidden, glob.names) if glob else (False, ())
         code = ripgrep.run(root.folder, search.counting(hidden, names), counted)
         if code == 2 and not counted.total and (reason := search.what_is_wrong()):
-            raise BadPattern(reason)
+            raise PatternError(reason)
         shown = _shown(root, search, counted.first(limit - len(matches)), limit - len(matches), began)
         matches += shown.matches
         capped |= code is None or shown.cut
@@ -163,7 +163,7 @@ def _lines(root: Root, path: str) -> list[bytes]:
         content = guard.read(root.folder, path).content
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
             content = content.decode("utf-16", errors="replace").encode()
-    except (guard.Refused, guard.Missing):
+    except (guard.AccessDeniedError, guard.PathNotFoundError):
         return []
     return [] if b"\0" in content else content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
 

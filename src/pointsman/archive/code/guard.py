@@ -34,15 +34,15 @@ TOO_LARGE = "it is larger than 1 MB"
 UNREADABLE = "the system does not let the archive read it"
 
 
-class Refused(Exception):
+class AccessDeniedError(Exception):
     """The file is not to be read; the message says why, and is the same whether it exists or not."""
 
 
-class Missing(Exception):
+class PathNotFoundError(Exception):
     """There is no such file in the root."""
 
 
-class IsFolder(Missing):
+class IsFolderError(PathNotFoundError):
     """There is one, and it is a folder."""
 
 
@@ -57,8 +57,8 @@ def read(root: Path, path: str) -> GuardedFile:
     """The content of one regular file under a root.
 
     Raises:
-        Refused: it leads out, is on the list of secrets, is no regular file or too large.
-        Missing: there is none.
+        AccessDeniedError: it leads out, is on the list of secrets, is no regular file or too large.
+        PathNotFoundError: there is none.
     """
     with _walked(root, path) as (folder, parts, name):
         handle = os.open(_file(name), _SAFE, dir_fd=folder)
@@ -78,7 +78,7 @@ def names(root: Path, path: str) -> list[str]:
     """The names in a folder, sorted; those of blocked files are left out. Raises as `read` does."""
     with _walked(root, path, folder=True) as (folder, parts, name):
         if name is not None:
-            raise Missing
+            raise PathNotFoundError
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             return sorted(each for each in os.listdir(handle) if not is_blocked((*parts, each)))
@@ -90,13 +90,13 @@ def checked_parts(path: str, *, folder: bool = False) -> list[str]:
     """The components of a path that may be asked for, `..` left in.
 
     Raises:
-        Refused: by its form alone it is not to be read.
-        Missing: no file can have such a name.
+        AccessDeniedError: by its form alone it is not to be read.
+        PathNotFoundError: no file can have such a name.
     """
     if is_absolute(path):
-        raise Refused(ABSOLUTE)
+        raise AccessDeniedError(ABSOLUTE)
     if "\0" in path or "\\" in path:
-        raise Refused(OUTSIDE)
+        raise AccessDeniedError(OUTSIDE)
     parts = [part for part in path.split("/") if part not in ("", ".")]
     plain: list[str] = []
     for part in parts:
@@ -105,11 +105,11 @@ def checked_parts(path: str, *, folder: bool = False) -> list[str]:
         elif plain:
             plain.pop()
         else:
-            raise Refused(OUTSIDE)
+            raise AccessDeniedError(OUTSIDE)
     if len(path) > _MAX_PATH or any(len(part) > _MAX_NAME for part in parts) or not _encodable(path):
-        raise Missing
+        raise PathNotFoundError
     if any(map(is_blocked_folder, parts)) or (not folder and is_blocked(plain)):
-        raise Refused(NEVER_READ)
+        raise AccessDeniedError(NEVER_READ)
     return parts
 
 
@@ -129,7 +129,7 @@ def _encodable(path: str) -> bool:
 
 def _file(name: str | None) -> str:
     if name is None:
-        raise IsFolder
+        raise IsFolderError
     return name
 
 
@@ -141,7 +141,7 @@ def _walked(root: Path, path: str, *, folder: bool = False) -> Iterator[tuple[in
     try:
         name = walk.to(parts, folder=folder)
         if name is not None and path.endswith(("/", "/.")):
-            raise Missing
+            raise PathNotFoundError
         yield walk.handles[-1], tuple(walk.parts), name
     except OSError as error:
         raise _meaning(error) from None
@@ -174,26 +174,26 @@ class _Walk:
                 self._up()
                 continue
             if is_blocked_folder(name) or (not ahead and not folder and is_blocked((*self.parts, name))):
-                raise Refused(NEVER_READ)
+                raise AccessDeniedError(NEVER_READ)
             mode = os.stat(name, dir_fd=self.handles[-1], follow_symlinks=False).st_mode
             if stat.S_ISLNK(mode):
                 links += 1
                 if links > _MAX_LINKS:
-                    raise Refused(OUTSIDE)
+                    raise AccessDeniedError(OUTSIDE)
                 ahead += self._target(name)[::-1]
             elif stat.S_ISDIR(mode):
                 self._down(name)
             elif ahead:
-                raise Missing
+                raise PathNotFoundError
             elif not stat.S_ISREG(mode):
-                raise Refused(NOT_A_FILE)  # before it is opened: opening a device may already do something
+                raise AccessDeniedError(NOT_A_FILE)  # before it is opened: opening a device may already do something
             else:
                 return name
         return None
 
     def _up(self) -> None:
         if not self.parts:
-            raise Refused(OUTSIDE)
+            raise AccessDeniedError(OUTSIDE)
         self.parts.pop()
         os.close(self.handles.pop())
 
@@ -205,11 +205,11 @@ class _Walk:
         """The components of a link's target. An absolute one is taken only if it names the root itself."""
         target = os.readlink(name, dir_fd=self.handles[-1])
         if not _encodable(target):
-            raise Missing  # nobody could be told where it leads
+            raise PathNotFoundError  # nobody could be told where it leads
         if target.startswith("/"):
             below = below_root(self.root, target)
             if below is None:
-                raise Refused(OUTSIDE)
+                raise AccessDeniedError(OUTSIDE)
             while self.parts:
                 self._up()
             target = below
@@ -227,9 +227,9 @@ def below_root(root: Path, target: str) -> str | None:
 def _content(handle: int, path: str) -> GuardedFile:
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(NOT_A_FILE)
+        raise AccessDeniedError(NOT_A_FILE)
     if found.st_size > MAX_BYTES:
-        raise Refused(TOO_LARGE)
+        raise AccessDeniedError(TOO_LARGE)
     pieces: list[bytes] = []
     left = found.st_size  # not to the end: a file may grow as we read, and those of /proc have no size at all
     while left and (piece := os.read(handle, left)):
@@ -238,9 +238,9 @@ def _content(handle: int, path: str) -> GuardedFile:
     return GuardedFile(path, b"".join(pieces), found.st_mtime)
 
 
-def _meaning(error: OSError) -> Refused | Missing:
+def _meaning(error: OSError) -> AccessDeniedError | PathNotFoundError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL):  # EINVAL: no link any more
-        return Missing()
+        return PathNotFoundError()
     if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.ENODEV):
-        return Refused(NOT_A_FILE)  # it was swapped while we looked
-    return Refused(UNREADABLE)
+        return AccessDeniedError(NOT_A_FILE)  # it was swapped while we looked
+    return AccessDeniedError(UNREADABLE)

@@ -25,15 +25,15 @@ _TOO_LONG = "parsing took too long"
 _ATTEMPTS = 2  # the first may have found a process that was ended for another file, or from outside
 
 
-class NotParsed(Exception):
+class ParseError(Exception):
     """The parser gave no answer; the message says why."""
 
 
-class ParseTimeout(NotParsed):
+class ParseTimeoutError(ParseError):
     """It gave none in time."""
 
 
-class _Died(Exception):
+class _WorkerDiedError(Exception):
     pass
 
 
@@ -54,14 +54,14 @@ class ImportParser:
         """What the source imports.
 
         Raises:
-            NotParsed: the parser crashed on it, took too long, or is closed.
+            ParseError: the parser crashed on it, took too long, or is closed.
         """
         key = hashlib.sha256(grammar.encode() + b"\0" + source).digest()
         known = self._recalled(key)
         if known is None:
             known = self._parsed(key, Question(grammar, source))
         if isinstance(known, str):
-            raise ParseTimeout(known) if known == _TOO_LONG else NotParsed(known)
+            raise ParseTimeoutError(known) if known == _TOO_LONG else ParseError(known)
         return known
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class ImportParser:
 
     def _parsed(self, key: bytes, question: Question) -> Parsed | str:
         if not self._turn.acquire(timeout=self._timeout_s):
-            raise ParseTimeout("the parser is busy")
+            raise ParseTimeoutError("the parser is busy")
         try:
             known = self._recalled(key)  # by whoever had the turn before
             if known is None:
@@ -85,12 +85,12 @@ class ImportParser:
     def _ask(self, key: bytes, question: Question) -> Parsed | str:
         """A text, which says why, where the same file has failed twice."""
         if self._closed:
-            raise NotParsed("the archive is being closed")
+            raise ParseError("the archive is being closed")
         for _ in range(_ATTEMPTS):
             self._worker = self._worker or self._started()
             try:
                 return self._worker.ask(question, time.monotonic() + self._timeout_s)
-            except _Died:
+            except _WorkerDiedError:
                 self._end()
                 logger.warning("the parser died over %d bytes of %s", len(question.source), question.grammar)
             except TimeoutError:
@@ -101,14 +101,14 @@ class ImportParser:
                 if len(self._late) >= _REMEMBERED:
                     self._late.clear()
                 self._late.add(key)
-                raise ParseTimeout(_TOO_LONG) from None
+                raise ParseTimeoutError(_TOO_LONG) from None
         return "the parser crashed on this file"
 
     def _started(self) -> _Worker:
         try:
             return _Worker(self._command)
-        except (OSError, _Died):
-            raise NotParsed("the parser could not be started") from None
+        except (OSError, _WorkerDiedError):
+            raise ParseError("the parser could not be started") from None
 
     def _recalled(self, key: bytes) -> Parsed | str | None:
         with self._memory:
@@ -155,7 +155,7 @@ class _Worker:
         except (OSError, msgspec.DecodeError) as error:
             if isinstance(error, TimeoutError):
                 raise
-            raise _Died from error
+            raise _WorkerDiedError from error
 
     def end(self) -> None:
         self._process.kill()
@@ -174,7 +174,7 @@ class _Worker:
             _await(self._from, selectors.EVENT_READ, deadline)
             piece = os.read(self._from, size - len(data))
             if not piece:
-                raise _Died
+                raise _WorkerDiedError
             data += piece
         return data
 

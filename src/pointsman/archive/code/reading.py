@@ -9,20 +9,20 @@ from pathlib import Path
 
 from pointsman.archive.code import guard
 from pointsman.archive.code.describe import language, module, role
-from pointsman.archive.code.guard import GuardedFile, Missing, Refused
+from pointsman.archive.code.guard import AccessDeniedError, GuardedFile, PathNotFoundError
 from pointsman.archive.code.imports import Parsed, grammar_of
-from pointsman.archive.code.parser import ImportParser, NotParsed, ParseTimeout
+from pointsman.archive.code.parser import ImportParser, ParseError, ParseTimeoutError
 from pointsman.archive.code.resolve import resolve
 from pointsman.archive.code.roots import Root, in_root
 
 DEPENDENCY_BYTES = 256 * 1024  # of content, for all dependencies of one answer
 
 
-class NotText(Exception):
+class NotTextError(Exception):
     """The file is no text in UTF-8; the message says where that shows."""
 
 
-class ImportsNotParsed(Exception):
+class ImportParseError(Exception):
     """Not one import could be made out; the message says why."""
 
     def __init__(self, reason: str, *, late: bool = False) -> None:
@@ -57,9 +57,9 @@ def read_file(roots: Mapping[str, Path], path: str, parser: ImportParser | None)
     """One file; with a parser, its direct dependencies too.
 
     Raises:
-        NoRoots, Refused, Missing: as the guard and the roots say.
-        NotText: it is not UTF-8.
-        ImportsNotParsed: the dependencies were wanted and no import could be recovered.
+        NoRootsError, AccessDeniedError, PathNotFoundError: as the guard and the roots say.
+        NotTextError: it is not UTF-8.
+        ImportParseError: the dependencies were wanted and no import could be recovered.
     """
     root, file = in_root(roots, path, lambda root, inside: (root, guard.read(root.folder, inside)))
     content = _text(file.content)
@@ -93,10 +93,10 @@ def _dependencies(root: Root, file: GuardedFile, parser: ImportParser) -> Iterat
 def _parsed(parser: ImportParser, grammar: str, content: bytes) -> Parsed:
     try:
         parsed = parser.parse(grammar, content)
-    except NotParsed as error:
-        raise ImportsNotParsed(str(error), late=isinstance(error, ParseTimeout)) from None
+    except ParseError as error:
+        raise ImportParseError(str(error), late=isinstance(error, ParseTimeoutError)) from None
     if parsed.error_line and not parsed.imports:
-        raise ImportsNotParsed(f"Syntax error at line {parsed.error_line}")
+        raise ImportParseError(f"Syntax error at line {parsed.error_line}")
     return parsed
 
 
@@ -106,16 +106,16 @@ def _content(root: Root, path: str, left: int) -> tuple[str | None, str]:
         if len(file.content) > left:
             return None, f"the contents of all dependencies together would pass {DEPENDENCY_BYTES // 1024} KB"
         return _text(file.content), ""
-    except (Refused, NotText) as error:
+    except (AccessDeniedError, NotTextError) as error:
         return None, str(error)
-    except Missing:
+    except PathNotFoundError:
         return None, "it is gone"
 
 
 def _text(content: bytes) -> str:
     if (zero := content.find(b"\0")) >= 0:
-        raise NotText(f"a zero byte at offset {zero}: it is a binary file")
+        raise NotTextError(f"a zero byte at offset {zero}: it is a binary file")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise NotText(f"not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}") from None
+        raise NotTextError(f"not UTF-8: byte 0x{content[error.start]:02x} at offset {error.start}") from None

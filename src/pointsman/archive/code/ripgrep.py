@@ -34,7 +34,7 @@ _PLACE = re.compile(rb"([^\0]*)\0(\d+):(\d+):[^\n]*\n")
 _CHECK_S = 3.0
 
 
-class NoRipgrep(Exception):
+class RipgrepMissingError(Exception):
     """The program is not where our environment keeps its programs."""
 
 
@@ -132,7 +132,7 @@ def _program() -> str:
             return str(folder / "rg")
     found = shutil.which("rg")
     if found is None:
-        raise NoRipgrep
+        raise RipgrepMissingError
     return found
 
 

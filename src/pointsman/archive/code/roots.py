@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from pointsman.archive.code.guard import Missing, below_root, checked_parts, is_absolute
+from pointsman.archive.code.guard import PathNotFoundError, below_root, checked_parts, is_absolute
 
 T = TypeVar("T")
 
@@ -18,15 +18,15 @@ HOW_TO_SET = (
 )
 
 
-class NoRoots(Exception):
+class NoRootsError(Exception):
     """No folder has been named that the code tools may read."""
 
 
-class UnknownRoot(Missing):
+class UnknownRootError(PathNotFoundError):
     """There are several roots, and the path begins with the name of none."""
 
 
-class RootGone(Missing):
+class RootGoneError(PathNotFoundError):
     """The folder of a root is not there; the message is the root's name."""
 
 
@@ -42,7 +42,7 @@ class Root:
 
 def all_roots(roots: Mapping[str, Path]) -> list[Root]:
     if not roots:
-        raise NoRoots
+        raise NoRootsError
     return [Root(name, folder, len(roots) == 1) for name, folder in sorted(roots.items())]
 
 
@@ -50,10 +50,10 @@ def in_root(roots: Mapping[str, Path], path: str, do: Callable[[Root, str], T]) 
     """Call `do` with the root that a path means and the path in it.
 
     Raises:
-        NoRoots: there is none.
-        UnknownRoot: the path begins with the name of none.
-        RootGone: its folder is not there.
-        Refused, Missing: what `do` raised, or the path's form alone.
+        NoRootsError: there is none.
+        UnknownRootError: the path begins with the name of none.
+        RootGoneError: its folder is not there.
+        AccessDeniedError, PathNotFoundError: what `do` raised, or the path's form alone.
     """
     known = all_roots(roots)
     first, *others = checked_parts(path) or [""]
@@ -61,13 +61,13 @@ def in_root(roots: Mapping[str, Path], path: str, do: Callable[[Root, str], T]) 
     if known[0].alone:
         try:
             return do(present(known[0]), path)
-        except Missing:
+        except PathNotFoundError:
             if first != known[0].name:
                 raise
     for root in known:
         if root.name == first:
             return do(present(root), rest)
-    raise UnknownRoot
+    raise UnknownRootError
 
 
 def relative_form(roots: Mapping[str, Path], path: str) -> str | None:
@@ -87,5 +87,5 @@ def relative_form(roots: Mapping[str, Path], path: str) -> str | None:
 
 def present(root: Root) -> Root:
     if not root.folder.is_dir():
-        raise RootGone(root.name)
+        raise RootGoneError(root.name)
     return root

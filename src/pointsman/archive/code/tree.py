@@ -20,7 +20,7 @@ class Tree:
             return None
         try:
             return guard.find(self.root, posixpath.join(folder, name))
-        except (guard.Refused, guard.Missing):
+        except (guard.AccessDeniedError, guard.PathNotFoundError):
             return None
 
     def first(self, *paths: str) -> str | None:
@@ -32,7 +32,7 @@ class Tree:
     def text(self, path: str) -> str | None:
         try:
             return guard.read(self.root, path).content.decode("utf-8-sig", errors="replace")
-        except (guard.Refused, guard.Missing):
+        except (guard.AccessDeniedError, guard.PathNotFoundError):
             return None
 
     def nearest(self, importer: str, *names: str) -> str | None:
@@ -46,7 +46,7 @@ class Tree:
         if folder not in self._folders:
             try:
                 self._folders[folder] = frozenset(guard.names(self.root, folder))
-            except (guard.Refused, guard.Missing):
+            except (guard.AccessDeniedError, guard.PathNotFoundError):
                 self._folders[folder] = frozenset()
         return self._folders[folder]
 

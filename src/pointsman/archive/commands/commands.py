@@ -28,14 +28,14 @@ class FindSettings(Protocol):
         ...
 
 
-class Refusal(click.ClickException):
+class CommandError(click.ClickException):
     """Ends the command with exit code 1 and a sentence on stderr."""
 
     def show(self, file: Any = None) -> None:
         click.echo("\n".join(map(shown, self.message.split("\n"))), file=file, err=file is None)
 
 
-class BadRequest(Refusal):
+class BadRequestError(CommandError):
     """The same for what was asked wrongly."""
 
     exit_code = 2
@@ -81,14 +81,14 @@ def opened(settings: ArchiveSettings) -> Iterator[Storage]:
 
 @contextmanager
 def _told_plainly() -> Iterator[None]:
-    from pointsman.archive.embedding.base import EmbeddingFailed
-    from pointsman.archive.embedding.filling import MixedSpaces
+    from pointsman.archive.embedding.base import EmbeddingError
+    from pointsman.archive.embedding.filling import MixedSpacesError
     from pointsman.archive.store.errors import StoreError
 
     try:
         yield
-    except (StoreError, EmbeddingFailed, MixedSpaces) as error:
-        raise Refusal(str(error)) from error
+    except (StoreError, EmbeddingError, MixedSpacesError) as error:
+        raise CommandError(str(error)) from error
 
 
 @click.command("list")
@@ -218,7 +218,7 @@ def remove(settings: ArchiveSettings, collection: str, documents: tuple[str, ...
         if missing:
             near = storage.documents.nearest_documents(name, missing[0])
             hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise BadRequest(f"No document `{missing[0]}` in `{name}`; nothing was removed.{hint}")
+            raise BadRequestError(f"No document `{missing[0]}` in `{name}`; nothing was removed.{hint}")
         storage.documents.remove_documents(name, documents)
     note(f"Removed from `{name}`: {len(documents)}.")
 
@@ -231,7 +231,9 @@ def embed(settings: ArchiveSettings, again: bool) -> None:
     with opened(settings) as storage:
         done = embedded(storage, settings, again=again)
     if done is None:
-        raise BadRequest("Embeddings are switched off (POINTSMAN_ARCHIVE_EMBEDDINGS=none): there is nothing to do.")
+        raise BadRequestError(
+            "Embeddings are switched off (POINTSMAN_ARCHIVE_EMBEDDINGS=none): there is nothing to do."
+        )
     note(f"{done} passages got vectors.")
 
 
@@ -239,7 +241,7 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
     """How many passages got vectors; None: the archive does without.
 
     Raises:
-        EmbeddingFailed, MixedSpaces, StoreError
+        EmbeddingError, MixedSpacesError, StoreError
     """
     from pointsman.archive.commands.progress import Bar
     from pointsman.archive.embedding.choosing import make_embeddings
@@ -261,7 +263,7 @@ def known_collection(storage: Storage, name: str) -> str:
     if found is None:
         near = storage.documents.nearest_collections(name)
         hint = f" Did you mean `{near[0]}`?" if near else " `pointsman archive list` shows those there are."
-        raise BadRequest(f"No collection `{name}`.{hint}")
+        raise BadRequestError(f"No collection `{name}`.{hint}")
     return found.name
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from pointsman.archive.commands.commands import (
-    BadRequest,
-    Refusal,
+    BadRequestError,
+    CommandError,
     json_option,
     note,
     opened,
@@ -20,7 +20,7 @@ from pointsman.archive.commands.commands import (
     print_json,
 )
 from pointsman.archive.context.importing import Imported, import_file, import_folder
-from pointsman.archive.context.parsing import BadItem, Defaults, make_item, moment
+from pointsman.archive.context.parsing import Defaults, InvalidItemError, make_item, moment
 from pointsman.archive.model.context import TYPES, ContextItem, Wanted
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.context import ContextStore
@@ -59,9 +59,9 @@ def add(
     defaults = Defaults(type=kind, module=module, session=session, date=moment(time.time()), title=title)
     try:
         item = make_item({}, written, defaults, "added")
-    except BadItem as error:
+    except InvalidItemError as error:
         hint = " (--type)" if kind is None and written.strip() else ""
-        raise BadRequest(f"Nothing was added: {error}{hint}.") from None
+        raise BadRequestError(f"Nothing was added: {error}{hint}.") from None
     with opened(settings) as storage:
         storage.context.add(item)
     if as_json:
@@ -97,7 +97,7 @@ def import_(
         note(f"left out: {problem}")
     note(f"{outcome.items} items from {outcome.files} new or changed files; {outcome.removed} files are gone.")
     if outcome.problems:
-        raise Refusal(f"{len(outcome.problems)} could not be taken.")
+        raise CommandError(f"{len(outcome.problems)} could not be taken.")
 
 
 def _import(store: ContextStore, path: Path, defaults: Defaults) -> Imported:
@@ -130,7 +130,7 @@ def remove(settings: ArchiveSettings, ids: tuple[str, ...]) -> None:
     with opened(settings) as storage:
         unknown = [item_id for item_id in ids if not storage.context.remove(item_id)]
     if unknown:
-        raise Refusal(f"Not there: {', '.join(unknown)}. `pointsman archive context list` shows what is.")
+        raise CommandError(f"Not there: {', '.join(unknown)}. `pointsman archive context list` shows what is.")
 
 
 def _line(item: ContextItem) -> str:

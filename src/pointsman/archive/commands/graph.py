@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pointsman.archive.commands.commands import Refusal, note, opened, place_options
+from pointsman.archive.commands.commands import CommandError, note, opened, place_options
 from pointsman.archive.settings import ArchiveSettings
 
 _MOST_DRAWN = 60
@@ -38,12 +38,14 @@ def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit
     with opened(settings) as storage, storage.archives.reading() as view:
         found = search(view, query, without_pages(storage, parse(query)), fuzzy=True, limit=limit)
         if not found.hits:
-            raise Refusal(f"Nothing in the archive matches `{query}`, so there is nothing to draw. Try other words.")
+            raise CommandError(
+                f"Nothing in the archive matches `{query}`, so there is nothing to draw. Try other words."
+            )
         reached = view.graph([hit.number for hit in found.hits], depth, _MOST_REACHED)
     try:
         output.write_text(drawn(reached, query, nodes), encoding="utf-8")
     except OSError as error:
-        raise Refusal(f"{output} cannot be written: {error.strerror}.") from error
+        raise CommandError(f"{output} cannot be written: {error.strerror}.") from error
     if found.did_you_mean:
         note(f"Read as: {found.did_you_mean}")
     if len(reached.nodes) > nodes:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pointsman.archive.commands.commands import (
-    BadRequest,
-    Refusal,
+    BadRequestError,
+    CommandError,
     embedded,
     json_option,
     note,
@@ -58,8 +58,8 @@ def ingest(
     Only what is new or has changed is read; documents whose files are gone are removed. It can be interrupted at any
     time and goes on when it is run again. Files that .gitignore names, hidden ones and links are left out.
     """
-    from pointsman.archive.ingest.folders import BadOrder, chosen_folders
-    from pointsman.archive.ingest.run import EmptyFolder
+    from pointsman.archive.ingest.folders import InvalidOrderError, chosen_folders
+    from pointsman.archive.ingest.run import EmptyFolderError
 
     try:
         with opened(settings) as storage:
@@ -69,10 +69,10 @@ def ingest(
             _tell(chosen, reports, problem, as_json)
             if watch:
                 _watch(storage, settings, chosen)
-    except BadOrder as error:
-        raise BadRequest(str(error)) from None
-    except EmptyFolder as error:
-        raise Refusal(str(error)) from None
+    except InvalidOrderError as error:
+        raise BadRequestError(str(error)) from None
+    except EmptyFolderError as error:
+        raise CommandError(str(error)) from None
     except KeyboardInterrupt:
         note("Stopped. What was read so far is in the store; the same command goes on from there.")
         sys.exit(130)
@@ -90,14 +90,14 @@ def _run(storage: Storage, folder: Folder) -> Report:
 
 def _embed(storage: Storage, settings: ArchiveSettings) -> str | None:
     """What keeps passages from getting their vectors; their text is in the store all the same."""
-    from pointsman.archive.embedding.base import EmbeddingFailed
-    from pointsman.archive.embedding.filling import MixedSpaces
+    from pointsman.archive.embedding.base import EmbeddingError
+    from pointsman.archive.embedding.filling import MixedSpacesError
 
     try:
         embedded(storage, settings)
-    except MixedSpaces as error:
+    except MixedSpacesError as error:
         return str(error)
-    except EmbeddingFailed as error:
+    except EmbeddingError as error:
         return f"{error} The text is in the store; `pointsman archive embed` makes the vectors later."
     return None
 
@@ -130,7 +130,7 @@ def tell(folder: Folder, report: Report) -> None:
 
 
 def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder]) -> None:
-    from pointsman.archive.ingest.watching import CannotWatch, Watch
+    from pointsman.archive.ingest.watching import Watch, WatchError
 
     def read(folder: Folder) -> None:
         report = _run(storage, folder)
@@ -143,8 +143,8 @@ def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder
     note("Watching for changes; Ctrl-C ends it.")
     try:
         Watch([_from_now_on(folder) for folder in folders], read, note).run()
-    except CannotWatch as error:
-        raise Refusal(str(error)) from None
+    except WatchError as error:
+        raise CommandError(str(error)) from None
 
 
 def _from_now_on(folder: Folder) -> Folder:

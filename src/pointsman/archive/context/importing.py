@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pointsman.archive.code.guard import Missing, Refused
+from pointsman.archive.code.guard import AccessDeniedError, PathNotFoundError
 from pointsman.archive.code.guard import read as read_guarded
 from pointsman.archive.context.parsing import Defaults
 from pointsman.archive.context.reading import Problem, is_readable, read_items
@@ -80,7 +80,7 @@ def _import_file(
     try:
         found = read_guarded(folder, name)
         text = found.content.decode("utf-8-sig")
-    except (Refused, Missing) as error:
+    except (AccessDeniedError, PathNotFoundError) as error:
         outcome.problems.append(f"{name}: {error}")
         return
     except UnicodeDecodeError:

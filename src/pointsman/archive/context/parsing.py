@@ -17,7 +17,7 @@ _DATES = "should read like 2026-01-31 or 2026-01-31T10:00:00Z"
 _UNTYPED = f"a discovery needs `type`: {', '.join(TYPES[:-1])} or {TYPES[-1]}"
 
 
-class BadItem(ValueError):
+class InvalidItemError(ValueError):
     """What was read cannot become an item; the message says why and what would do."""
 
 
@@ -38,11 +38,11 @@ def make_item(given: Mapping[str, Any], content: str, defaults: Defaults, place:
     """`place` is where it was found: the same place and content make the same id.
 
     Raises:
-        BadItem: it says nothing, or what it says of itself cannot be.
+        InvalidItemError: it says nothing, or what it says of itself cannot be.
     """
     content = whole(content.strip())[:MAX_CONTENT]
     if not content:
-        raise BadItem("there is no content")
+        raise InvalidItemError("there is no content")
     source, kind = _source_and_type(given, defaults)
     return ContextItem(
         id=_text(given, "id") or str(uuid.uuid5(_IDS, f"{place}\0{content}")),
@@ -69,14 +69,14 @@ def whole(text: str) -> str:
 def _source_and_type(given: Mapping[str, Any], defaults: Defaults) -> tuple[ContextSource, str]:
     source = _text(given, "source") or defaults.source
     if source not in SOURCES:
-        raise BadItem(f"`source` is `{source}`; it can be {', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
+        raise InvalidItemError(f"`source` is `{source}`; it can be {', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
     if source != "discovery":
         return cast(ContextSource, source), source
     kind = _text(given, "type") or defaults.type
     if kind is None:
-        raise BadItem(_UNTYPED)
+        raise InvalidItemError(_UNTYPED)
     if kind.casefold() not in TYPES:
-        raise BadItem(f"`type` is `{kind}`; {_UNTYPED}")
+        raise InvalidItemError(f"`type` is `{kind}`; {_UNTYPED}")
     return "discovery", kind.casefold()
 
 
@@ -85,7 +85,7 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadItem(f"`{name}` must be a text")
+        raise InvalidItemError(f"`{name}` must be a text")
     return whole(str(value)).strip()[:_MAX_FIELD] or None
 
 
@@ -93,10 +93,10 @@ def _date(value: object) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str):
-        raise BadItem(f"`date` {_DATES}")
+        raise InvalidItemError(f"`date` {_DATES}")
     try:
         known = datetime.fromisoformat(value.strip())
     except ValueError:
-        raise BadItem(f"`date` is `{value[:40]}`; it {_DATES}") from None
+        raise InvalidItemError(f"`date` is `{value[:40]}`; it {_DATES}") from None
     known = known if known.tzinfo else known.replace(tzinfo=UTC)
     return known.astimezone(UTC).isoformat("T", "seconds").replace("+00:00", "Z")

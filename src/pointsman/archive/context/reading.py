@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from pointsman.archive.context.parsing import BadItem, Defaults, make_item, moment
+from pointsman.archive.context.parsing import Defaults, InvalidItemError, make_item, moment
 from pointsman.archive.model.context import TYPES, ContextItem, ContextSource
 from pointsman.archive.text.chunking import chunks_of
-from pointsman.archive.text.front_matter import BrokenFrontMatter, read_front_matter
+from pointsman.archive.text.front_matter import FrontMatterError, read_front_matter
 from pointsman.archive.text.lines import front_matter_end, lines_of
 
 MAX_ITEMS = 10_000  # of one file
@@ -103,7 +103,7 @@ def _markdown(name: str, text: str, known: Defaults) -> Iterator[ContextItem | P
     lines = lines_of(text)
     try:
         given = read_front_matter(lines)
-    except BrokenFrontMatter as error:
+    except FrontMatterError as error:
         yield Problem("front matter", str(error))
         return
     body = "\n".join(lines[front_matter_end(lines) :])
@@ -134,7 +134,7 @@ def _made(
 ) -> Iterator[ContextItem | Problem]:
     try:
         yield make_item(given, content, known, place)
-    except BadItem as error:
+    except InvalidItemError as error:
         yield Problem(where, str(error))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pointsman.archive.context.popularity import Popularity
 from pointsman.archive.context.vectors import ContextVectors
-from pointsman.archive.embedding.base import EmbeddingFailed
+from pointsman.archive.embedding.base import EmbeddingError
 from pointsman.archive.model.context import ContextItem, Wanted
 from pointsman.archive.search.fusion import REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
 from pointsman.archive.search.query_parsing import parse
@@ -25,11 +25,11 @@ TEXT_ONLY = "Answered by text search: embeddings are still being made in the bac
 PARTLY = "Some items have no embedding yet; they were found by text search only."
 
 
-class NoContext(Exception):
+class NoContextError(Exception):
     """Nothing has been recorded at all."""
 
 
-class NoProvider(Exception):
+class NoProviderError(Exception):
     """No provider of embeddings is configured, and text search finds nothing."""
 
     def __init__(self, recorded: bool) -> None:
@@ -37,7 +37,7 @@ class NoProvider(Exception):
         self.recorded = recorded  # whether there is anything to search
 
 
-class NoVectorsYet(Exception):
+class NoVectorsYetError(Exception):
     """There are items, but none of them is embedded yet, and text search finds nothing."""
 
 
@@ -54,7 +54,7 @@ class Found:
     notice: str | None = None
 
 
-class QueryNotEmbedded(Exception):
+class QueryNotEmbeddedError(Exception):
     """The provider of embeddings did not answer. What text search found comes along."""
 
     def __init__(self, reason: str, by_text: Found) -> None:
@@ -81,26 +81,26 @@ class ContextSearch:
         """The best that fit `wanted`, best first.
 
         Raises:
-            NoContext, NoProvider, NoVectorsYet, QueryNotEmbedded, StoreError
+            NoContextError, NoProviderError, NoVectorsYetError, QueryNotEmbeddedError, StoreError
         """
         embeddings = self._vectors.embeddings
         if not self._store.figures("").items:
-            raise NoProvider(recorded=False) if embeddings is None else NoContext
+            raise NoProviderError(recorded=False) if embeddings is None else NoContextError
         by_words = dict(self._store.find(parse(query), wanted, CANDIDATES))
         if embeddings is None:
             if not by_words:
-                raise NoProvider(recorded=True)
+                raise NoProviderError(recorded=True)
             return self._found(query, by_words, {}, limit, None)
         try:
             vector = self._vectors.of_query(embeddings, query)
             space = str(embeddings.space())
-        except EmbeddingFailed as error:
-            raise QueryNotEmbedded(str(error), self._found(query, by_words, {}, limit, None)) from error
+        except EmbeddingError as error:
+            raise QueryNotEmbeddedError(str(error), self._found(query, by_words, {}, limit, None)) from error
         figures = self._store.figures(space)
         if figures.embedded < figures.items:
             self._embeddings_wanted()
         if not figures.embedded and not by_words:
-            raise NoVectorsYet
+            raise NoVectorsYetError
         near = self._vectors.nearest(space, vector, wanted, CANDIDATES)
         return self._found(query, by_words, near, limit, _notice(figures))
 

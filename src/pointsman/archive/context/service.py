@@ -26,7 +26,7 @@ class ProjectContext:
         self._keeper.start()
 
     def search(self, query: str, wanted: Wanted, limit: int) -> Found:
-        """Raises NoContext, NoVectorsYet, QueryNotEmbedded, StoreError."""
+        """Raises NoContextError, NoVectorsYetError, QueryNotEmbeddedError, StoreError."""
         return self._search.search(query, wanted, limit)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingFailed, Embeddings
+from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingError, Embeddings
 from pointsman.archive.model.context import Wanted
 from pointsman.archive.store.context import ContextStore, KnownVector
 
@@ -46,12 +46,12 @@ class ContextVectors:
         self._failure: tuple[float, str] | None = None  # until when to rest, and why
 
     def of_query(self, embeddings: Embeddings, query: str) -> NDArray[np.float32]:
-        """Raises EmbeddingFailed."""
+        """Raises EmbeddingError."""
         if self._failure is not None and self._clock() < self._failure[0]:
-            raise EmbeddingFailed(self._failure[1])
+            raise EmbeddingError(self._failure[1])
         try:
             vector: NDArray[np.float32] = embeddings.embed([query], deadline_s=QUERY_DEADLINE_S)[0]
-        except EmbeddingFailed as error:
+        except EmbeddingError as error:
             self._failure = self._clock() + REST_S, str(error)
             raise
         self._failure = None
@@ -61,7 +61,7 @@ class ContextVectors:
         """Embed what has no vector in our space, batch by batch, until there is none or the archive ends.
 
         Raises:
-            EmbeddingFailed: the provider does not answer; what was made until then is kept.
+            EmbeddingError: the provider does not answer; what was made until then is kept.
             StoreError
         """
         if self.embeddings is None or not self._store.figures("").items:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pointsman.archive.context.importing import CONTEXT_FOLDER, Imported, import_folder
 from pointsman.archive.context.parsing import Defaults
 from pointsman.archive.context.vectors import REST_S, ContextVectors
-from pointsman.archive.embedding.base import EmbeddingFailed
+from pointsman.archive.embedding.base import EmbeddingError
 from pointsman.archive.store.context import ContextStore
 from pointsman.archive.store.errors import StoreError
 
@@ -99,7 +99,7 @@ class ContextWatcher:
                 continue
             try:
                 self._vectors.make_missing(self._ended)
-            except (EmbeddingFailed, StoreError) as error:
+            except (EmbeddingError, StoreError) as error:
                 logger.warning("the context was not embedded: %s", error)
                 self._ended.wait(REST_S)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 
-from pointsman.archive.embedding.base import EmbeddingFailed, Embeddings
-from pointsman.archive.embedding.filling import MixedSpaces, fill
+from pointsman.archive.embedding.base import EmbeddingError, Embeddings
+from pointsman.archive.embedding.filling import MixedSpacesError, fill
 from pointsman.archive.store.base import Storage
 from pointsman.archive.store.errors import StoreError
 
@@ -50,7 +50,7 @@ class BackgroundEmbedding:
     def _once(self) -> str | None:
         try:
             fill(self._storage, self._embeddings, stopped=self._closing.is_set)
-        except (EmbeddingFailed, MixedSpaces, StoreError) as error:
+        except (EmbeddingError, MixedSpacesError, StoreError) as error:
             return str(error)
         except Exception:  # vectors are an extra: whatever is wrong with them, the archive goes on
             logger.exception("embedding failed")

@@ -15,7 +15,7 @@ MAX_CHARS = 6_000  # of one text; passages are shorter, queries may not be
 PROBE_DEADLINE_S = 30.0  # to find out what a server's vectors are like
 
 
-class EmbeddingFailed(Exception):
+class EmbeddingError(Exception):
     """No vectors now. The message says why, for the person who keeps the archive."""
 
 
@@ -28,7 +28,7 @@ class Embeddings(Protocol):
         """Where its vectors can be compared.
 
         Raises:
-            EmbeddingFailed: it cannot be told, since a server must be asked and does not answer.
+            EmbeddingError: it cannot be told, since a server must be asked and does not answer.
         """
         ...
 
@@ -36,7 +36,7 @@ class Embeddings(Protocol):
         """A row of length 1 for each text; zeros where there is nothing to embed.
 
         Raises:
-            EmbeddingFailed: not within the time, or not at all.
+            EmbeddingError: not within the time, or not at all.
         """
         ...
 

@@ -12,7 +12,7 @@ PORTION_DEADLINE_S = 120.0
 AGAIN = "pointsman archive embed --again"
 
 
-class MixedSpaces(Exception):
+class MixedSpacesError(Exception):
     """The vectors that are there were made by another model; the two cannot be compared."""
 
     def __init__(self, stored: Space, wanted: Space) -> None:
@@ -36,14 +36,14 @@ def fill(
     how many are done and how many there are to do. What is done stays done, whatever happens.
 
     Raises:
-        MixedSpaces: another model was used before, and `again` is not set.
-        EmbeddingFailed: the provider gives no vectors.
+        MixedSpacesError: another model was used before, and `again` is not set.
+        EmbeddingError: the provider gives no vectors.
         StoreError: they cannot be kept.
     """
     wanted = embeddings.space()
     stored = storage.vectors.space()
     if stored is not None and stored != wanted and not again:
-        raise MixedSpaces(stored, wanted)
+        raise MixedSpacesError(stored, wanted)
     done, total = 0, storage.vectors.waiting(wanted) if told else 0
     while not stopped():
         passages = storage.vectors.pending(wanted, PORTION)

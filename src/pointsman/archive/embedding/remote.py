@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from pointsman.archive.embedding.base import MAX_CHARS, PROBE_DEADLINE_S, EmbeddingFailed
+from pointsman.archive.embedding.base import MAX_CHARS, PROBE_DEADLINE_S, EmbeddingError
 from pointsman.archive.store.base import Space
 from pointsman.providers.numeric import load_numpy
 
@@ -89,11 +89,11 @@ class RemoteEmbedding:
             with np.errstate(over="ignore"):  # too large a number becomes infinite, which is refused below
                 matrix = np.array(vectors, dtype=np.float32)
         except (ValueError, TypeError):
-            raise EmbeddingFailed("The embedding server answered with vectors that are no rows of numbers.") from None
+            raise EmbeddingError("The embedding server answered with vectors that are no rows of numbers.") from None
         if matrix.ndim != 2 or not matrix.shape[1] or not np.isfinite(matrix).all():
-            raise EmbeddingFailed("The embedding server answered with vectors that are no rows of numbers.")
+            raise EmbeddingError("The embedding server answered with vectors that are no rows of numbers.")
         if self._dimension is not None and matrix.shape[1] != self._dimension:
-            raise EmbeddingFailed(
+            raise EmbeddingError(
                 f"The embedding server gave {matrix.shape[1]} dimensions where {self._dimension} were expected. "
                 "Set POINTSMAN_ARCHIVE_EMBEDDINGS_DIMENSIONS to what the model has."
             )
@@ -113,13 +113,13 @@ class RemoteEmbedding:
                 break
             self._closing.wait(wait_s)
             pause_s *= 2
-        raise EmbeddingFailed(refusal)
+        raise EmbeddingError(refusal)
 
     def _attempt(self, texts: list[str], deadline: float) -> tuple[list[list[float]] | str, float]:
         """The vectors, or a reason to try again and how long the server wants us to wait.
 
         Raises:
-            EmbeddingFailed: there is no use in trying again.
+            EmbeddingError: there is no use in trying again.
         """
         wanted: dict[str, Any] = {"model": self._endpoint.model, "input": texts, "encoding_format": "float"}
         if self._endpoint.dimensions is not None:
@@ -129,15 +129,15 @@ class RemoteEmbedding:
         except httpx2.HTTPError as error:
             return f"The embedding server cannot be reached ({type(error).__name__}).", 0.0
         except (httpx2.InvalidURL, RuntimeError) as error:
-            raise EmbeddingFailed(f"The embedding server cannot be asked ({type(error).__name__}).") from error
+            raise EmbeddingError(f"The embedding server cannot be asked ({type(error).__name__}).") from error
         if reply.status in _WORTH_REPEATING:
             return f"The embedding server answers {reply.status}.", reply.wait_s
         if reply.status in (401, 403):
-            raise EmbeddingFailed(
+            raise EmbeddingError(
                 f"The embedding server refuses the key ({reply.status}). Is POINTSMAN_ARCHIVE_EMBEDDINGS_KEY right?"
             )
         if reply.status != 200:
-            raise EmbeddingFailed(f"The embedding server answers {reply.status}: {self._said(reply.body)!r}.")
+            raise EmbeddingError(f"The embedding server answers {reply.status}: {self._said(reply.body)!r}.")
         return _vectors(reply.body, len(texts)), 0.0
 
     def _post(self, wanted: dict[str, Any], deadline: float) -> _Reply:
@@ -149,7 +149,7 @@ class RemoteEmbedding:
             for piece in response.iter_bytes():
                 body += piece
                 if len(body) > _MOST_BYTES or monotonic() > deadline or self._closing.is_set():
-                    raise EmbeddingFailed("The embedding server's answer is too slow or too large.")
+                    raise EmbeddingError("The embedding server's answer is too slow or too large.")
             return _Reply(response.status_code, _asked_to_wait(response), bytes(body))
 
     def _said(self, body: bytes) -> str:
@@ -170,7 +170,7 @@ def _vectors(body: bytes, count: int) -> list[list[float]]:
         data = sorted(json.loads(body)["data"], key=lambda item: item["index"])
         vectors = [item["embedding"] for item in data]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise EmbeddingFailed("The embedding server's answer is not what OpenAI's API gives.") from None
+        raise EmbeddingError("The embedding server's answer is not what OpenAI's API gives.") from None
     if len(vectors) != count:
-        raise EmbeddingFailed(f"The embedding server gave {len(vectors)} vectors for {count} texts.")
+        raise EmbeddingError(f"The embedding server gave {len(vectors)} vectors for {count} texts.")
     return vectors

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pointsman.archive.embedding.base import MAX_CHARS, PROBE_DEADLINE_S, EmbeddingFailed
+from pointsman.archive.embedding.base import MAX_CHARS, PROBE_DEADLINE_S, EmbeddingError
 from pointsman.archive.store.base import Space
-from pointsman.providers.embeddings import EmbeddingsUnavailable, load, unit
+from pointsman.providers.embeddings import EmbeddingsUnavailableError, load, unit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,8 +28,8 @@ class StaticEmbedding:
     def embed(self, texts: Sequence[str], *, deadline_s: float) -> NDArray[np.float32]:
         try:
             model = load()
-        except EmbeddingsUnavailable as error:
-            raise EmbeddingFailed(f"The static model cannot be loaded ({error}).") from error
+        except EmbeddingsUnavailableError as error:
+            raise EmbeddingError(f"The static model cannot be loaded ({error}).") from error
         return unit(model.sums([text[:MAX_CHARS] for text in texts]))
 
     def close(self) -> None:

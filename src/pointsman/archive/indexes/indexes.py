@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pointsman.archive.indexes.memory import MemoryIndex, Room
 from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Backend, Index, IndexFull, KeptIndexes
-from pointsman.archive.store.errors import StoreUnusable
+from pointsman.archive.model.indexes import Backend, Index, IndexFullError, KeptIndexes
+from pointsman.archive.store.errors import StoreUnusableError
 
 DEFAULT = "default"
 
@@ -24,7 +24,9 @@ class IndexLimits:
 
 
 def nothing_kept() -> KeptIndexes:
-    raise StoreUnusable("This archive has no store. Name a file in SEARCH_DB_PATH, or in `db` of the server's entry.")
+    raise StoreUnusableError(
+        "This archive has no store. Name a file in SEARCH_DB_PATH, or in `db` of the server's entry."
+    )
 
 
 class Indexes:
@@ -42,14 +44,14 @@ class Indexes:
         self._memory: dict[str, Index] = {DEFAULT: MemoryIndex(Tokenizer(), self._room)}
 
     def create(self, name: str, backend: Backend, tokenizer: Tokenizer) -> bool:
-        """False: the name is taken. Raises IndexFull."""
+        """False: the name is taken. Raises IndexFullError."""
         with self._guard:
             if self.find(name) is not None:
                 return False
             if backend == "sqlite":
                 return self._kept().create(name, tokenizer, self._limits.indexes)
             if len(self._memory) >= self._limits.indexes:
-                raise IndexFull(
+                raise IndexFullError(
                     f"There are {len(self._memory)} indexes in memory, which is the limit. Use one of them or the "
                     "backend `sqlite`, or raise the limit in POINTSMAN_ARCHIVE_INDEX_LIMITS."
                 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Entry, IndexFull
+from pointsman.archive.model.indexes import Entry, IndexFullError
 
 # What Python needs for these, beside the text itself; measured, and rounded up.
 _BYTES_OF_A_DOCUMENT = 800
@@ -51,14 +51,14 @@ class Room:
         self.lock = threading.RLock()
 
     def check(self, documents: int, bytes_: int) -> None:
-        """Whether so much more would fit. Raises IndexFull."""
+        """Whether so much more would fit. Raises IndexFullError."""
         if documents > 0 and self._documents + documents > self._most_documents:
-            raise IndexFull(
+            raise IndexFullError(
                 f"The indexes in memory hold {self._documents} documents, and {self._most_documents} is the limit. "
                 f"{_HELP}"
             )
         if bytes_ > 0 and self._bytes + bytes_ > self._most_bytes:
-            raise IndexFull(
+            raise IndexFullError(
                 f"The indexes in memory take about {self._bytes} bytes, this document would take {bytes_} more, "
                 f"and {self._most_bytes} is the limit. {_HELP}"
             )

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.archive.ingest.manifest import BadManifest, ManifestFile, checked, put_together, read_manifest
+from pointsman.archive.ingest.manifest import ManifestError, ManifestFile, checked, put_together, read_manifest
 from pointsman.archive.ingest.run import Order
-from pointsman.archive.ingest.walking import BadGlob, Selection, Walk
+from pointsman.archive.ingest.walking import GlobError, Selection, Walk
 from pointsman.archive.model.model import Manifest, Source
 from pointsman.archive.shipped import COLLECTION as SHIPPED
 from pointsman.archive.store.base import Storage
 
 
-class BadOrder(ValueError):
+class InvalidOrderError(ValueError):
     """What was asked for cannot be done as it was said."""
 
 
@@ -41,13 +41,13 @@ def chosen_folders(
     """Makes the collections that are not there yet. Nothing is read and nothing made where one of them is wrong.
 
     Raises:
-        BadOrder
+        InvalidOrderError
         StoreError
     """
     told = {"name": name, "alias": alias, "version": version, "description": description}
     options = _checked({key: value for key, value in told.items() if value is not None})
     if alias and not name and len(folders) > 1:
-        raise BadOrder("--alias with several folders needs --collection: one alias leads to one collection.")
+        raise InvalidOrderError("--alias with several folders needs --collection: one alias leads to one collection.")
     selection = Selection(tuple(include), tuple(exclude))
     chosen = []
     for root in dict.fromkeys(map(_folder, folders)):
@@ -67,30 +67,32 @@ def _folder(path: Path) -> Path:
         root = path.expanduser().resolve()
         str(root).encode()
     except (OSError, RuntimeError, UnicodeEncodeError):
-        raise BadOrder(f"The folder {path!r} cannot be used: its name leads nowhere or is not UTF-8.") from None
+        raise InvalidOrderError(
+            f"The folder {path!r} cannot be used: its name leads nowhere or is not UTF-8."
+        ) from None
     if root.is_dir():
         return root
     if root.exists():
-        raise BadOrder(f"{path} is a file. Name the folder that it lies in, and the file with --include.")
-    raise BadOrder(f"There is no folder {path}.")
+        raise InvalidOrderError(f"{path} is a file. Name the folder that it lies in, and the file with --include.")
+    raise InvalidOrderError(f"There is no folder {path}.")
 
 
 def _checked(values: dict[str, str]) -> ManifestFile:
     try:
         return checked(values, "The options")
-    except BadManifest as error:
-        raise BadOrder(str(error)) from None
+    except ManifestError as error:
+        raise InvalidOrderError(str(error)) from None
 
 
 def _manifest(storage: Storage, root: Path, options: ManifestFile) -> Manifest:
     try:
         written = read_manifest(root)
-    except BadManifest as error:
-        raise BadOrder(str(error)) from None
+    except ManifestError as error:
+        raise InvalidOrderError(str(error)) from None
     name = options.name or written.name or root.name[:100] or "files"
     kept = storage.documents.collection(name)
     if (kept.name if kept else name) == SHIPPED:
-        raise BadOrder(
+        raise InvalidOrderError(
             f"`{name}` is the documentation that comes with Pointsman and is kept by it. "
             "Choose another name with --collection."
         )
@@ -101,8 +103,8 @@ def _manifest(storage: Storage, root: Path, options: ManifestFile) -> Manifest:
 def _check_globs(selection: Selection) -> None:
     try:
         Walk(Path(), selection)
-    except BadGlob as error:
-        raise BadOrder(str(error)) from None
+    except GlobError as error:
+        raise InvalidOrderError(str(error)) from None
 
 
 def _check_nesting(orders: Sequence[Order]) -> None:
@@ -110,4 +112,6 @@ def _check_nesting(orders: Sequence[Order]) -> None:
     for outer in orders:
         for inner in orders:
             if outer.collection == inner.collection and outer.root in inner.root.parents:
-                raise BadOrder(f"{inner.root} lies in {outer.root}: name only one of them, or two collections.")
+                raise InvalidOrderError(
+                    f"{inner.root} lies in {outer.root}: name only one of them, or two collections."
+                )

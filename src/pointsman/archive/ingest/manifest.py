@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from pointsman.archive.model.model import Manifest
-from pointsman.archive.text.front_matter import BrokenFrontMatter, read_yaml
+from pointsman.archive.text.front_matter import FrontMatterError, read_yaml
 
 FILE_NAMES = ("collection.yaml", "collection.yml")
 _MAX_BYTES = 65_536
@@ -16,7 +16,7 @@ _MAX_BYTES = 65_536
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
 
 
-class BadManifest(ValueError):
+class ManifestError(ValueError):
     """`collection.yaml` or an option in its place cannot be used; the message says which, and why."""
 
 
@@ -37,7 +37,7 @@ class ManifestFile(BaseModel):
 
 
 def read_manifest(folder: Path) -> ManifestFile:
-    """What is written there; empty where there is no such file. Raises BadManifest."""
+    """What is written there; empty where there is no such file. Raises ManifestError."""
     for name in FILE_NAMES:
         path = folder / name
         try:
@@ -46,27 +46,27 @@ def read_manifest(folder: Path) -> ManifestFile:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise BadManifest(f"{path} cannot be read: {error.strerror}.") from None
+            raise ManifestError(f"{path} cannot be read: {error.strerror}.") from None
         if len(raw) > _MAX_BYTES:
-            raise BadManifest(f"{path} is larger than {_MAX_BYTES} bytes.")
+            raise ManifestError(f"{path} is larger than {_MAX_BYTES} bytes.")
         try:
             return checked(read_yaml(raw.decode("utf-8")), str(path))
         except UnicodeDecodeError:
-            raise BadManifest(f"{path} is not UTF-8.") from None
-        except BrokenFrontMatter as error:
-            raise BadManifest(f"{path}: {error}.") from None
+            raise ManifestError(f"{path} is not UTF-8.") from None
+        except FrontMatterError as error:
+            raise ManifestError(f"{path}: {error}.") from None
     return ManifestFile()
 
 
 def checked(values: dict[str, Any], where: str) -> ManifestFile:
-    """Raises BadManifest."""
+    """Raises ManifestError."""
     try:
         return ManifestFile.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         known = "" if first["type"] != "extra_forbidden" else f" Known keys: {', '.join(ManifestFile.model_fields)}."
-        raise BadManifest(f"{where}: `{key}`: {first['msg']}.{known}") from None
+        raise ManifestError(f"{where}: `{key}`: {first['msg']}.{known}") from None
 
 
 def put_together(options: ManifestFile, written: ManifestFile, kept: Manifest | None, name: str) -> Manifest:

@@ -8,14 +8,14 @@ from typing import Any
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.ingest import describing
 from pointsman.archive.ingest.kinds import Kind
-from pointsman.archive.ingest.reading import BrokenFile, decoded
+from pointsman.archive.ingest.reading import BrokenFileError, decoded
 from pointsman.archive.model.model import Document, FileState, PreparedDocument, Source
 from pointsman.archive.text.chunking import chunks_of
-from pointsman.archive.text.front_matter import BrokenFrontMatter, read_front_matter
+from pointsman.archive.text.front_matter import FrontMatterError, read_front_matter
 from pointsman.archive.text.html import read_html
 from pointsman.archive.text.lines import lines_of, whole
 from pointsman.archive.text.outline import structure
-from pointsman.archive.text.pdf import BrokenPdf, read_pdf
+from pointsman.archive.text.pdf import PdfError, read_pdf
 
 
 def prepare(
@@ -27,13 +27,13 @@ def prepare(
     id: str,  # noqa: A002
     source: Source | None,
 ) -> PreparedDocument:
-    """Raises BrokenFile."""
+    """Raises BrokenFileError."""
     title = url = day = None
     if kind == "pdf":
         try:
             pdf = read_pdf(raw)
-        except BrokenPdf as error:
-            raise BrokenFile(str(error)) from None
+        except PdfError as error:
+            raise BrokenFileError(str(error)) from None
         title, content = _sensible(pdf.title), pdf.markdown
     elif kind == "html":
         page = read_html(decoded(raw, kind))
@@ -61,10 +61,10 @@ def prepare(
 def _front_matter(lines: Sequence[str], kind: Kind) -> dict[str, Any]:
     try:
         return read_front_matter(lines) if kind in ("markdown", "text") else {}
-    except BrokenFrontMatter as error:
+    except FrontMatterError as error:
         if kind == "text":
             return {}  # lines between rules, which mean nothing in plain text
-        raise BrokenFile(f"its front matter cannot be understood: {error}") from None
+        raise BrokenFileError(f"its front matter cannot be understood: {error}") from None
 
 
 def _clean(text: str) -> str:

@@ -18,35 +18,35 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]{1,40})""", re.IGNORECASE)
 
 
-class BrokenFile(Exception):
+class BrokenFileError(Exception):
     """It is left out; the message says why, as the end of a sentence that begins with its name."""
 
 
 def read_bytes(path: Path, kind: Kind) -> tuple[bytes, FileState]:
-    """Raises BrokenFile."""
+    """Raises BrokenFileError."""
     try:
         # Never through a link that was put there since we looked, never waiting for a pipe.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:
             seen = os.fstat(file.fileno())
             if not stat.S_ISREG(seen.st_mode):
-                raise BrokenFile("it is not a regular file")
+                raise BrokenFileError("it is not a regular file")
             most = MAX_BYTES[kind]
             raw = file.read(most + 1)
     except OSError as error:
-        raise BrokenFile(f"it cannot be read: {error.strerror or type(error).__name__}") from None
+        raise BrokenFileError(f"it cannot be read: {error.strerror or type(error).__name__}") from None
     if len(raw) > most:
-        raise BrokenFile(f"it is larger than {most >> 20} MB; cut it into parts")
+        raise BrokenFileError(f"it is larger than {most >> 20} MB; cut it into parts")
     return raw, FileState(str(path), len(raw), seen.st_mtime_ns, hashlib.sha256(raw).hexdigest())
 
 
 def decoded(raw: bytes, kind: Kind) -> str:
-    """UTF-8; UTF-16 with a mark; of HTML also what the page declares. Raises BrokenFile."""
+    """UTF-8; UTF-16 with a mark; of HTML also what the page declares. Raises BrokenFileError."""
     for mark, encoding in _BOMS:
         if raw.startswith(mark):
             return _strictly(raw[len(mark) :], encoding)
     if b"\0" in raw:
-        raise BrokenFile("it holds binary data, not text")
+        raise BrokenFileError("it holds binary data, not text")
     declared = _CHARSET.search(raw, 0, 4096) if kind == "html" else None
     try:
         return raw.decode("utf-8")
@@ -54,14 +54,14 @@ def decoded(raw: bytes, kind: Kind) -> str:
         if declared:
             return _strictly(raw, declared[1].decode())
         line = raw.count(b"\n", 0, error.start) + 1
-        raise BrokenFile(f"it is not UTF-8 (line {line}, byte {error.start}); save it as UTF-8") from None
+        raise BrokenFileError(f"it is not UTF-8 (line {line}, byte {error.start}); save it as UTF-8") from None
 
 
 def _strictly(raw: bytes, encoding: str) -> str:
     try:
         text = raw.decode(encoding)
     except (UnicodeDecodeError, LookupError):
-        raise BrokenFile(f"it is not {encoding}, though it says so; save it as UTF-8") from None
+        raise BrokenFileError(f"it is not {encoding}, though it says so; save it as UTF-8") from None
     if "\0" in text:
-        raise BrokenFile("it holds binary data, not text")
+        raise BrokenFileError("it holds binary data, not text")
     return text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pointsman.archive.ingest.kinds import Kind, kind_of
 from pointsman.archive.ingest.preparing import prepare
-from pointsman.archive.ingest.reading import MAX_BYTES, BrokenFile, read_bytes
+from pointsman.archive.ingest.reading import MAX_BYTES, BrokenFileError, read_bytes
 from pointsman.archive.ingest.walking import EVERYTHING, FoundFile, Selection, Walk
 from pointsman.archive.model.model import FileState, PreparedDocument, Source
 from pointsman.archive.store.base import DocumentStore
@@ -18,7 +18,7 @@ BATCH_DOCUMENTS = 100
 BATCH_CHARS = 4_000_000
 
 
-class EmptyFolder(Exception):
+class EmptyFolderError(Exception):
     """Nothing is found where documents came from: more likely a disk that is not mounted than a wish."""
 
     def __init__(self, root: Path, collection: str, documents: int) -> None:
@@ -61,15 +61,15 @@ def ingest(store: DocumentStore, order: Order, progress: Progress = lambda files
     """The collection must be there. What is committed stays, however this ends.
 
     Raises:
-        EmptyFolder
-        BadGlob
+        EmptyFolderError
+        GlobError
         StoreError
     """
     walk = Walk(order.root, order.selection)
     files = list(walk)
     ids = _Ids(store.origins(order.collection), order.root)
     if not files and not order.allow_empty and (there := len(ids.below_root())):
-        raise EmptyFolder(order.root, order.collection, there)
+        raise EmptyFolderError(order.root, order.collection, there)
     report = Report(broken={path: f"it cannot be looked into: {why}" for path, why in walk.unread.items()})
     batch = _Batch(store, order.collection)
     for document in _read(store, order, progress(files, len(files)), ids, report):
@@ -101,7 +101,7 @@ def _read(
                 report.unchanged += 1
                 continue
             document = prepare(raw, kind, state, collection=order.collection, id=id_, source=order.source)
-        except BrokenFile as error:
+        except BrokenFileError as error:
             report.broken[file.below] = str(error)
             continue
         yield document
@@ -119,7 +119,7 @@ def _is_unicode(name: str) -> bool:
 
 def _looked_at(file: FoundFile, kind: Kind) -> tuple[bytes, FileState]:
     if file.size > MAX_BYTES[kind]:
-        raise BrokenFile(f"it is larger than {MAX_BYTES[kind] >> 20} MB; cut it into parts")
+        raise BrokenFileError(f"it is larger than {MAX_BYTES[kind] >> 20} MB; cut it into parts")
     return read_bytes(file.path, kind)
 
 

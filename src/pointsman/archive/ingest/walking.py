@@ -44,7 +44,7 @@ class Walk:
     """`unread` are folders that could not be looked into, and why; what lies in them is not known to be gone."""
 
     def __init__(self, root: Path, selection: Selection = EVERYTHING) -> None:
-        """Raises BadGlob."""
+        """Raises GlobError."""
         self.unread: dict[str, str] = {}
         self._root = root
         self._include = _globs(selection.include)
@@ -94,7 +94,7 @@ class Walk:
         return kind_of(path) is not None
 
 
-class BadGlob(ValueError):
+class GlobError(ValueError):
     """An --include or --exclude that cannot be understood."""
 
 
@@ -103,4 +103,4 @@ def _globs(patterns: Iterable[str]) -> GitIgnoreSpec | None:
     try:
         return GitIgnoreSpec.from_lines(patterns) if patterns else None
     except ValueError:
-        raise BadGlob(f"Not a pattern: {', '.join(patterns)}. Write them as in .gitignore, like '*.md'.") from None
+        raise GlobError(f"Not a pattern: {', '.join(patterns)}. Write them as in .gitignore, like '*.md'.") from None

@@ -10,14 +10,14 @@ from pathlib import Path
 from watchfiles import watch
 
 from pointsman.archive.ingest.folders import Folder
-from pointsman.archive.ingest.run import EmptyFolder
+from pointsman.archive.ingest.run import EmptyFolderError
 from pointsman.archive.store.errors import StoreError
 
 DEBOUNCE_MS = 500
 LOOK_MS = 1_000  # how often to look whether all folders are still what they were
 
 
-class CannotWatch(Exception):
+class WatchError(Exception):
     """The system does not let us watch."""
 
 
@@ -33,7 +33,7 @@ class Watch:
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        """Until `stopping` is set. Raises CannotWatch."""
+        """Until `stopping` is set. Raises WatchError."""
         while not self.stopping.is_set():
             seen = {folder.order.root: _identity(folder.order.root) for folder in self._folders}
             there = [root for root, identity in seen.items() if identity is not None]
@@ -63,7 +63,7 @@ class Watch:
         except FileNotFoundError:
             return  # gone before it could be watched
         except OSError as error:
-            raise CannotWatch(
+            raise WatchError(
                 f"Changes cannot be watched: {error}. Set WATCHFILES_FORCE_POLLING=1 to look at the files instead."
             ) from None
 
@@ -92,7 +92,7 @@ class Watch:
             return f"{folder.order.root} is gone. Its documents stay, and it is read again when it is back."
         try:
             self._read(folder)
-        except (EmptyFolder, StoreError) as error:
+        except (EmptyFolderError, StoreError) as error:
             return str(error)
         return None
 

@@ -12,7 +12,7 @@ from pointsman.archive.model.index_tokens import Tokenizer
 Backend = Literal["memory", "sqlite"]
 
 
-class IndexFull(Exception):
+class IndexFullError(Exception):
     """There is no room for more; nothing was changed. The message says what is full and what helps."""
 
 
@@ -54,7 +54,7 @@ class Index(Protocol):
         """Add the document or take the place of one with the same id; whether there was one.
 
         Raises:
-            IndexFull: there is no room for it.
+            IndexFullError: there is no room for it.
         """
         ...
 
@@ -65,7 +65,7 @@ class KeptIndexes(Protocol):
     """Indexes in a store. They outlive the process."""
 
     def create(self, name: str, tokenizer: Tokenizer, at_most: int) -> bool:
-        """False: the name is taken. Raises IndexFull where there are `at_most` already, StoreError."""
+        """False: the name is taken. Raises IndexFullError where there are `at_most` already, StoreError."""
         ...
 
     def find(self, name: str) -> Index | None: ...

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pointsman.archive.embedding.base import EmbeddingFailed, Embeddings
-from pointsman.archive.embedding.filling import MixedSpaces
+from pointsman.archive.embedding.base import EmbeddingError, Embeddings
+from pointsman.archive.embedding.filling import MixedSpacesError
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.evidence import Asked, scaled
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
@@ -51,7 +51,7 @@ class Source:
     text: str | None = None
 
 
-class _NoMeaning(Exception):
+class _NoVectorsError(Exception):
     """Search by meaning is not to be had; the message says why, or is empty where nobody expected it."""
 
 
@@ -88,7 +88,7 @@ class Searcher:
         try:
             vector: NDArray[np.float32] | None = self._vector(query.prose)
             wanted = Wanted(self._storage.passages.scope(query.filters), *self._storage.passages.barred(query))
-        except _NoMeaning as error:
+        except _NoVectorsError as error:
             why = str(error) or ("" if by_words else "There are no vectors to compare: search went by words.")
             vector, wanted, by_words = None, Wanted(), True
             notices += filter(None, [why])
@@ -119,7 +119,7 @@ class Searcher:
         filters = Filters(collections=(source.collection,))
         try:
             vector = self._vector(source.text) if source.text else self._centroid(own)
-        except _NoMeaning as error:
+        except _NoVectorsError as error:
             return self._related_by_words(source, own, limit, never, str(error))
         scope = self._storage.passages.scope(filters)
         near = {each.number: each.cosine for each in self._index.nearest(vector, limit, Wanted(scope, never=never))}
@@ -140,35 +140,35 @@ class Searcher:
         return Asked(dict.fromkeys((*query.words, *query.must)), self._storage.passages.weights)
 
     def _vector(self, text: str) -> NDArray[np.float32]:
-        """Raises _NoMeaning."""
+        """Raises _NoVectorsError."""
         if self._embeddings is None:
-            raise _NoMeaning
+            raise _NoVectorsError
         stored = self._index.refresh()
         if stored is None:
-            raise _NoMeaning("The passages have no vectors yet: search went by words alone.")
+            raise _NoVectorsError("The passages have no vectors yet: search went by words alone.")
         if self._failure is not None and self._clock() < self._failure[0]:
-            raise _NoMeaning(self._failure[1])
+            raise _NoVectorsError(self._failure[1])
         try:
             wanted = self._embeddings.space(deadline_s=QUERY_DEADLINE_S)
             if wanted != stored:
-                raise _NoMeaning(str(MixedSpaces(stored, wanted)))
+                raise _NoVectorsError(str(MixedSpacesError(stored, wanted)))
             vector: NDArray[np.float32] = self._embeddings.embed([text], deadline_s=QUERY_DEADLINE_S)[0]
-        except EmbeddingFailed as error:
+        except EmbeddingError as error:
             why = f"{error} Search went by words alone."
             self._failure = self._clock() + REST_S, why
-            raise _NoMeaning(why) from error
+            raise _NoVectorsError(why) from error
         self._failure = None
         if not vector.any():
-            raise _NoMeaning
+            raise _NoVectorsError
         return vector
 
     def _centroid(self, numbers: Sequence[int]) -> NDArray[np.float32]:
         """Of vectors that are there already: whoever made them."""
         if self._index.refresh() is None:
-            raise _NoMeaning
+            raise _NoVectorsError
         vector = self._index.centroid(numbers)
         if vector is None:
-            raise _NoMeaning
+            raise _NoVectorsError
         return vector
 
     def _answer(

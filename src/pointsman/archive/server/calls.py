@@ -12,7 +12,7 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.server.call_log import log_call
 from pointsman.archive.server.rate_limits import RateLimits
 from pointsman.archive.store.errors import StoreError
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
 
 # The gateway takes 16 MiB from a server, and the text holds all of the result once more, escaped.
 LARGEST_TEXT_BYTES = 3_000_000
@@ -47,26 +47,26 @@ class Calling:
             self._limits.count(name, caller)
             result = self.tools[name].run(self._archive, arguments, Call(caller))
             answer = _answer(result)
-        except ToolFailure as failure:
+        except ToolError as failure:
             answer = _failed(name, failure)
         except StoreError as error:
-            answer = _failed(name, ToolFailure(str(error), code=store_code(error)))
+            answer = _failed(name, ToolError(str(error), code=store_code(error)))
         except Exception:
             logger.exception("%s failed", name)
             said = f"{name} failed for a reason of its own; the archive's log has it. Try again, or ask another way."
-            answer = _failed(name, ToolFailure(said, code="internal_error"))
+            answer = _failed(name, ToolError(said, code="internal_error"))
         seconds, size = time.monotonic() - began, len(answer.text.encode(errors="replace"))
         log_call(name, arguments, None if answer.failed else result, seconds, size)
         return answer
 
 
-def _failed(name: str, failure: ToolFailure) -> Answer:
+def _failed(name: str, failure: ToolError) -> Answer:
     failure.tool = name
     return Answer(failure.text, failure.structured, failed=True)
 
 
 def _answer(result: Json) -> Answer:
-    """Raises ToolFailure: it is larger than any client takes."""
+    """Raises ToolError: it is larger than any client takes."""
     text = json.dumps(result, ensure_ascii=False, allow_nan=False)
     try:
         size = len(text.encode())
@@ -74,7 +74,7 @@ def _answer(result: Json) -> Answer:
         whole = text.encode(errors="replace")
         text, result, size = whole.decode(), json.loads(whole), len(whole)
     if size > LARGEST_RESULT_BYTES:
-        raise ToolFailure(
+        raise ToolError(
             "The result is too large.",
             code="result_too_large",
             help=f"It has {size} bytes, and {LARGEST_RESULT_BYTES} are the most. Ask for less.",

@@ -8,8 +8,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from pointsman.archive.settings import DEFAULT_RATE_LIMITS, RATE_LIMITS, BadSettings
-from pointsman.archive.tools.base import ToolFailure
+from pointsman.archive.settings import DEFAULT_RATE_LIMITS, RATE_LIMITS, SettingsError
+from pointsman.archive.tools.base import ToolError
 
 if TYPE_CHECKING:
     from limits.strategies import MovingWindowRateLimiter
@@ -19,16 +19,16 @@ class RateLimits:
     """Thread-safe. The library is loaded by the first call that is counted: it takes a tenth of a second."""
 
     def __init__(self, per_minute: Mapping[str, int], tools: Collection[str]) -> None:
-        """Raises BadSettings for a tool that is not there."""
+        """Raises SettingsError for a tool that is not there."""
         for tool in per_minute:
             if tool not in tools and tool not in DEFAULT_RATE_LIMITS:
-                raise BadSettings(f"{RATE_LIMITS}: no tool `{tool}`; there are {', '.join(sorted(tools))}")
+                raise SettingsError(f"{RATE_LIMITS}: no tool `{tool}`; there are {', '.join(sorted(tools))}")
         self._per_minute = per_minute
         self._loading = threading.Lock()
         self._limiter: MovingWindowRateLimiter | None = None
 
     def count(self, tool: str, caller: str) -> None:
-        """Raises ToolFailure: the limit is reached. What is refused does not count."""
+        """Raises ToolError: the limit is reached. What is refused does not count."""
         limit = self._per_minute.get(tool, 0)
         if limit == 0:
             return
@@ -38,7 +38,7 @@ class RateLimits:
         if limiter.hit(item, tool, caller):
             return
         wait_s = max(1, math.ceil(limiter.get_window_stats(item, tool, caller).reset_time - time.time()))
-        raise ToolFailure(
+        raise ToolError(
             f"Rate limit exceeded for {tool}",
             help=f"At most {limit} calls in a minute. Try again in {wait_s} s.",
             as_object=True,

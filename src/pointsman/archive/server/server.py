@@ -32,7 +32,7 @@ CALLER = "pointsman/caller"  # the key in `_meta` under which the gateway says w
 
 
 def calling(settings: ArchiveSettings) -> Calling:
-    """The tools over one archive. Raises BadSettings."""
+    """The tools over one archive. Raises SettingsError."""
     tools = {tool.name: tool for tool in TOOLS}
     archive = open_archive(settings)
     archive.prepare()

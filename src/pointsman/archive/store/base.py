@@ -123,7 +123,7 @@ class DocumentStore(Protocol):
     """Collections and documents. Wherever a collection is named, its alias will do.
 
     Raises:
-        UnknownCollection: from all that name one, except `collection` and `remove_collection`.
+        UnknownCollectionError: from all that name one, except `collection` and `remove_collection`.
         StoreError: in its other kinds.
     """
 
@@ -131,7 +131,7 @@ class DocumentStore(Protocol):
         """Make it, or change what it says of itself.
 
         Raises:
-            NameTaken: its alias is the name or alias of another.
+            NameTakenError: its alias is the name or alias of another.
         """
         ...
 

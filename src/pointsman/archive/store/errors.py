@@ -7,24 +7,24 @@ class StoreError(Exception):
     """The store cannot do what was asked; nothing was changed. The message says why and what helps."""
 
 
-class StoreLocked(StoreError):
+class StoreLockedError(StoreError):
     """Another process is writing and did not finish in time."""
 
 
-class StoreFull(StoreError):
+class StoreFullError(StoreError):
     """There is no room left for what was to be written."""
 
 
-class StoreUnusable(StoreError):
+class StoreUnusableError(StoreError):
     """The file is damaged, not ours, made by a newer version, or may not be opened."""
 
 
-class UnknownCollection(StoreError):
+class UnknownCollectionError(StoreError):
     def __init__(self, name: str) -> None:
         super().__init__(f'Collection "{name}" not found.')
 
 
-class NameTaken(StoreError):
+class NameTakenError(StoreError):
     """A collection's name or alias already leads to another collection."""
 
     def __init__(self, name: str, holder: str) -> None:

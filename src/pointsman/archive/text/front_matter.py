@@ -21,7 +21,7 @@ _MAX_DEPTH = 20
 _BRACKET = re.compile(r"[\[\]{}]")
 
 
-class BrokenFrontMatter(ValueError):
+class FrontMatterError(ValueError):
     """It cannot be understood; the message says where and why."""
 
 
@@ -29,14 +29,14 @@ def read_front_matter(lines: Sequence[str]) -> dict[str, Any]:
     """As plain JSON values; dates become ISO text. Empty where there is none.
 
     Raises:
-        BrokenFrontMatter
+        FrontMatterError
     """
     end = front_matter_end(lines)
     if not end:
         return {}
     text = "\n".join(lines[1 : end - 1])
     if len(text) > MAX_CHARS:
-        raise BrokenFrontMatter(f"its front matter is longer than {MAX_CHARS} characters")
+        raise FrontMatterError(f"its front matter is longer than {MAX_CHARS} characters")
     return _toml(text) if lines[0].lstrip("\ufeff").startswith("+") else read_yaml(text, first_line=2)
 
 
@@ -44,22 +44,22 @@ def read_yaml(text: str, *, first_line: int = 1) -> dict[str, Any]:
     """A mapping, from YAML that nobody vouches for.
 
     Raises:
-        BrokenFrontMatter
+        FrontMatterError
     """
     if _brackets_deep(text):
-        raise BrokenFrontMatter(f"its brackets are nested deeper than {_MAX_DEPTH}")
+        raise FrontMatterError(f"its brackets are nested deeper than {_MAX_DEPTH}")
     try:
         found = YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + first_line}: " if mark else ""
-        raise BrokenFrontMatter(f"{where}{getattr(error, 'problem', None) or 'this is not YAML'}") from None
+        raise FrontMatterError(f"{where}{getattr(error, 'problem', None) or 'this is not YAML'}") from None
     except (ValueError, RecursionError, TypeError, OverflowError) as error:  # 2024-13-45, [[[[..., unhashable keys
-        raise BrokenFrontMatter(f"this is not YAML that can be read ({error})") from None
+        raise FrontMatterError(f"this is not YAML that can be read ({error})") from None
     if found is None:
         return {}
     if not isinstance(found, Mapping):
-        raise BrokenFrontMatter("it should be keys and values, like `title: A title`")
+        raise FrontMatterError("it should be keys and values, like `title: A title`")
     return _Plain().mapping(found, 0)
 
 
@@ -76,7 +76,7 @@ def _toml(text: str) -> dict[str, Any]:
     try:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BrokenFrontMatter(f"this is not TOML ({error}; lines counted after the first)") from None
+        raise FrontMatterError(f"this is not TOML ({error}; lines counted after the first)") from None
     return _Plain().mapping(found, 0)
 
 
@@ -92,7 +92,7 @@ class _Plain:
     def _value(self, value: Any, depth: int) -> Any:
         self._left -= 1
         if self._left < 0 or depth > _MAX_DEPTH:
-            raise BrokenFrontMatter(f"it holds more than {_MAX_VALUES} values, or is nested deeper than {_MAX_DEPTH}")
+            raise FrontMatterError(f"it holds more than {_MAX_VALUES} values, or is nested deeper than {_MAX_DEPTH}")
         if isinstance(value, Mapping):
             return self.mapping(value, depth)
         if isinstance(value, list | tuple | set):

@@ -20,7 +20,7 @@ MAX_MEMORY = 4 * 1024**3
 MISSING = "PDF files need the package pypdf. Install it with: pip install 'pointsman[pdf]'"
 
 
-class BrokenPdf(ValueError):
+class PdfError(ValueError):
     """It cannot be read; the message says why."""
 
 
@@ -31,20 +31,20 @@ class PdfText:
 
 
 def read_pdf(raw: bytes, *, read_s: float = READ_S) -> PdfText:
-    """Raises BrokenPdf."""
+    """Raises PdfError."""
     if find_spec("pypdf") is None:
-        raise BrokenPdf(MISSING)
+        raise PdfError(MISSING)
     command = (sys.executable, "-P", "-m", "pointsman.archive.text.pdf")
     try:
         done = subprocess.run(command, input=raw, capture_output=True, timeout=read_s, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:
-        raise BrokenPdf(f"reading it as PDF took longer than {read_s:.0f} seconds") from None
+        raise PdfError(f"reading it as PDF took longer than {read_s:.0f} seconds") from None
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise BrokenPdf("it cannot be read as PDF (the reader gave up)") from None
+        raise PdfError("it cannot be read as PDF (the reader gave up)") from None
     if "error" in answer:
-        raise BrokenPdf(answer["error"])
+        raise PdfError(answer["error"])
     return PdfText(answer["title"], answer["markdown"])
 
 

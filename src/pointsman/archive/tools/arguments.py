@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pointsman.archive.tools.base import Json, ToolFailure
+from pointsman.archive.tools.base import Json, ToolError
 
 INVALID = "Invalid parameters"
 _SHOWN_CHARS = 60
@@ -19,10 +19,10 @@ _SHOWN_NAMES = 20
 class Arguments:
     """One typed getter for each kind of value. Those without a default demand the parameter.
 
-    `as_object`: how this tool's specification writes errors, see `ToolFailure`.
+    `as_object`: how this tool's specification writes errors, see `ToolError`.
 
     Raises:
-        ToolFailure: from every getter, for a value that does not fit.
+        ToolError: from every getter, for a value that does not fit.
     """
 
     def __init__(self, given: Json, *, as_object: bool = False, within: str = "") -> None:
@@ -112,14 +112,14 @@ class Arguments:
             for place, entry in enumerate(value or ())
         ]
 
-    def failure(self, name: str, wanted: str) -> ToolFailure:
+    def failure(self, name: str, wanted: str) -> ToolError:
         """The refusal of a parameter. `wanted` goes on from its name: `must be true or false`."""
         path = f"{self._within}{name}"
         value = self._given.get(name)
         message = f"`{path}` {wanted}, and is {'missing' if value is None else _shown(value)}."
         details = [{"path": path, "message": message}]
         error = INVALID if self._as_object else f"{INVALID}: {message}"
-        return ToolFailure(error, code="invalid_parameters", as_object=self._as_object, details=details)
+        return ToolError(error, code="invalid_parameters", as_object=self._as_object, details=details)
 
     def _whole(self, name: str, text: str) -> str:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pointsman.archive.store.errors import NameTaken, StoreError, UnknownCollection
+from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
 
 if TYPE_CHECKING:
     from pointsman.archive.archive import Archive
@@ -35,7 +35,7 @@ Code = Literal[
 ]
 
 
-class ToolFailure(Exception):
+class ToolError(Exception):
     """What a tool answers with `isError`: its specification's text to the letter, then what helps.
 
     `as_object`: the specification writes this error as a JSON object, so the text is one; `help` is one more key of it.
@@ -78,9 +78,9 @@ class ToolFailure(Exception):
 
 def store_code(error: StoreError) -> Code:
     """Also for what the store finds missing after a tool looked: a collection that was removed meanwhile."""
-    if isinstance(error, UnknownCollection):
+    if isinstance(error, UnknownCollectionError):
         return "not_found"
-    return "already_exists" if isinstance(error, NameTaken) else "store_unavailable"
+    return "already_exists" if isinstance(error, NameTakenError) else "store_unavailable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pointsman.archive.code.guard import ABSOLUTE, NEVER_READ, OUTSIDE, Missing, Refused, checked_parts
-from pointsman.archive.code.roots import HOW_TO_SET, RootGone, relative_form
-from pointsman.archive.tools.base import ToolFailure
+from pointsman.archive.code.guard import (
+    ABSOLUTE,
+    NEVER_READ,
+    OUTSIDE,
+    AccessDeniedError,
+    PathNotFoundError,
+    checked_parts,
+)
+from pointsman.archive.code.roots import HOW_TO_SET, RootGoneError, relative_form
+from pointsman.archive.tools.base import ToolError
 
 _HELP = {
     OUTSIDE: "A path stays inside the project's root, also through links, with / between folders.",
@@ -29,17 +36,17 @@ def denied_help(roots: Mapping[str, Path], path: str, details: str) -> str:
 def _may_be_asked(path: str) -> bool:
     try:
         checked_parts(path)
-    except (Refused, Missing):
+    except (AccessDeniedError, PathNotFoundError):
         return False
     return True
 
 
-def no_roots(**fields: Any) -> ToolFailure:
-    return ToolFailure("No roots configured", code="not_configured", help=HOW_TO_SET, as_object=True, **fields)
+def no_roots(**fields: Any) -> ToolError:
+    return ToolError("No roots configured", code="not_configured", help=HOW_TO_SET, as_object=True, **fields)
 
 
-def root_gone(error: RootGone, **fields: Any) -> ToolFailure:
-    return ToolFailure(
+def root_gone(error: RootGoneError, **fields: Any) -> ToolError:
+    return ToolError(
         "Root not found",
         code="not_configured",
         details=f"The folder of the root `{error}` is not there.",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.model.model import Collection, Document
-from pointsman.archive.tools.base import Json, ToolFailure
+from pointsman.archive.tools.base import Json, ToolError
 
 LONGEST_NAME = 1_000
 
@@ -19,26 +19,26 @@ NAMED: Json = {
 
 
 def find_collection(archive: Archive, name: str) -> Collection:
-    """Raises ToolFailure: there is none of that name."""
+    """Raises ToolError: there is none of that name."""
     found = archive.storage.documents.collection(name)
     if found is None:
         there = _collections_there_are(archive, name)
-        raise ToolFailure(f'Collection "{name}" not found.', code="not_found", help=there)
+        raise ToolError(f'Collection "{name}" not found.', code="not_found", help=there)
     return found
 
 
 def find_document(archive: Archive, collection: Collection, asked_as: str, document: str) -> Document:
-    """Raises ToolFailure: there is none of that id."""
+    """Raises ToolError: there is none of that id."""
     found = archive.storage.documents.document(collection.name, document)
     if found is None:
         raise no_document(archive, collection, asked_as, document)
     return found
 
 
-def no_document(archive: Archive, collection: Collection, asked_as: str, document: str) -> ToolFailure:
+def no_document(archive: Archive, collection: Collection, asked_as: str, document: str) -> ToolError:
     near = archive.storage.documents.nearest_documents(collection.name, document)
     listing = "documents_list_documents shows what there is."
-    return ToolFailure(
+    return ToolError(
         f'Document "{document}" not found in collection "{asked_as}".',
         code="not_found",
         help=f"Did you mean {listed(near)}? {listing}" if near else listing,

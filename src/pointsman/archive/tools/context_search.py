@@ -8,15 +8,15 @@ from pointsman.archive.archive import Archive
 from pointsman.archive.context.search import (
     ContextHit,
     Found,
-    NoContext,
-    NoProvider,
-    NoVectorsYet,
-    QueryNotEmbedded,
+    NoContextError,
+    NoProviderError,
+    NoVectorsYetError,
+    QueryNotEmbeddedError,
 )
 from pointsman.archive.model.context import TYPES, Wanted
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
 
 MIN_QUERY, MAX_QUERY = 3, 500
 MAX_CONTENT = 2_000  # characters of an item that are shown
@@ -60,35 +60,35 @@ def _query(arguments: Arguments, given: Json) -> str:
     return arguments.text("query", at_least=MIN_QUERY, at_most=MAX_QUERY)
 
 
-def _wrong_length(said: str) -> ToolFailure:
-    return ToolFailure(said, code="invalid_parameters", as_object=True)
+def _wrong_length(said: str) -> ToolError:
+    return ToolError(said, code="invalid_parameters", as_object=True)
 
 
 def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
     try:
         return archive.context.search(query, wanted, limit)
     except StoreError as error:
-        raise ToolFailure(
+        raise ToolError(
             "Search failed",
             code=store_code(error),
             as_object=True,
             message=str(error),
             fallback="Try using grep_codebase for text search",
         ) from error
-    except NoContext:
-        raise ToolFailure(
+    except NoContextError:
+        raise ToolError(
             "No embeddings found. Run initial session to generate context.",
             code="no_embeddings",
             as_object=True,
             fallback=GREP,
             help=HOW_TO_FILL,
         ) from None
-    except NoProvider as error:
+    except NoProviderError as error:
         raise _no_embeddings(NO_PROVIDER if error.recorded else f"{NO_PROVIDER} {HOW_TO_FILL}") from None
-    except NoVectorsYet:
+    except NoVectorsYetError:
         raise _no_embeddings() from None
-    except QueryNotEmbedded as error:
-        raise ToolFailure(
+    except QueryNotEmbeddedError as error:
+        raise ToolError(
             "Failed to generate query embedding",
             code="embedding_failed",
             as_object=True,
@@ -98,8 +98,8 @@ def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
         ) from None
 
 
-def _no_embeddings(help_: str = "") -> ToolFailure:
-    return ToolFailure(
+def _no_embeddings(help_: str = "") -> ToolError:
+    return ToolError(
         "No embeddings available",
         code="no_embeddings",
         help=help_,

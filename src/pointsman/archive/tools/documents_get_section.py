@@ -7,7 +7,7 @@ from pointsman.archive.text.naming import nearest
 from pointsman.archive.text.outline import outline
 from pointsman.archive.text.sections import find_section
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.archive.tools.collections import (
     COLLECTION,
     DOCUMENT,
@@ -48,7 +48,7 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
     return answer
 
 
-def _no_section(section: str, document: str, content: str) -> ToolFailure:
+def _no_section(section: str, document: str, content: str) -> ToolError:
     headings = list(dict.fromkeys(heading.text for heading in outline(content)))
     near = nearest(section, headings[:NAMES_COMPARED])
     if near:
@@ -57,7 +57,7 @@ def _no_section(section: str, document: str, content: str) -> ToolFailure:
         help_ = "documents_get_outline shows its headings."
     else:
         help_ = "It has no headings. documents_get_document has its text."
-    return ToolFailure(
+    return ToolError(
         f'Section "{section}" not found in document "{document}".', code="not_found", help=help_, candidates=near
     )
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.code.globs import BadGlob, Glob
-from pointsman.archive.code.grep import BadPattern, Found, Match, grep
+from pointsman.archive.code.globs import Glob, GlobError
+from pointsman.archive.code.grep import Found, Match, PatternError, grep
 from pointsman.archive.code.guard import NEVER_READ
-from pointsman.archive.code.ripgrep import NoRipgrep
-from pointsman.archive.code.roots import NoRoots, RootGone
+from pointsman.archive.code.ripgrep import RipgrepMissingError
+from pointsman.archive.code.roots import NoRootsError, RootGoneError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.archive.tools.code_failures import denied_help, no_roots, root_gone
 
 _LONGEST_PATTERN = 200
@@ -37,9 +37,9 @@ def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensiti
     try:
         glob = Glob(file_pattern) if file_pattern is not None else None
         return grep(archive.roots, pattern, glob, case_sensitive, limit)
-    except BadGlob as error:
+    except GlobError as error:
         help_ = denied_help(archive.roots, file_pattern or "", str(error))
-        raise ToolFailure(
+        raise ToolError(
             "Invalid filePattern",
             code="invalid_parameters",
             help=help_,
@@ -47,9 +47,9 @@ def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensiti
             filePattern=file_pattern,
             details=str(error),
         ) from None
-    except BadPattern as error:
+    except PatternError as error:
         escape = "To search for it as plain text, put a backslash before each of . * + ? ( ) [ ] { } | ^ $ and \\."
-        raise ToolFailure(
+        raise ToolError(
             "Invalid regex pattern",
             code="invalid_parameters",
             help=escape,
@@ -57,13 +57,13 @@ def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensiti
             pattern=pattern,
             details=str(error),
         ) from None
-    except NoRoots:
+    except NoRootsError:
         raise no_roots(pattern=pattern) from None
-    except RootGone as error:
+    except RootGoneError as error:
         raise root_gone(error, pattern=pattern) from None
-    except NoRipgrep:
+    except RipgrepMissingError:
         missing = "ripgrep is not installed beside Pointsman; the operator installs Pointsman again."
-        raise ToolFailure("Search failed", code="not_configured", as_object=True, message=missing) from None
+        raise ToolError("Search failed", code="not_configured", as_object=True, message=missing) from None
 
 
 def _match(each: Match) -> Json:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.code.guard import IsFolder, Missing, Refused
-from pointsman.archive.code.reading import Dependency, ImportsNotParsed, NotText, ReadFile, read_file
-from pointsman.archive.code.roots import NoRoots, RootGone, UnknownRoot
+from pointsman.archive.code.guard import AccessDeniedError, IsFolderError, PathNotFoundError
+from pointsman.archive.code.reading import Dependency, ImportParseError, NotTextError, ReadFile, read_file
+from pointsman.archive.code.roots import NoRootsError, RootGoneError, UnknownRootError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Code, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Code, Json, ToolError
 from pointsman.archive.tools.code_failures import denied_help, no_roots, root_gone
 
 
@@ -34,32 +34,32 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
 def _read(archive: Archive, path: str, *, with_dependencies: bool) -> ReadFile:
     try:
         return read_file(archive.roots, path, archive.imports if with_dependencies else None)
-    except NoRoots:
+    except NoRootsError:
         raise no_roots(path=path) from None
-    except RootGone as error:
+    except RootGoneError as error:
         raise root_gone(error, path=path) from None
-    except Missing as error:
+    except PathNotFoundError as error:
         hint = _hint(archive, error)
-        raise ToolFailure("File not found", code="file_not_found", help=hint, as_object=True, path=path) from None
-    except Refused as error:
+        raise ToolError("File not found", code="file_not_found", help=hint, as_object=True, path=path) from None
+    except AccessDeniedError as error:
         help_ = denied_help(archive.roots, path, str(error))
         raise _failure("Permission denied", "permission_denied", path, error, help_) from None
-    except NotText as error:
+    except NotTextError as error:
         raise _failure("Not a text file", "not_text", path, error) from None
-    except ImportsNotParsed as error:
+    except ImportParseError as error:
         alone = "The file alone can be read: leave out includeDeps."
         code: Code = "timeout" if error.late else "not_parsed"
         raise _failure("Failed to parse imports", code, path, error, alone) from None
 
 
-def _failure(said: str, code: Code, path: str, error: Exception, help_: str = "") -> ToolFailure:
-    return ToolFailure(said, code=code, help=help_, as_object=True, path=path, details=str(error))
+def _failure(said: str, code: Code, path: str, error: Exception, help_: str = "") -> ToolError:
+    return ToolError(said, code=code, help=help_, as_object=True, path=path, details=str(error))
 
 
-def _hint(archive: Archive, error: Missing) -> str:
-    if isinstance(error, UnknownRoot):
+def _hint(archive: Archive, error: PathNotFoundError) -> str:
+    if isinstance(error, UnknownRootError):
         return f"A path begins with the name of one of the roots: {', '.join(sorted(archive.roots))}."
-    if isinstance(error, IsFolder):
+    if isinstance(error, IsFolderError):
         return "This is a folder. Ask for a file in it; grep_codebase names files."
     return "Paths are relative to the project's root, as grep_codebase shows them; capitals count."
 

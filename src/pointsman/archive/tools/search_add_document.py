@@ -6,9 +6,9 @@ import json
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.model.index_tokens import GAP
-from pointsman.archive.model.indexes import Entry, IndexFull
+from pointsman.archive.model.indexes import Entry, IndexFullError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.archive.tools.named_index import INDEX_NAME, named_index
 
 LONGEST_ID = 512
@@ -22,13 +22,13 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
     doc_id = given.text("doc_id", at_most=LONGEST_ID)
     content = arguments.get("content")
     if not isinstance(content, str) or not content.strip():
-        raise ToolFailure("Content must be a non-empty string", code="invalid_parameters", as_object=True)
+        raise ToolError("Content must be a non-empty string", code="invalid_parameters", as_object=True)
     entry = Entry(doc_id, given.text("content", at_most=LONGEST_CONTENT), _metadata(given))
     words = index.tokenizer(content)
     try:
         replaced = index.add(entry, words)
-    except IndexFull as error:
-        raise ToolFailure("Index is full", code="limit_reached", help=str(error), as_object=True) from None
+    except IndexFullError as error:
+        raise ToolError("Index is full", code="limit_reached", help=str(error), as_object=True) from None
     return {
         "status": "re-indexed" if replaced else "indexed",
         "doc_id": doc_id,

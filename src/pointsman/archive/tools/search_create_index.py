@@ -7,9 +7,9 @@ from typing import get_args
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Backend, IndexFull
+from pointsman.archive.model.indexes import Backend, IndexFullError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 LONGEST_NAME = 64
@@ -27,10 +27,10 @@ def run(archive: Archive, arguments: Json, call: Call) -> Json:
     )
     try:
         created = archive.indexes.create(name, backend, tokenizer)
-    except IndexFull as error:
-        raise ToolFailure("Too many indexes", code="limit_reached", help=str(error), as_object=True) from None
+    except IndexFullError as error:
+        raise ToolError("Too many indexes", code="limit_reached", help=str(error), as_object=True) from None
     if not created:
-        raise ToolFailure(
+        raise ToolError(
             f"Index already exists: {name}",
             code="already_exists",
             help="Add documents to it with search_add_document, or choose another name.",
@@ -57,7 +57,7 @@ def _backend(value: object) -> Backend:
     for backend in BACKENDS:
         if value == backend:
             return backend
-    raise ToolFailure(
+    raise ToolError(
         f"Unknown backend: {str(value)[:100]}",
         code="invalid_parameters",
         help="Use `memory` or `sqlite`.",

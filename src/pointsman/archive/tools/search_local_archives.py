@@ -9,7 +9,7 @@ from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolFailure, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
 from pointsman.providers.numeric import load_numpy
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ _MOST_REFERENCES = 20  # of a document in each direction
 def run(archive: Archive, arguments: Json, call: Call) -> Json:
     try:
         return _answer(archive, Arguments(arguments))
-    except ToolFailure as refusal:
+    except ToolError as refusal:
         reason = refusal.error.removeprefix(f"{INVALID}: ")
-        raise ToolFailure(f"{FAILED}: {reason}", code=refusal.code, help=refusal.help, **refusal.fields) from None
+        raise ToolError(f"{FAILED}: {reason}", code=refusal.code, help=refusal.help, **refusal.fields) from None
     except StoreError as error:
-        raise ToolFailure(f"{FAILED}: {error}", code=store_code(error)) from error
+        raise ToolError(f"{FAILED}: {error}", code=store_code(error)) from error
 
 
 def _answer(archive: Archive, given: Arguments) -> Json:

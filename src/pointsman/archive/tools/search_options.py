@@ -66,7 +66,7 @@ def read_query(archive: Archive, given: Arguments) -> Query:
     """The query within the collections that it and the call name.
 
     Raises:
-        ToolFailure: one of them is not there.
+        ToolError: one of them is not there.
     """
     query = parse(given.text("query", at_least=0, at_most=LONGEST_QUERY))
     named = _full_names(archive, given.texts("collections", at_most=MOST_COLLECTIONS, each_at_most=LONGEST_NAME))

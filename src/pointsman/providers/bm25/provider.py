@@ -15,7 +15,7 @@ from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, ToolD
 from pointsman.providers.bm25.explanation import Explainer
 from pointsman.providers.bm25.prepared_tools import PreparedTools
 from pointsman.providers.bm25.query import parse_all
-from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailable
+from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailableError
 from pointsman.providers.numeric import load_numpy
 from pointsman.providers.single_flight import SingleFlight
 
@@ -103,7 +103,7 @@ class BM25SearchProvider:
         """Single-flight. Where it fails, words alone answer from then on."""
         try:
             self._embedder = await self._loading.run(None, self._load)
-        except EmbeddingsUnavailable as error:
+        except EmbeddingsUnavailableError as error:
             if not self._broken:
                 logger.warning("search goes by words alone, because the embeddings do not load: %s", error)
             self._broken = True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pointsman import __version__
 from pointsman.config.model import CloudSearch
-from pointsman.providers.cloud.failure import UNREACHABLE, CloudFailure, malformed, oversized, status
+from pointsman.providers.cloud.failure import UNREACHABLE, CloudError, malformed, oversized, status
 from pointsman.providers.cloud.wire import Packed
 from pointsman.providers.single_flight import SingleFlight
 
@@ -48,7 +48,7 @@ class CloudHttp:
             self._transport = await self._opening.run(None, _transport)
 
     async def post(self, packed: Packed) -> bytes:
-        """The body of the answer. Raises CloudFailure. `open` comes first."""
+        """The body of the answer. Raises CloudError. `open` comes first."""
         import httpx2
 
         assert self._transport is not None
@@ -131,9 +131,9 @@ def _in_words() -> Iterator[None]:
     try:
         yield
     except httpx2.ConnectError as error:
-        raise CloudFailure(UNREACHABLE, _why_unreachable(error), str(error)) from None
+        raise CloudError(UNREACHABLE, _why_unreachable(error), str(error)) from None
     except (httpx2.TransportError, OSError) as error:
-        raise CloudFailure("cloud_disconnected", "broke off before its answer was complete", repr(error)) from None
+        raise CloudError("cloud_disconnected", "broke off before its answer was complete", repr(error)) from None
     except zlib.error as error:
         raise malformed(str(error)) from None
 

@@ -58,7 +58,7 @@ class CloudSearchProvider:
         return self._service.state_for(project_id) if self._service else ("unconfigured", None)
 
     async def search(self, request: SearchRequest) -> SearchHits:
-        """Raises CloudFailure, which is a SearchUnavailable."""
+        """Raises CloudError, which is a SearchUnavailableError."""
         if self._service is None:
             raise cloud_failure.unconfigured()
         if not request.tools:

@@ -12,7 +12,7 @@ from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchHits, SearchRequest
 from pointsman.providers.cloud import failure as cloud_failure
 from pointsman.providers.cloud.breaker import Breaker, BreakerState, Pass
-from pointsman.providers.cloud.failure import CloudFailure
+from pointsman.providers.cloud.failure import CloudError
 from pointsman.providers.cloud.http import MAX_CONNECTIONS, CloudHttp
 from pointsman.providers.cloud.wire import Packed, Packer, judge
 
@@ -64,7 +64,7 @@ class CloudService:
         return "closed", None
 
     async def search(self, request: SearchRequest) -> SearchHits:
-        """Raises CloudFailure."""
+        """Raises CloudError."""
         if len(self._calls) >= MAX_CONNECTIONS:
             raise cloud_failure.busy()
         entered = self._enter(request.project_id)
@@ -98,7 +98,7 @@ class CloudService:
         await self.finish()
 
     def _enter(self, project_id: str | None) -> tuple[Pass, Pass]:
-        """For the service, and for this project with it. Raises CloudFailure."""
+        """For the service, and for this project with it. Raises CloudError."""
         own = self._own_breakers[project_id].enter()
         if own is None:
             raise cloud_failure.left_alone()
@@ -112,7 +112,7 @@ class CloudService:
         shared, own = entered
         try:
             hits = await self._ask(request)
-        except CloudFailure as failure:
+        except CloudError as failure:
             self._failed(failure, request.project_id, shared, own)
             raise
         if shared.probes:
@@ -122,18 +122,18 @@ class CloudService:
         return hits
 
     async def _ask(self, request: SearchRequest) -> SearchHits:
-        """Raises CloudFailure and, the service's fault or ours, nothing else: a discovery is always answered."""
+        """Raises CloudError and, the service's fault or ours, nothing else: a discovery is always answered."""
         try:
             await self._http.open()
             async with asyncio.timeout(self.settings.timeout_s):
                 judged = judge(await self._http.post(await self._packed(request)), request)
         except TimeoutError:
             raise cloud_failure.timed_out(self.settings.timeout_s) from None
-        except CloudFailure:
+        except CloudError:
             raise
         except Exception:
             logger.exception("cloud search: a fault of our own")
-            raise CloudFailure("cloud_internal", "could not be asked") from None
+            raise CloudError("cloud_internal", "could not be asked") from None
         if judged.invented:
             self._count_invented(judged.invented)
             if not judged.hits:
@@ -145,7 +145,7 @@ class CloudService:
             return await asyncio.to_thread(self._packer.pack, request)
         return self._packer.pack(request)
 
-    def _failed(self, failure: CloudFailure, project_id: str | None, shared: Pass, own: Pass) -> None:
+    def _failed(self, failure: CloudError, project_id: str | None, shared: Pass, own: Pass) -> None:
         self._report(failure, project_id)
         if failure.own:
             shared.succeeded()
@@ -159,7 +159,7 @@ class CloudService:
         if self._breaker.opened > opened:  # and not before, by another of the calls that were under way
             logger.warning("cloud search: the local search answers for the next %g s", self._breaker.rest_s)
 
-    def _report(self, failure: CloudFailure, project_id: str | None) -> None:
+    def _report(self, failure: CloudError, project_id: str | None) -> None:
         """What only the operator can mend is told once; the rest of it each time, which the breaker bounds."""
         if not failure.mend:
             detail = f" ({failure.detail!r:.300})" if failure.detail else ""

@@ -107,7 +107,7 @@ def judge(body: bytes, request: SearchRequest) -> Judged:
     """Best first, each tool of the request at most once, with figures in bounds and short texts.
 
     Raises:
-        CloudFailure: it is not JSON in UTF-8, or anything that is read of it has the wrong type.
+        CloudError: it is not JSON in UTF-8, or anything that is read of it has the wrong type.
     """
     answer = _decoded(body)
     if answer.api_version != API_VERSION:

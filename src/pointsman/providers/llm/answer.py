@@ -16,7 +16,7 @@ MAX_SHIFT = 0.25  # of its relevance
 MAX_REASON_CHARS = 200
 
 
-class NotASelection(ValueError):
+class InvalidSelectionError(ValueError):
     """The answer has not the shape that was asked for, or holds nothing that makes sense."""
 
     def __init__(self, invented: int = 0) -> None:
@@ -37,10 +37,10 @@ class Selection:
 
 
 def read(answer: Any, shown: int) -> Selection:
-    """Raises NotASelection. An entry that makes no sense is left out, as long as another one does."""
+    """Raises InvalidSelectionError. An entry that makes no sense is left out, as long as another one does."""
     entries = answer.get("selection") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
-        raise NotASelection
+        raise InvalidSelectionError
     places = {name: place for place, name in enumerate(ids(shown))}
     choices: dict[int, Choice] = {}
     invented = 0
@@ -53,7 +53,9 @@ def read(answer: Any, shown: int) -> Selection:
             reason = entry.get("reason")
             choices[place] = Choice(figure, visible_line(reason, MAX_REASON_CHARS) if isinstance(reason, str) else "")
     if entries and not choices:
-        raise NotASelection(invented)  # to choose nothing is a judgement; to say nothing that makes sense is none
+        raise InvalidSelectionError(
+            invented
+        )  # to choose nothing is a judgement; to say nothing that makes sense is none
     return Selection(choices, invented)
 
 

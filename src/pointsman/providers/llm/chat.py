@@ -24,7 +24,7 @@ Reason = Literal["timeout", "unreachable", "status", "oversized", "malformed", "
 REASONS: tuple[Reason, ...] = ("timeout", "unreachable", "status", "oversized", "malformed", "refusal", "resting")
 
 
-class ChatFailed(Exception):
+class ChatError(Exception):
     """No usable answer. `str(error)` is for the log: it holds nothing that the model said."""
 
     def __init__(self, reason: Reason, message: str) -> None:
@@ -52,19 +52,19 @@ class Chat:
         """The JSON that the model answered with. Nothing of it is checked.
 
         Raises:
-            ChatFailed: no answer in time, a refusal, or something that is not JSON.
+            ChatError: no answer in time, a refusal, or something that is not JSON.
         """
         try:
             async with asyncio.timeout(self._endpoint.timeout_s):
                 return _content(await self._answer(messages, schema))
         except TimeoutError:
-            raise ChatFailed("timeout", f"no answer within {self._endpoint.timeout_s:g} s") from None
+            raise ChatError("timeout", f"no answer within {self._endpoint.timeout_s:g} s") from None
         except httpx2.InvalidURL:
-            raise ChatFailed("unreachable", "the address is not one") from None
+            raise ChatError("unreachable", "the address is not one") from None
         except httpx2.DecodingError:
-            raise ChatFailed("malformed", "the endpoint's answer cannot be unpacked") from None
+            raise ChatError("malformed", "the endpoint's answer cannot be unpacked") from None
         except httpx2.HTTPError as error:
-            raise ChatFailed("unreachable", type(error).__name__) from None
+            raise ChatError("unreachable", type(error).__name__) from None
 
     async def _answer(self, messages: Sequence[Mapping[str, str]], schema: Json) -> bytes:
         ways = _ways(schema)
@@ -73,7 +73,7 @@ class Chat:
             if status in _UNKNOWN_FORMAT and way + 1 < len(ways):
                 continue
             if not 200 <= status < 300:
-                raise ChatFailed("status", f"the endpoint answered {status}{_NEXT_STEPS.get(status, '')}")
+                raise ChatError("status", f"the endpoint answered {status}{_NEXT_STEPS.get(status, '')}")
             self._known_way = way
             return body
         raise AssertionError("the last way ends the loop")
@@ -91,7 +91,7 @@ class Chat:
                 pieces.append(piece)
                 size += len(piece)
                 if size > MAX_ANSWER_BYTES:
-                    raise ChatFailed("oversized", f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+                    raise ChatError("oversized", f"an answer of more than {MAX_ANSWER_BYTES} bytes")
             return response.status_code, b"".join(pieces)
 
 
@@ -106,15 +106,15 @@ def _content(body: bytes) -> Any:
         message = json.loads(body)["choices"][0]["message"]
         refusal, text = message.get("refusal"), message.get("content")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise ChatFailed("malformed", "the endpoint's answer is no chat completion") from None
+        raise ChatError("malformed", "the endpoint's answer is no chat completion") from None
     if refusal:
-        raise ChatFailed("refusal", "the model refused")
+        raise ChatError("refusal", "the model refused")
     if not isinstance(text, str):
-        raise ChatFailed("malformed", "the model said nothing")
+        raise ChatError("malformed", "the model said nothing")
     try:
         return json.loads(_unfenced(text))
     except (ValueError, RecursionError):
-        raise ChatFailed("malformed", "the model did not answer in JSON") from None
+        raise ChatError("malformed", "the model did not answer in JSON") from None
 
 
 def _unfenced(text: str) -> str:

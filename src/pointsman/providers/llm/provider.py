@@ -10,7 +10,7 @@ from dataclasses import replace
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest
 from pointsman.providers.llm import answer as llm_answer
 from pointsman.providers.llm import question as llm_question
-from pointsman.providers.llm.chat import Chat, ChatFailed, Reason
+from pointsman.providers.llm.chat import Chat, ChatError, Reason
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ class Selected(SearchHits):
         self.invented = 0  # tools that the model named and that were not there
 
 
-class _NoSelection(ChatFailed):
+class _NoSelectionError(ChatError):
     """The model answered in JSON, and it is of no use."""
 
-    def __init__(self, error: llm_answer.NotASelection) -> None:
+    def __init__(self, error: llm_answer.InvalidSelectionError) -> None:
         super().__init__("malformed", str(error))
         self.invented = error.invented
 
@@ -58,11 +58,11 @@ class LlmSearchProvider:
         hits = sorted(found, key=lambda hit: -hit.relevance)
         try:
             selection = await self._ask(request, hits[:SHORTLIST])
-        except ChatFailed as error:
+        except ChatError as error:
             local = await self._local.search(request)
             plain = Selected(local, local, self._local.name)
             plain.failure = error.reason
-            plain.invented = error.invented if isinstance(error, _NoSelection) else 0
+            plain.invented = error.invented if isinstance(error, _NoSelectionError) else 0
             return plain
         moved = llm_answer.applied(hits, min(len(hits), SHORTLIST), selection)
         selected = Selected(moved[: request.max_results], found, NAME)
@@ -70,14 +70,14 @@ class LlmSearchProvider:
         return selected
 
     async def _ask(self, request: SearchRequest, hits: list[SearchHit]) -> llm_answer.Selection:
-        """Raises ChatFailed."""
+        """Raises ChatError."""
         if self._clock() < self._rests_until:
-            raise ChatFailed("resting", "the endpoint did not answer a moment ago")
+            raise ChatError("resting", "the endpoint did not answer a moment ago")
         by_key = {tool.tool_key: tool for tool in request.tools}
         question = llm_question.messages(request, [by_key[hit.tool_key] for hit in hits])
         try:
             selection = _read(await self._chat.ask(question, llm_question.ANSWER_SCHEMA), len(hits))
-        except ChatFailed as error:
+        except ChatError as error:
             if error.reason != self._told:
                 logger.warning("the language model is of no help (%s), the local order stands: %s", error.reason, error)
             self._told = error.reason
@@ -91,5 +91,5 @@ class LlmSearchProvider:
 def _read(answer: object, shown: int) -> llm_answer.Selection:
     try:
         return llm_answer.read(answer, shown)
-    except llm_answer.NotASelection as error:
-        raise _NoSelection(error) from None
+    except llm_answer.InvalidSelectionError as error:
+        raise _NoSelectionError(error) from None

@@ -14,7 +14,7 @@ from pathlib import Path
 from pointsman.config.model import Audit
 from pointsman.core.model import WallClock
 from pointsman.router.audit.age import AgeClock
-from pointsman.router.audit.database import FILE, NewerSchema, open_to_read
+from pointsman.router.audit.database import FILE, NewerSchemaError, open_to_read
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog, Observer
 from pointsman.router.audit.segments import FOLDER
@@ -81,7 +81,7 @@ def last_seq_in(database: Path) -> int:
             return int(connection.execute("SELECT max(seq) FROM audit").fetchone()[0] or 0)
         finally:
             connection.close()
-    except (sqlite3.Error, NewerSchema):
+    except (sqlite3.Error, NewerSchemaError):
         return 0
 
 
@@ -113,7 +113,7 @@ class _Compactor:
             self._log.housekeep()
             try:
                 await asyncio.to_thread(self._move, self._journal.position)
-            except (sqlite3.Error, OSError, NewerSchema) as error:
+            except (sqlite3.Error, OSError, NewerSchemaError) as error:
                 self._complain(error)
                 self._log.rows_held_back = True
             else:

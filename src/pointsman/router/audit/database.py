@@ -36,7 +36,7 @@ _UPGRADE = ("ALTER TABLE audit ADD COLUMN repeats INTEGER", f"PRAGMA user_versio
 logger = logging.getLogger(__name__)
 
 
-class NewerSchema(Exception):
+class NewerSchemaError(Exception):
     """A later Pointsman wrote this database. It is left as it is."""
 
     def __init__(self, path: Path, version: int) -> None:
@@ -52,7 +52,7 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: it is locked, or cannot be written.
         OSError: the folder cannot be written.
-        NewerSchema: it is not ours to touch.
+        NewerSchemaError: it is not ours to touch.
     """
     try:
         return _open(path, busy_s)
@@ -64,7 +64,7 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection | None:
-    """Open it for reading; None where there is no database yet. Raises sqlite3.Error and NewerSchema."""
+    """Open it for reading; None where there is no database yet. Raises sqlite3.Error and NewerSchemaError."""
     if not path.exists():
         return None
     if not path.is_file():  # opening a FIFO would wait for a writer
@@ -185,7 +185,7 @@ def _open_to_read(uri: str, path: Path) -> sqlite3.Connection:
 def _known_version(connection: sqlite3.Connection, path: Path) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > SCHEMA_VERSION:
-        raise NewerSchema(path, version)
+        raise NewerSchemaError(path, version)
     return version
 
 

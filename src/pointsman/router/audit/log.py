@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from pointsman.core.errors import AuditUnavailable, DownstreamRefusal, GatewayError, RateLimited
+from pointsman.core.errors import AuditUnavailableError, DownstreamHttpError, GatewayError, RateLimitedError
 from pointsman.core.model import WallClock
 from pointsman.core.seams import FrontRequest, ProtocolError
 from pointsman.router.audit.journal import Journal
@@ -86,7 +86,7 @@ class Record:
         """The same call goes on as a row of its own, after this one was finished with `input_required`.
 
         Raises:
-            AuditUnavailable: it could not be written; the call stays without a row that is open.
+            AuditUnavailableError: it could not be written; the call stays without a row that is open.
         """
         self._intent, self._began = self._log._begin_again(self._intent)
         self._finished = False
@@ -141,8 +141,8 @@ class AuditLog:
         Used as `with audit.begin(...) as record`, which leaves no intent without its outcome.
 
         Raises:
-            AuditUnavailable: it could not be written.
-            RateLimited: the token has written too much of late; the refusal has its row.
+            AuditUnavailableError: it could not be written.
+            RateLimitedError: the token has written too much of late; the refusal has its row.
         """
         token_id = request.caller.token_id
         wait_s = self._rate.wait_s(token_id, self._monotonic())
@@ -167,7 +167,7 @@ class AuditLog:
 
     def _refuse(self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None) -> None:
         self.refused(
-            RateLimited.code,
+            RateLimitedError.code,
             kind=kind,
             method=request.method,
             token_id=request.caller.token_id,
@@ -278,12 +278,12 @@ class AuditLog:
         self._journal.close()
 
     def _begin_again(self, intent: Intent) -> tuple[Intent, float]:
-        """The same intent under a new number. Raises AuditUnavailable."""
+        """The same intent under a new number. Raises AuditUnavailableError."""
         again = msgspec.structs.replace(intent, seq=self._next_seq(), time_ms=int(self._wall() * 1000))
         return again, self._write_intent(again)
 
     def _next_seq(self) -> int:
-        """Raises AuditUnavailable."""
+        """Raises AuditUnavailableError."""
         try:
             if self._late:
                 self._write_late()
@@ -292,7 +292,7 @@ class AuditLog:
             raise self._failed(error) from None
 
     def _write_intent(self, intent: Intent) -> float:
-        """Returns when the call began. Raises AuditUnavailable."""
+        """Returns when the call began. Raises AuditUnavailableError."""
         line = encode_line(intent)
         try:
             self._journal.append(line, intents=1)
@@ -356,14 +356,14 @@ class AuditLog:
         if len(self._late) < MAX_LATE:
             self._late.append(line)
 
-    def _failed(self, error: OSError) -> AuditUnavailable:
+    def _failed(self, error: OSError) -> AuditUnavailableError:
         for observer in self._observers:
             observer.journal_failed()
         if not self._failing:
             self._failing = True
             reason = os.strerror(error.errno) if error.errno else str(error)
             logger.error("the audit journal cannot be written, so calls are refused until it can: %s", reason)
-        return AuditUnavailable()
+        return AuditUnavailableError()
 
     def _healed(self) -> None:
         self._failing = False
@@ -376,7 +376,7 @@ def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
         return "ok", None
     if isinstance(error, GatewayError):
         return _ENDINGS.get(error.code, "error"), error.code
-    if isinstance(error, (ProtocolError, DownstreamRefusal)):
+    if isinstance(error, (ProtocolError, DownstreamHttpError)):
         return "error", str(error.code)
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", None

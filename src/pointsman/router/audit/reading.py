@@ -25,7 +25,7 @@ def read_rows(state_dir: Path, wanted: Filter | None = None, *, newest: int | No
 
     Raises:
         sqlite3.Error: the database cannot be read.
-        NewerSchema: a later Pointsman wrote it.
+        NewerSchemaError: a later Pointsman wrote it.
         OSError: the journal cannot be read.
     """
     wanted = wanted or Filter()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from pointsman.core.errors import RateLimited
+from pointsman.core.errors import RateLimitedError
 from pointsman.router.audit.rows import Intent, Outcome
 
 BURST_S = 30  # a token that was silent for so long may write so many seconds' worth at once
@@ -68,8 +68,8 @@ class RowRate:
             bucket.take(size)
 
 
-def too_many_rows(wait_s: float) -> RateLimited:
-    return RateLimited(
+def too_many_rows(wait_s: float) -> RateLimitedError:
+    return RateLimitedError(
         "The call was not made: this token's calls fill the audit faster than they may. Call less often, or send less "
         "text with each call, and repeat this one later; the operator sets `limits.audit_bytes_per_s`.",
         max(1, math.ceil(wait_s)),

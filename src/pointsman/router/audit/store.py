@@ -55,7 +55,7 @@ class Store:
         nothing: rows are known by run and seq, and a segment is deleted only after its rows are committed.
 
         Raises:
-            sqlite3.Error, OSError, NewerSchema: the journal keeps what is left; try again later.
+            sqlite3.Error, OSError, NewerSchemaError: the journal keeps what is left; try again later.
         """
         moved = 0
         for run, segments in _movable(folder, position):
@@ -75,7 +75,7 @@ class Store:
         """Delete rows that are too old, then the oldest until the database fits; returns how many.
 
         Raises:
-            sqlite3.Error, OSError, NewerSchema: try again later.
+            sqlite3.Error, OSError, NewerSchemaError: try again later.
         """
         deleted = self._delete_oldest("time_ms", self._count("WHERE time_ms < ?", older_than_ms))
         while (used := self._used_bytes()) > max_bytes:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
-from pointsman.router.bridge.legacy_session import LegacySession, SessionLost
-from pointsman.router.bridge.link import Answer, Cut, Link, NoGateway, NotSent
-from pointsman.router.bridge.pipes import TooLong
+from pointsman.router.bridge.legacy_session import LegacySession, SessionLostError
+from pointsman.router.bridge.link import Answer, GatewayUnreachableError, Link, NotSentError, StreamCutError
+from pointsman.router.bridge.pipes import LineTooLongError
 from pointsman.router.downstream.stdio.lines import Line
 from pointsman.router.downstream.talk.envelope import NAMESPACE
 
@@ -47,7 +47,7 @@ class Bridge:
         self._cancelled: set[tuple[type, Any]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def run(self, lines: AsyncIterator[Line | TooLong]) -> None:
+    async def run(self, lines: AsyncIterator[Line | LineTooLongError]) -> None:
         """Until the client has no more to say; ends what is under way."""
         try:
             async for line in lines:
@@ -62,13 +62,13 @@ class Bridge:
 
     # ------------------------------------------------------------------ from the client
 
-    def _take(self, line: Line | TooLong) -> None:
-        if isinstance(line, TooLong):
+    def _take(self, line: Line | LineTooLongError) -> None:
+        if isinstance(line, LineTooLongError):
             self._start(self._refuse(line.id, INVALID_REQUEST, f"{line}."))
             return
         try:
             message = wire.decode(line)
-        except wire.BadJson:
+        except wire.InvalidJsonError:
             self._start(self._refuse(None, PARSE_ERROR, "Parse error: this line is not JSON."))
             return
         if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):
@@ -103,7 +103,7 @@ class Bridge:
             task.cancel()  # which closes its connection: that is how a modern request is cancelled
 
     async def _cancel_in_session(self, task: asyncio.Task[None], body: bytes) -> None:
-        with suppress(NoGateway, NotSent, Cut, SessionLost):
+        with suppress(GatewayUnreachableError, NotSentError, StreamCutError, SessionLostError):
             for pause_s in _CANCEL_PAUSES_S:
                 await self._session.tell(body)
                 done, _ = await asyncio.wait((task,), timeout=pause_s)
@@ -117,11 +117,11 @@ class Bridge:
         """A request, to its answer; whatever happens, the client gets one."""
         try:
             answered = await self._exchange(message, body, key)
-        except NoGateway as reason:
+        except GatewayUnreachableError as reason:
             await self._refuse(message["id"], INTERNAL_ERROR, str(reason))
-        except NotSent:
+        except NotSentError:
             await self._refuse(message["id"], INTERNAL_ERROR, "The gateway cannot be reached. Try again later.")
-        except Cut:
+        except StreamCutError:
             await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
         else:
             if not answered and key not in self._cancelled:
@@ -170,7 +170,7 @@ class Bridge:
             return  # the modern era has neither, over HTTP
         try:
             await self._session.tell(body)
-        except (NoGateway, NotSent, Cut, SessionLost):
+        except (GatewayUnreachableError, NotSentError, StreamCutError, SessionLostError):
             logger.warning("%s did not reach the gateway", message.get("method", "an answer"))
 
     # ------------------------------------------------------------------ to the client
@@ -202,7 +202,7 @@ class Bridge:
 def _decoded(body: bytes) -> Json | None:
     try:
         message = wire.decode(body) if body else None
-    except wire.BadJson:
+    except wire.InvalidJsonError:
         return None
     return message if isinstance(message, dict) else None
 

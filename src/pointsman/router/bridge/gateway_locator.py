@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.config.model import GatewayConfig, Token
-from pointsman.router.bridge.link import Address, NoGateway
+from pointsman.router.bridge.link import Address, GatewayUnreachableError
 from pointsman.router.serving.state_folder import Running, StateFolderError, running
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class GatewayLocator:
         self.ended = asyncio.Event()  # our own gateway was told to stop, and has
 
     async def find(self) -> Address:
-        """Raises NoGateway."""
+        """Raises GatewayUnreachableError."""
         if self._found_before and self._own is None:
             await self._wait_until_back()
         if self._stop.is_set():
-            raise NoGateway("The gateway of this process was told to stop.")
+            raise GatewayUnreachableError("The gateway of this process was told to stop.")
         if self._own is None or self._own.failed:
             found = running(self._state_dir)
             if found is not None:
@@ -65,7 +65,7 @@ class GatewayLocator:
     def _known(self, found: Running) -> Address:
         self._found_before = True
         if self._token is None:
-            raise NoGateway(
+            raise GatewayUnreachableError(
                 f"A gateway runs on {found.url}, and POINTSMAN_TOKEN is not set: put a token there "
                 "(`pointsman token create NAME` makes one)."
             )
@@ -97,21 +97,23 @@ class _Own:
         return self.task.done() and (self.task.cancelled() or self.task.exception() is not None)
 
     async def address(self) -> Address:
-        """Raises NoGateway."""
-        from pointsman.router.serving.socket import CannotListen
-        from pointsman.router.serving.tasks import DaemonFailed
+        """Raises GatewayUnreachableError."""
+        from pointsman.router.serving.socket import ListenError
+        from pointsman.router.serving.tasks import DaemonError
 
         await asyncio.wait((self.ready, self.task), return_when=asyncio.FIRST_COMPLETED)
         if self.ready.done():
             return Address(self.ready.result(), self.secret)
         try:
             self.task.result()
-        except (StateFolderError, CannotListen, DaemonFailed) as error:
-            raise NoGateway(str(error)) from error
+        except (StateFolderError, ListenError, DaemonError) as error:
+            raise GatewayUnreachableError(str(error)) from error
         except Exception as error:
             logger.exception("the gateway of this process could not start")
-            raise NoGateway("The gateway of this process could not start; its log on stderr says why.") from error
-        raise NoGateway("The gateway ended before it was ready.")
+            raise GatewayUnreachableError(
+                "The gateway of this process could not start; its log on stderr says why."
+            ) from error
+        raise GatewayUnreachableError("The gateway ended before it was ready.")
 
 
 def private(launch: Launch, secret: str | None, ready: Callable[[str], None]) -> Launch:

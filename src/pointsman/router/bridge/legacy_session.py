@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.bridge.link import Answer, Cut, Link, NoGateway, NotSent
+from pointsman.router.bridge.link import Answer, GatewayUnreachableError, Link, NotSentError, StreamCutError
 from pointsman.router.bridge.session_replay import SessionReplay
 from pointsman.router.serving.tasks import TaskSet
 
@@ -25,7 +25,7 @@ _OWN_ID = "pointsman-stdio"  # of the requests that we make ourselves
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
-class SessionLost(Exception):
+class SessionLostError(Exception):
     """The gateway does not know the session: it has not looked at the message."""
 
 
@@ -50,7 +50,7 @@ class LegacySession:
 
     @asynccontextmanager
     async def request(self, message: Json, body: bytes) -> AsyncIterator[Answer]:
-        """Raises NoGateway, NotSent, Cut."""
+        """Raises GatewayUnreachableError, NotSentError, StreamCutError."""
         if message["method"] == "initialize":
             async with self._link.send("POST", {}, body) as answer:
                 self._initialize = message
@@ -69,9 +69,9 @@ class LegacySession:
             yield answer
 
     async def tell(self, body: bytes) -> None:
-        """A notification or an answer. Raises NoGateway, NotSent, Cut, SessionLost."""
+        """Send a notification or an answer. Raises as `request`, and SessionLostError."""
         if not await self._tell(body):
-            raise SessionLost  # what it was about went with the session
+            raise SessionLostError  # what it was about went with the session
 
     async def _tell(self, body: bytes) -> bool:
         async with self._link.send("POST", self._headers, body) as answer:
@@ -83,7 +83,7 @@ class LegacySession:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.open:
-            with suppress(NoGateway, NotSent, Cut, TimeoutError):
+            with suppress(GatewayUnreachableError, NotSentError, StreamCutError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S), self._link.send("DELETE", self._headers):
                     pass
 
@@ -101,14 +101,14 @@ class LegacySession:
         self._listening = TaskSet().start("events of the gateway", partial(self._listen, self._headers))
 
     async def _renew(self, lost: dict[str, str]) -> None:
-        """Open a session in place of `lost`, once for all who have found out. Raises NoGateway, NotSent, Cut."""
+        """Open a session in place of `lost`, once for all waiting requests. Raises as `request`."""
         async with self._renewing:
             if self._headers is not lost or self._initialize is None:
                 return
             logger.info("the gateway has forgotten the session: opening another one")
             await self._repeat({}, self._initialize)
             if self._headers is lost:
-                raise NoGateway("The gateway opens no new session. Restart the client.")
+                raise GatewayUnreachableError("The gateway opens no new session. Restart the client.")
             await self._tell(_INITIALIZED)
             self._standing.doubt()
             await self._repeat_standing()
@@ -133,7 +133,7 @@ class LegacySession:
                     return
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-        except (NoGateway, NotSent, Cut):
+        except (GatewayUnreachableError, NotSentError, StreamCutError):
             return  # the next request tries again, and says what is wrong
         finally:
             if not tried.done():
@@ -142,7 +142,7 @@ class LegacySession:
             logger.warning("the gateway does not take %s again", message["method"])
 
     async def _repeat_standing(self) -> None:
-        """What is refused stays owed. Raises NoGateway, NotSent, Cut."""
+        """What is refused stays owed. Raises GatewayUnreachableError, NotSentError, StreamCutError."""
         for message in self._standing.owed():
             status, accepted = await self._repeat(self._headers, message)
             if status != HTTPStatus.OK:
@@ -181,7 +181,7 @@ class LegacySession:
                                 await self._told(body)
                     elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
                         return
-            except (NoGateway, NotSent, Cut):
+            except (GatewayUnreachableError, NotSentError, StreamCutError):
                 pass  # it may come back
             self._standing.doubt()  # its sessions survive a restart, but not what was said in them
             await asyncio.sleep(pause_s)
@@ -190,5 +190,7 @@ class LegacySession:
         self._reopening = asyncio.get_running_loop().create_task(self._reopen(headers))
 
     async def _reopen(self, headers: dict[str, str]) -> None:
-        with suppress(NoGateway, NotSent, Cut):  # the next request tries again, and says what is wrong
+        with suppress(
+            GatewayUnreachableError, NotSentError, StreamCutError
+        ):  # the next request tries again, and says what is wrong
             await self._renew(headers)

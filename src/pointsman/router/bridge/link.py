@@ -9,7 +9,7 @@ from types import TracebackType
 
 import aiohttp
 
-from pointsman.router.downstream.connection import BudgetBroken
+from pointsman.router.downstream.connection import BudgetExceededError
 from pointsman.router.downstream.http.event_stream import EventStreamParser
 
 _CONNECT_S = 5.0
@@ -27,18 +27,18 @@ class Address:
 
 
 Locate = Callable[[], Awaitable[Address]]
-"""Finds the gateway that runs now, or starts one. Raises NoGateway."""
+"""Finds the gateway that runs now, or starts one. Raises GatewayUnreachableError."""
 
 
-class NoGateway(Exception):
+class GatewayUnreachableError(Exception):
     """There is none to be had. `str(error)` says why and what to do."""
 
 
-class NotSent(Exception):
+class NotSentError(Exception):
     """The gateway could not be reached: it has not seen the message."""
 
 
-class Cut(Exception):
+class StreamCutError(Exception):
     """The connection ended before the answer was complete."""
 
 
@@ -52,7 +52,7 @@ class Answer:
         self.streams = response.content_type == _EVENT_STREAM
 
     async def messages(self) -> AsyncIterator[tuple[bytes, str | None]]:
-        """Each message and, where it has one, the id of its event. Raises Cut."""
+        """Each message and, where it has one, the id of its event. Raises StreamCutError."""
         try:
             if not self.streams:
                 if body := await self._response.read():
@@ -63,8 +63,8 @@ class Answer:
                 for event in parser.feed(data):
                     if event.data or event.id:
                         yield event.data, event.id
-        except (aiohttp.ClientError, OSError, BudgetBroken) as error:
-            raise Cut from error
+        except (aiohttp.ClientError, OSError, BudgetExceededError) as error:
+            raise StreamCutError from error
 
 
 class Link:
@@ -95,11 +95,11 @@ class Link:
         A gateway that cannot be reached is looked for once more: it may have come back at another address.
 
         Raises:
-            NoGateway, NotSent, Cut.
+            GatewayUnreachableError, NotSentError, StreamCutError.
         """
         try:
             response = await self._request(method, headers, body)
-        except NotSent:
+        except NotSentError:
             self._address = None
             response = await self._request(method, headers, body)
         async with response:
@@ -117,6 +117,6 @@ class Link:
                 method, address.url, data=body, headers={**own, **headers}, allow_redirects=False
             )
         except aiohttp.ClientConnectorError as error:
-            raise NotSent from error
+            raise NotSentError from error
         except (aiohttp.ClientError, OSError) as error:
-            raise Cut from error
+            raise StreamCutError from error

@@ -13,7 +13,7 @@ LONGEST_LINE = 256 << 20  # the gateway has its own, smaller limits and says so;
 _PIECE = 1 << 18
 
 
-class TooLong(Exception):
+class LineTooLongError(Exception):
     """A line over the limit was thrown away. `id` is the request's, where it could be read."""
 
     def __init__(self, number: int | None) -> None:
@@ -27,9 +27,9 @@ class Lines:
     def __init__(self, source: BinaryIO, limit: int = LONGEST_LINE) -> None:
         self._source = source
         self._assembler = LineAssembler(limit, self._too_long)
-        self._found: asyncio.Queue[Line | TooLong | None] = asyncio.Queue()
+        self._found: asyncio.Queue[Line | LineTooLongError | None] = asyncio.Queue()
 
-    async def read(self) -> AsyncIterator[Line | TooLong]:
+    async def read(self) -> AsyncIterator[Line | LineTooLongError]:
         """Until the client closes its end."""
         reading = asyncio.ensure_future(self._read())
         try:
@@ -63,7 +63,7 @@ class Lines:
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         if tail:
-            self._found.put_nowait(TooLong(salvaged_id(head, tail)))
+            self._found.put_nowait(LineTooLongError(salvaged_id(head, tail)))
 
 
 class Output:

@@ -12,12 +12,12 @@ from pointsman.archive.commands import commands as cli
 from pointsman.archive.commands.context import context
 from pointsman.archive.commands.graph import graph
 from pointsman.archive.commands.ingest import ingest
-from pointsman.archive.settings import DATABASE, ArchiveSettings, BadSettings
+from pointsman.archive.settings import DATABASE, ArchiveSettings, SettingsError
 from pointsman.archive.settings import read_settings as read_archive_settings
 from pointsman.config.model import Server
 from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import ConfigRefusal, chosen_config, clear_errors, load_gateway_config, note
+from pointsman.router.cli.options import ConfigCommandError, chosen_config, clear_errors, load_gateway_config, note
 from pointsman.router.downstream.bundled import bundled_environment
 
 
@@ -42,8 +42,8 @@ def find_settings(
         environment = os.environ | _configured(server, config, state_dir)
     try:
         return read_archive_settings(environment)
-    except BadSettings as error:
-        raise ConfigRefusal(f"{error}.") from None
+    except SettingsError as error:
+        raise ConfigCommandError(f"{error}.") from None
 
 
 def _configured(server_id: str | None, config: Path | None, state_dir: Path | None) -> dict[str, str]:
@@ -70,11 +70,11 @@ def _chosen(archives: Mapping[str, Server], server_id: str | None, path: Path) -
         return server_id
     names = ", ".join(archives)
     if not archives:
-        raise ConfigRefusal(
+        raise ConfigCommandError(
             f"{path} names no archive. Add `archive: {{bundled: archive}}` to `servers`, or name a store with --db."
         )
     if server_id is not None:
-        raise ConfigRefusal(f"`{server_id}` is no bundled archive in {path}. There is: {names}.")
+        raise ConfigCommandError(f"`{server_id}` is no bundled archive in {path}. There is: {names}.")
     if len(archives) > 1:
-        raise ConfigRefusal(f"{path} names several archives. Choose with --server: {names}.")
+        raise ConfigCommandError(f"{path} names several archives. Choose with --server: {names}.")
     return next(iter(archives))

@@ -16,13 +16,13 @@ import click
 
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
-from pointsman.router.audit.database import NewerSchema
+from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import Table, json_line
 from pointsman.router.audit.filters import Filter
 from pointsman.router.audit.reading import read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
 from pointsman.router.audit.tail import follow
-from pointsman.router.cli.options import ConfigRefusal, Refusal, clear_errors, note
+from pointsman.router.cli.options import CommandError, ConfigCommandError, clear_errors, note
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -83,14 +83,14 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except (sqlite3.Error, NewerSchema) as error:
-            raise Refusal(f"The state database cannot be read: {error}") from None
+        except (sqlite3.Error, NewerSchemaError) as error:
+            raise CommandError(f"The state database cannot be read: {error}") from None
         except PermissionError as error:
-            raise Refusal(
+            raise CommandError(
                 f"{error.filename} may not be read by this user. Run this as the user that runs the gateway."
             ) from None
         except NotADirectoryError as error:
-            raise Refusal(
+            raise CommandError(
                 f"{error.filename} is not a folder, and the journal belongs there. Move it away; "
                 "the gateway creates the folder."
             ) from None
@@ -139,7 +139,7 @@ def _folder(option: Path | None) -> Path:
     with clear_errors():
         folder = state_folder(option, read_settings(), os.environ)
     if not folder.is_dir():
-        raise ConfigRefusal(
+        raise ConfigCommandError(
             f"There is no state folder {folder}. Start the gateway once, or name its folder with --state-dir."
         )
     return folder

@@ -8,7 +8,7 @@ from pathlib import Path
 from pointsman.config.paths import find_config, user_config
 from pointsman.config.sample import GATEWAY, write_sample
 from pointsman.config.settings import Settings
-from pointsman.router.cli.options import Refusal
+from pointsman.router.cli.options import CommandError
 
 
 def find_or_make_config(option: Path | None, settings: Settings, sample: str = GATEWAY) -> tuple[Path, str | None]:
@@ -22,7 +22,7 @@ def find_or_make_config(option: Path | None, settings: Settings, sample: str = G
     except FileExistsError:  # another start was faster by a moment; its token is shown there
         return path, None
     except OSError as error:
-        raise Refusal(
+        raise CommandError(
             f"No configuration was found, and a first one cannot be written to {path}: {error.strerror}. "
             "Name a file with --config, or a folder that can be written with POINTSMAN_CONFIG_DIR."
         ) from error

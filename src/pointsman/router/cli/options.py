@@ -15,7 +15,7 @@ import click
 from pointsman.config.errors import ConfigError
 from pointsman.config.loading import load
 from pointsman.config.model import GatewayConfig
-from pointsman.config.paths import NoHome, find_config
+from pointsman.config.paths import NoHomeError, find_config
 from pointsman.config.settings import Settings
 from pointsman.router.downstream.bundled import check_stores
 
@@ -29,14 +29,14 @@ NO_CONFIG = "No configuration yet. `pointsman serve` writes a first one; --confi
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-class Refusal(click.ClickException):
+class CommandError(click.ClickException):
     """Ends the command with exit code 1 and a message on stderr, as it is."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(self.message, file=file, err=file is None)
 
 
-class ConfigRefusal(Refusal):
+class ConfigCommandError(CommandError):
     """The same for what the person wrote, in a file or on the command line."""
 
     exit_code = 2
@@ -48,9 +48,9 @@ def clear_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigRefusal(str(error)) from error
-    except NoHome as error:
-        raise Refusal(str(error)) from error
+        raise ConfigCommandError(str(error)) from error
+    except NoHomeError as error:
+        raise CommandError(str(error)) from error
 
 
 def load_gateway_config(path: Path) -> GatewayConfig:
@@ -64,7 +64,7 @@ def chosen_config(option: Path | None, settings: Settings) -> Path:
     """The file that holds, or a refusal that says how to get one."""
     found = find_config(option, settings, os.environ, Path.cwd())
     if found is None:
-        raise ConfigRefusal(NO_CONFIG)
+        raise ConfigCommandError(NO_CONFIG)
     return found
 
 

@@ -14,12 +14,12 @@ from pointsman.config.sample import SEARCH_API
 from pointsman.config.settings import overlaid_search_api, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.cli.first_config import find_or_make_config
-from pointsman.router.cli.options import Refusal, clear_errors, config_option, log_to_stderr, note
+from pointsman.router.cli.options import CommandError, clear_errors, config_option, log_to_stderr, note
 from pointsman.router.cli.welcome import welcome_to_search_api
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
-from pointsman.router.serving.socket import CannotListen
-from pointsman.router.serving.tasks import DaemonFailed
+from pointsman.router.serving.socket import ListenError
+from pointsman.router.serving.tasks import DaemonError
 
 
 @click.group(name="search-api")
@@ -55,5 +55,5 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_service(launch))
-    except (CannotListen, DaemonFailed) as error:
-        raise Refusal(str(error)) from error
+    except (ListenError, DaemonError) as error:
+        raise CommandError(str(error)) from error

@@ -13,13 +13,20 @@ from pointsman.config.paths import state_folder
 from pointsman.config.settings import overlaid, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.cli.first_config import find_or_make_config
-from pointsman.router.cli.options import Refusal, clear_errors, config_option, load_gateway_config, log_to_stderr, note
+from pointsman.router.cli.options import (
+    CommandError,
+    clear_errors,
+    config_option,
+    load_gateway_config,
+    log_to_stderr,
+    note,
+)
 from pointsman.router.cli.welcome import welcome
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
-from pointsman.router.serving.socket import CannotListen
+from pointsman.router.serving.socket import ListenError
 from pointsman.router.serving.state_folder import StateFolderError
-from pointsman.router.serving.tasks import DaemonFailed
+from pointsman.router.serving.tasks import DaemonError
 
 
 @click.command()
@@ -54,5 +61,5 @@ def _run(launch: Launch) -> None:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run_daemon(launch))
-    except (StateFolderError, CannotListen, DaemonFailed) as error:
-        raise Refusal(str(error)) from error
+    except (StateFolderError, ListenError, DaemonError) as error:
+        raise CommandError(str(error)) from error

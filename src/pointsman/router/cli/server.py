@@ -9,7 +9,7 @@ import click
 
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import Refusal, clear_errors
+from pointsman.router.cli.options import CommandError, clear_errors
 from pointsman.router.downstream.stderr_log import last_lines
 from pointsman.router.downstream.stdio.server_logs import FOLDER, log_file
 
@@ -32,6 +32,8 @@ def show_log(server_id: str, lines: int, state_dir: Path | None) -> None:
     except OSError:
         known = sorted(path.stem for path in (folder / FOLDER).glob("*.log"))
         others = f" There are logs of: {', '.join(known)}." if known else ""
-        raise Refusal(f"No log of `{server_id}`: it wrote nothing to its stderr, or is no server.{others}") from None
+        raise CommandError(
+            f"No log of `{server_id}`: it wrote nothing to its stderr, or is no server.{others}"
+        ) from None
     for line in last_lines(written, lines):
         click.echo(line)

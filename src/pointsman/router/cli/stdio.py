@@ -12,15 +12,15 @@ import click
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig
-from pointsman.config.paths import NoHome, state_folder
+from pointsman.config.paths import NoHomeError, state_folder
 from pointsman.config.settings import Settings, overlaid, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.gateway_locator import GatewayLocator
-from pointsman.router.bridge.link import Link, NoGateway
+from pointsman.router.bridge.link import GatewayUnreachableError, Link
 from pointsman.router.bridge.pipes import Lines, Output
 from pointsman.router.cli.first_config import find_or_make_config
-from pointsman.router.cli.options import Refusal, clear_errors, config_option, load_gateway_config, log_to_stderr
+from pointsman.router.cli.options import CommandError, clear_errors, config_option, load_gateway_config, log_to_stderr
 from pointsman.router.serving import signals
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
 
 
 def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launch:
-    """Raises NoGateway."""
+    """Raises GatewayUnreachableError."""
     from pointsman.router.daemon import Launch  # only here: a bridge to a daemon starts without one
 
     try:
@@ -61,10 +61,10 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
             return overlaid(load_gateway_config(path), settings)
 
         return Launch(read(), path, read, folder, lambda url: None)
-    except (ConfigError, NoHome) as error:
-        raise NoGateway(str(error)) from error
-    except Refusal as error:
-        raise NoGateway(error.message) from error
+    except (ConfigError, NoHomeError) as error:
+        raise GatewayUnreachableError(str(error)) from error
+    except CommandError as error:
+        raise GatewayUnreachableError(error.message) from error
 
 
 async def _run(place: GatewayLocator, project: str | None) -> None:

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.editing import EntryRefused, NameTaken, NoSuchName, add_token, remove_token
+from pointsman.config.editing import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
 from pointsman.config.loading import load_tokens
 from pointsman.config.model import Token
-from pointsman.config.replacing import CannotReplace
+from pointsman.config.replacing import ReplaceError
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
-from pointsman.config.splice import CannotEdit
+from pointsman.config.splice import EditError
 from pointsman.config.values import moment
 from pointsman.router.cli.options import (
-    ConfigRefusal,
-    Refusal,
+    CommandError,
+    ConfigCommandError,
     chosen_config,
     clear_errors,
     config_option,
@@ -62,9 +62,9 @@ def create(
     with clear_errors(), _editing(path):
         try:
             add_token(path, name, digest(secret), projects, servers, until, os.environ)
-        except NameTaken:
+        except NameTakenError:
             again = f"`pointsman token revoke {name}` removes it, or choose another name"
-            raise Refusal(f"There is a token `{name}` already in {path}; {again}.") from None
+            raise CommandError(f"There is a token `{name}` already in {path}; {again}.") from None
     click.echo(json.dumps({"name": name, "token": secret}) if as_json else secret)
     note(f"Token `{name}` is in {path}. Its secret is shown only now; clients send it as `Authorization: Bearer ...`.")
     _warn_of_nothing(name, projects, servers)
@@ -94,10 +94,10 @@ def revoke(name: str, config_file: Path | None) -> None:
     with clear_errors(), _editing(path):
         try:
             remove_token(path, name, os.environ)
-        except NoSuchName as error:
+        except UnknownNameError as error:
             known = "`pointsman token list` shows them all"
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
-            raise Refusal(f"There is no token `{name}` in {path}; {known}.{near}") from None
+            raise CommandError(f"There is no token `{name}` in {path}; {known}.{near}") from None
     note(f"Token `{name}` is revoked in {path}.")
 
 
@@ -105,12 +105,12 @@ def revoke(name: str, config_file: Path | None) -> None:
 def _editing(path: Path) -> Iterator[None]:
     try:
         yield
-    except CannotReplace as error:
-        raise Refusal(str(error)) from error
-    except EntryRefused as error:
-        raise ConfigRefusal(str(error)) from error
-    except CannotEdit as error:
-        raise Refusal(f"{path}: {error}.") from error
+    except ReplaceError as error:
+        raise CommandError(str(error)) from error
+    except InvalidEntryError as error:
+        raise ConfigCommandError(str(error)) from error
+    except EditError as error:
+        raise CommandError(f"{path}: {error}.") from error
 
 
 def _warn_of_nothing(name: str, projects: Sequence[str], servers: Sequence[str]) -> None:

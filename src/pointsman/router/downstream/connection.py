@@ -10,11 +10,11 @@ from pointsman.core.model import Json
 from pointsman.core.seams import BackChannel, Era, FrontRequest
 
 
-class ConnectionLost(Exception):
+class ConnectionLostError(Exception):
     """The connection is over, or this one exchange failed below JSON-RPC. `str(error)` is the reason, for people."""
 
 
-class BudgetBroken(Exception):
+class BudgetExceededError(Exception):
     """The server sent more bytes or messages for one call than it may. `str(error)` says which limit."""
 
 
@@ -61,7 +61,7 @@ class Connection(Protocol):
         """Send `call` and return the result. Cancelling the caller tells the server to cancel.
 
         Raises:
-            ConnectionLost, BudgetBroken, DownstreamRefusal.
+            ConnectionLostError, BudgetExceededError, DownstreamHttpError.
         """
         ...
 
@@ -78,4 +78,4 @@ Noticed = Callable[[str, Json], None]
 """Called with method and params for each notification that belongs to no call (list_changed, resources/updated)."""
 
 Connect = Callable[[Noticed], Awaitable[Connection]]
-"""Opens a connection and shakes hands. Raises ConnectionLost with the reason. Cancelling it leaves nothing behind."""
+"""Opens a connection and negotiates the version. Raises ConnectionLostError with the reason. Safe to cancel."""

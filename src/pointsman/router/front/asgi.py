@@ -148,7 +148,7 @@ class Front:
         await self._reception.admit(scope, receive, send, self._serve)
 
     async def _serve(self, scope: Scope, visit: HttpRequest, claims: Claims) -> None:
-        """Raises Refusal, ClientLeft."""
+        """Raises HttpError, ClientDisconnectedError."""
         legacy = visit.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
         verb = scope["method"]
         if verb == "POST":

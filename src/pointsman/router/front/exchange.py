@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from starlette.types import Message, Receive, Send
 
 from pointsman.core.model import Json
-from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGone, FrontRequest, ProtocolError
+from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError
 from pointsman.core.wire import encode
 from pointsman.router.front.http.answers import PING, error_message, event, respond, result_message
 from pointsman.router.front.http.stream import EventStream, until_left
@@ -42,7 +42,7 @@ class Asker(Protocol):
     """How a client is asked something in the middle of its request."""
 
     async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
-        """Raises CannotAsk, ClientGone, ProtocolError."""
+        """Raises CannotAskError, ClientGoneError, ProtocolError."""
         ...
 
 
@@ -266,7 +266,7 @@ class Exchange:
     def _expect_nobody(self) -> None:
         for answer in self._expected or ():
             if not answer.done():
-                answer.set_exception(ClientGone())
+                answer.set_exception(ClientGoneError())
 
     def _keep_alive(self) -> None:
         """Proxies close a connection on which nothing happens; from here on the stream pings by itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from pointsman.core.model import Caller, Json
-from pointsman.core.seams import INVALID_REQUEST, BackChannel, CannotAsk, Client, FrontRequest, ProtocolError
+from pointsman.core.seams import INVALID_REQUEST, BackChannel, CannotAskError, Client, FrontRequest, ProtocolError
 from pointsman.router.front.state import FrontState
 
 SUBSCRIBE = "resources/subscribe"
@@ -80,4 +80,4 @@ class Nobody:
         pass
 
     async def ask(self, method: str, params: Json) -> Json:
-        raise CannotAsk("No client waits for this request.")
+        raise CannotAskError("No client waits for this request.")

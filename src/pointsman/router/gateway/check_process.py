@@ -30,7 +30,7 @@ class CheckProcess:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by token id
 
     async def settle(self, unproven: Unproven, token_id: str) -> None:
-        """Raises InvalidArguments. Arguments about which nothing is found out in time pass: the server decides."""
+        """Raises InvalidArgumentsError. Arguments about which nothing is found out in time pass: the server decides."""
         unproven.settle(await self._answer(unproven.job(), token_id))
 
     async def close(self) -> None:

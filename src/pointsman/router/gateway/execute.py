@@ -6,7 +6,13 @@ from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
-from pointsman.core.errors import BUNDLED_CODES, DownstreamRefusal, GatewayError, ServerUnavailable, UnknownTool
+from pointsman.core.errors import (
+    BUNDLED_CODES,
+    DownstreamHttpError,
+    GatewayError,
+    ServerUnavailableError,
+    UnknownToolError,
+)
 from pointsman.core.model import Json, ToolKey
 from pointsman.core.seams import INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError
 from pointsman.router.audit.log import AuditLog, Record
@@ -69,7 +75,7 @@ class Executor:
                 if isinstance(found, GatewayError):
                     raise found
                 return own_result(await self._call(request, back, record, found, arguments))
-        except UnknownTool:
+        except UnknownToolError:
             raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
         except GatewayError as error:
             return failure(error)
@@ -79,7 +85,7 @@ class Executor:
         return str(keys[0]) if keys else name
 
     def _begin(self, request: FrontRequest, tool_key: str | None, arguments: object) -> Record:
-        """Raises AuditUnavailable."""
+        """Raises AuditUnavailableError."""
         key = ToolKey.parse(tool_key) if tool_key is not None else None
         server_id = key.server_id if key and self._fleet.get(key.server_id) else None
         return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
@@ -93,14 +99,14 @@ class Executor:
             await self._check_process.settle(unproven, request.caller.token_id)
         server = self._fleet.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
-            raise ServerUnavailable(tool.server_id, "it was taken out of the configuration")
+            raise ServerUnavailableError(tool.server_id, "it was taken out of the configuration")
         params = with_round({"name": tool.tool_name, "arguments": arguments}, request.params)
         bundled = self._catalog.is_bundled(tool.server_id)
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
             result = await server.request("tools/call", params, request, recorded(back, request, record))
-        except DownstreamRefusal as error:
+        except DownstreamHttpError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         self._links.note(request.caller, tool.server_id, result.get("content"))
         record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.core.errors import RateLimited
+from pointsman.core.errors import RateLimitedError
 from pointsman.core.kinds import TOOLS as TOOLS_KIND
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
@@ -128,7 +128,7 @@ class PointsmanGateway:
         token_id = request.caller.token_id
         try:
             self._shares.enter(token_id)
-        except RateLimited as error:
+        except RateLimitedError as error:
             if request.method not in _ALWAYS:
                 return self._over_share(request, error)
             self._shares.enter_anyway(token_id)
@@ -151,7 +151,7 @@ class PointsmanGateway:
             raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
         return await handler(request, back)
 
-    def _over_share(self, request: FrontRequest, error: RateLimited) -> Json:
+    def _over_share(self, request: FrontRequest, error: RateLimitedError) -> Json:
         """Raises ProtocolError where the answer is no result of a tool."""
         given = request.params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None

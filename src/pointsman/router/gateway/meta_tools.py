@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointsman.core import wire
-from pointsman.core.errors import InvalidArguments
+from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 
 DISCOVERY = "tool_discovery"
@@ -107,7 +107,7 @@ class ExecuteArguments:
 
 
 def read_discovery(given: Json) -> DiscoveryArguments:
-    """Raises InvalidArguments."""
+    """Raises InvalidArgumentsError."""
     _only(given, DISCOVERY, ("query", "context", "maxResults"))
     return DiscoveryArguments(
         _queries(given.get("query")), _context(given.get("context")), _max_results(given.get("maxResults"))
@@ -115,11 +115,11 @@ def read_discovery(given: Json) -> DiscoveryArguments:
 
 
 def read_execute(given: Json) -> ExecuteArguments:
-    """Raises InvalidArguments."""
+    """Raises InvalidArgumentsError."""
     _only(given, EXECUTE, ("toolKey", "arguments"))
     tool_key = given.get("toolKey")
     if not isinstance(tool_key, str) or not tool_key:
-        raise InvalidArguments(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
+        raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
     return ExecuteArguments(tool_key, _inner(given.get("arguments")))
 
 
@@ -128,26 +128,26 @@ def _only(given: Json, tool: str, known: tuple[str, ...]) -> None:
         if name not in known:
             shown = ", ".join(f"`{key}`" for key in known)
             hint = " The tool's own arguments go inside `arguments`." if tool == EXECUTE else ""
-            raise InvalidArguments(f"{tool} has no parameter `{name[:80]}`; it takes {shown}.{hint}")
+            raise InvalidArgumentsError(f"{tool} has no parameter `{name[:80]}`; it takes {shown}.{hint}")
 
 
 def _queries(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):  # models often send one query bare
         value = [value]
     if not isinstance(value, list) or not value or not all(isinstance(query, str) for query in value):
-        raise InvalidArguments('`query` must be a list of one or more strings, such as ["read a file"].')
+        raise InvalidArgumentsError('`query` must be a list of one or more strings, such as ["read a file"].')
     if len(value) > MAX_QUERIES:
-        raise InvalidArguments(f"`query` holds {len(value)} queries; at most {MAX_QUERIES} are taken at once.")
+        raise InvalidArgumentsError(f"`query` holds {len(value)} queries; at most {MAX_QUERIES} are taken at once.")
     for query in value:
         if len(query) > MAX_TEXT:
-            raise InvalidArguments(f"A query has {len(query)} characters; at most {MAX_TEXT} are read.")
+            raise InvalidArgumentsError(f"A query has {len(query)} characters; at most {MAX_TEXT} are read.")
     return tuple(value)
 
 
 def _context(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value[:MAX_TEXT] if value else None
-    raise InvalidArguments("`context` must be a string.")
+    raise InvalidArgumentsError("`context` must be a string.")
 
 
 def _max_results(value: Any) -> int:
@@ -156,7 +156,7 @@ def _max_results(value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or not 1 <= value <= MAX_RESULTS:
-        raise InvalidArguments(f"`maxResults` must be a whole number from 1 to {MAX_RESULTS}.")
+        raise InvalidArgumentsError(f"`maxResults` must be a whole number from 1 to {MAX_RESULTS}.")
     return value
 
 
@@ -166,8 +166,8 @@ def _inner(value: Any) -> Json:
     if isinstance(value, str):  # some models send the object as text
         try:
             value = wire.decode(value.encode()) if value.strip() else {}
-        except (wire.BadJson, UnicodeEncodeError):
-            raise InvalidArguments("`arguments` is a string that is not JSON; give an object.") from None
+        except (wire.InvalidJsonError, UnicodeEncodeError):
+            raise InvalidArgumentsError("`arguments` is a string that is not JSON; give an object.") from None
     if not isinstance(value, dict):
-        raise InvalidArguments("`arguments` must be an object that fits the tool's inputSchema.")
+        raise InvalidArgumentsError("`arguments` must be an object that fits the tool's inputSchema.")
     return value

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from pointsman.catalog.offers import Offers, Target
 from pointsman.catalog.uris import wrapped
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamRefusal, GatewayError, RateLimited, ServerUnavailable
+from pointsman.core.errors import DownstreamHttpError, GatewayError, RateLimitedError, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, BackChannel, Era, FrontRequest, ProtocolError
 from pointsman.router.audit.log import AuditLog
@@ -56,7 +56,7 @@ class Reads:
             params = with_round({"uri": place.own}, request.params)
             try:
                 return place, own_result(await self.send(place.server_id, params, request, back, uri_parts(place.own)))
-            except DownstreamRefusal as refusal:
+            except DownstreamHttpError as refusal:
                 if refusal.code not in _NOT_FOUND or place is places[-1]:
                     _refuse_resource(refusal, uri, era)
             except GatewayError as error:
@@ -101,14 +101,14 @@ class Reads:
         """One request to one server, with its row. `arguments` are written down where the configuration says so.
 
         Raises:
-            AuditUnavailable: the row could not be begun, and nothing was sent.
-            GatewayError, DownstreamRefusal: as `Downstream.request` has it.
+            AuditUnavailableError: the row could not be begun, and nothing was sent.
+            GatewayError, DownstreamHttpError: as `Downstream.request` has it.
         """
         key = str(ToolKey(server_id, prompt)) if prompt is not None else None
         with self._audit.begin(request, "read", tool_key=key, server_id=server_id, arguments=arguments) as record:
             server = self._fleet.get(server_id)
             if server is None:
-                raise ServerUnavailable(server_id, "it was taken out of the configuration")
+                raise ServerUnavailableError(server_id, "it was taken out of the configuration")
             result = await server.request(request.method, params, request, recorded(back, request, record))
             asks = result.get("resultType") == "input_required"
             record.finish("input_required" if asks else "ok", bytes=len(wire.encode(result)))
@@ -126,7 +126,7 @@ class Reads:
     ) -> Json:
         try:
             return own_result(await self.send(place.server_id, params, request, back, arguments, prompt))
-        except DownstreamRefusal as error:
+        except DownstreamHttpError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         except GatewayError as error:
             raise unavailable(error) from None
@@ -189,7 +189,7 @@ def _not_found(era: Era) -> int:
     return RESOURCE_NOT_FOUND if era == "legacy" else INVALID_PARAMS
 
 
-def _refuse_resource(refusal: DownstreamRefusal, uri: str, era: Era) -> NoReturn:
+def _refuse_resource(refusal: DownstreamHttpError, uri: str, era: Era) -> NoReturn:
     """In the words of the server; that there is no such resource has a code of each era, and names it as asked for."""
     if refusal.code not in _NOT_FOUND:
         raise ProtocolError(refusal.code, refusal.message, refusal.data) from None
@@ -200,7 +200,7 @@ def _refuse_resource(refusal: DownstreamRefusal, uri: str, era: Era) -> NoReturn
 def unavailable(error: GatewayError) -> ProtocolError:
     """As a JSON-RPC error, because a read has no result that could say `isError`."""
     data: Json = {"code": error.code}
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimitedError):
         data["retryAfterS"] = error.retry_after_s
     return ProtocolError(INTERNAL_ERROR, str(error), data)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.core import wire
-from pointsman.core.errors import GatewayError, RateLimited
+from pointsman.core.errors import GatewayError, RateLimitedError
 from pointsman.core.model import Json
 
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
@@ -18,7 +18,7 @@ def failure(error: GatewayError) -> Json:
     """An error that the model can act on."""
     message = str(error)
     shown: Json = {"code": error.code, "message": message}
-    if isinstance(error, RateLimited):
+    if isinstance(error, RateLimitedError):
         shown["retryAfterS"] = error.retry_after_s
     return {"content": [{"type": "text", "text": message}], "structuredContent": {"error": shown}, "isError": True}
 

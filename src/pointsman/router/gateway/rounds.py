@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pointsman.core.errors import AuditUnavailable
+from pointsman.core.errors import AuditUnavailableError
 from pointsman.core.model import Json
-from pointsman.core.seams import INTERNAL_ERROR, BackChannel, CannotAsk, FrontRequest, ProtocolError
+from pointsman.core.seams import INTERNAL_ERROR, BackChannel, CannotAskError, FrontRequest, ProtocolError
 from pointsman.router.audit.log import Record
 
 _CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
@@ -50,7 +50,7 @@ class Rounds:
             self._record.finish("input_required")
         try:
             answer = await self._back.ask(method, params)
-        except (CannotAsk, ProtocolError):
+        except (CannotAskError, ProtocolError):
             self._next_round()
             raise
         self._next_round()
@@ -62,6 +62,6 @@ class Rounds:
             return
         try:
             self._record.begin_next_round()
-        except AuditUnavailable as error:
+        except AuditUnavailableError as error:
             raise ProtocolError(INTERNAL_ERROR, str(error)) from None
         self._waiting = False

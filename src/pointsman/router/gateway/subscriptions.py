@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pointsman.catalog.offers import Target
-from pointsman.core.errors import AuditUnavailable, DownstreamRefusal, GatewayError
+from pointsman.core.errors import AuditUnavailableError, DownstreamHttpError, GatewayError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import BackChannel, FrontRequest
 from pointsman.router.downstream.server.fleet import Fleet
@@ -78,9 +78,9 @@ class ResourceSubscriptions:
         if server is None:
             return
         try:
-            with suppress(DownstreamRefusal):  # one that refuses needs no ending
+            with suppress(DownstreamHttpError):  # one that refuses needs no ending
                 await self._reads.send(place.server_id, {"uri": place.own}, request, back, uri_parts(place.own))
-        except AuditUnavailable as error:
+        except AuditUnavailableError as error:
             server.watches.discard(request.caller, place.own)
             raise unavailable(error) from None
         except GatewayError:

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from pointsman.catalog.rights import identify
 from pointsman.config.advice import advice, cloud_projects
 from pointsman.config.model import GatewayConfig
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.cloud import failure as cloud_failure
-from pointsman.providers.cloud.failure import CloudFailure
+from pointsman.providers.cloud.failure import CloudError
 from pointsman.providers.cloud.provider import CloudSearchProvider
 from pointsman.router.serving import state_folder
 
@@ -131,7 +131,7 @@ def _askers(patient: Inspected) -> list[dict[str, str]]:
 def _may_act_for(config: GatewayConfig, token: str, project_id: str | None) -> bool:
     try:
         identify(config, token, project_id, time.time())
-    except (Unauthorized, Denied):
+    except (UnauthorizedError, ForbiddenError):
         return False
     return True
 
@@ -155,14 +155,14 @@ async def _try(cloud: CloudSearchProvider, project_id: str | None) -> tuple[Find
     began = time.monotonic()
     try:
         await cloud.search(SearchRequest(("greet somebody",), None, (_SAMPLE,), 1, project_id, "doctor"))
-    except CloudFailure as failure:
+    except CloudError as failure:
         message = f"Asked {where}, the search service {failure}. {_next_step(failure)}."
         return Finding("cloud_search", "problem", message), failure.own
     took_ms = (time.monotonic() - began) * 1000
     return Finding("cloud_search", "ok", f"Asked {where}, the search service answered in {took_ms:.0f} ms."), True
 
 
-def _next_step(failure: CloudFailure) -> str:
+def _next_step(failure: CloudError) -> str:
     if failure.mend:
         return f"This is a fault of the configuration: {failure.mend}"
     match failure.code:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from pointsman.catalog.rights import RightsIndex
 from pointsman.config.model import ANY
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.router.front.http.headers import Head
 from pointsman.router.front.http.identity import claims_of
-from pointsman.router.search_api.refusals import ApiRefusal, unauthorized
+from pointsman.router.search_api.refusals import ApiError, unauthorized
 
 _MAKE_ONE = "Whoever runs this service makes one with `pointsman token create NAME --project P`."
 
 
 def admitted(rights: RightsIndex, head: Head, now: float) -> str:
-    """The id of the token. Raises Refusal 400, ApiRefusal 401, 403."""
+    """The id of the token. Raises HttpError 400, ApiError 401, 403."""
     claims = claims_of(head, None)
     try:
         return rights.identify(claims.token, claims.project, now).token_id
-    except Unauthorized:
+    except UnauthorizedError:
         raise unauthorized(_why_unknown(rights, claims.token)) from None
-    except Denied:
+    except ForbiddenError:
         token_id = rights.token_id(claims.token or "")
         assert token_id is not None  # or it would not have come that far
         if ANY in rights.config.tokens[token_id].projects:
             return token_id  # projects are the gateways' affair: "*" means whatever they are called
-        raise ApiRefusal(403, _why_denied(claims.project)) from None
+        raise ApiError(403, _why_denied(claims.project)) from None
 
 
 def _why_unknown(rights: RightsIndex, secret: str | None) -> str:

@@ -21,11 +21,11 @@ from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.router.front.http.body import read_body
 from pointsman.router.front.http.headers import Head, HostRules, check_content_type, checked_head
-from pointsman.router.front.http.refusal import ClientLeft, Refusal
+from pointsman.router.front.http.refusal import ClientDisconnectedError, HttpError
 from pointsman.router.observe.metrics import CONTENT_TYPE
 from pointsman.router.search_api import openapi
 from pointsman.router.search_api.admission import admitted
-from pointsman.router.search_api.refusals import ApiRefusal, internal, of_the_front, unsupported_encoding
+from pointsman.router.search_api.refusals import ApiError, internal, of_the_front, unsupported_encoding
 from pointsman.router.search_api.service import SearchService, answer
 
 logger = logging.getLogger(__name__)
@@ -99,11 +99,11 @@ class SearchApp:
     async def _response(self, page: Page, request: Request) -> Response:
         try:
             return await page(request, checked_head(request.headers.raw, self.hosts))
-        except ApiRefusal as refusal:
+        except ApiError as refusal:
             return _refused(refusal)
-        except Refusal as refusal:
+        except HttpError as refusal:
             return _refused(of_the_front(refusal))
-        except ClientLeft:
+        except ClientDisconnectedError:
             return Response(status_code=400)  # nobody reads it
         except Exception:
             logger.exception("request %s failed", request_id_of(request))
@@ -130,7 +130,7 @@ def _json(content: Json, status: int = 200) -> Response:
     return Response(wire.encode(content), status, media_type="application/json")
 
 
-def _refused(refusal: ApiRefusal) -> Response:
+def _refused(refusal: ApiError) -> Response:
     headers = {name.decode(): value.decode() for name, value in refusal.headers}
     return Response(refusal.body, refusal.status, headers, media_type="application/json")
 
@@ -139,9 +139,9 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     allow = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
     if error.status_code == 405:
-        refusal = ApiRefusal(405, "This path takes another method; the Allow header names it.", headers=allow)
+        refusal = ApiError(405, "This path takes another method; the Allow header names it.", headers=allow)
     else:
-        refusal = ApiRefusal(404, "There is nothing here. Searches go to POST /catalog/search; see /openapi.json.")
+        refusal = ApiError(404, "There is nothing here. Searches go to POST /catalog/search; see /openapi.json.")
     response = _refused(refusal)
     response.headers["X-Request-Id"] = request_id_of(request)
     return response

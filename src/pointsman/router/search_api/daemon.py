@@ -46,8 +46,8 @@ async def serve(launch: Launch) -> None:
     """Serve until a signal says stop.
 
     Raises:
-        CannotListen: the address cannot be had.
-        DaemonFailed: an essential task ended.
+        ListenError: the address cannot be had.
+        DaemonError: an essential task ended.
     """
     listen = _own(launch.config).listen
     with bind(listen.host, listen.port) as listener:

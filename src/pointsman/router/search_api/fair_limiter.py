@@ -29,7 +29,7 @@ class FairLimiter:
         return self._taken.total()
 
     async def take(self, token_id: str) -> None:
-        """Whoever takes a place gives it back. Raises ApiRefusal 429, 503: there was none in time."""
+        """Whoever takes a place gives it back. Raises ApiError 429, 503: there was none in time."""
         if not self._full() and not self._has_its_share(token_id):
             self._taken[token_id] += 1
             return

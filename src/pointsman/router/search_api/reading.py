@@ -34,7 +34,7 @@ class Read:
 
 
 def read(body: bytes, *, gzipped: bool, limits: SearchApiLimits, shelf: DocumentCache) -> Read:
-    """Raises ApiRefusal 400, 413."""
+    """Raises ApiError 400, 413."""
     if gzipped:
         body = _unpacked(body, limits.unpacked_bytes)
     fields = _fields(body)
@@ -131,7 +131,7 @@ def _document(entry: msgspec.Raw, where: str) -> ToolDocument:
 def _decoded(raw: msgspec.Raw, where: str) -> Any:
     try:
         return wire.decode(memoryview(raw))
-    except wire.BadJson:
+    except wire.InvalidJsonError:
         raise bad(f"`{where}` holds JSON that cannot be read: bad UTF-8, or nested too deep.") from None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.core import wire
-from pointsman.router.front.http.refusal import Headers, Refusal
+from pointsman.router.front.http.refusal import Headers, HttpError
 from pointsman.router.search_api.messages import API_VERSION, Code
 
 _CODES: dict[int, Code] = {
@@ -24,7 +24,7 @@ _CODES: dict[int, Code] = {
 _SOON = ((b"retry-after", b"1"),)
 
 
-class ApiRefusal(Exception):
+class ApiError(Exception):
     """The request goes no further. `str(refusal)` is for whoever sent it."""
 
     def __init__(self, status: int, message: str, *, code: Code | None = None, headers: Headers = ()) -> None:
@@ -38,7 +38,7 @@ class ApiRefusal(Exception):
         return wire.encode({"error": {"code": self.code, "message": str(self)}})
 
 
-def of_the_front(refusal: Refusal) -> ApiRefusal:
+def of_the_front(refusal: HttpError) -> ApiError:
     """What the checks of the gateway's front refuse, in this service's words."""
     words = {
         403: "This web page may not use the service. The operator allows pages in `search_api.listen.allowed_origins`.",
@@ -46,53 +46,53 @@ def of_the_front(refusal: Refusal) -> ApiRefusal:
         "the operator sets `search_api.limits.body_bytes`.",
         421: "This service is not known by this Host. The operator allows more in `search_api.listen.allowed_hosts`.",
     }
-    return ApiRefusal(refusal.status, words.get(refusal.status, refusal.message), headers=refusal.headers)
+    return ApiError(refusal.status, words.get(refusal.status, refusal.message), headers=refusal.headers)
 
 
-def body_below_asgi(refusal: Refusal) -> bytes:
+def body_below_asgi(refusal: HttpError) -> bytes:
     return of_the_front(refusal).body
 
 
-def bad(message: str) -> ApiRefusal:
-    return ApiRefusal(400, message)
+def bad(message: str) -> ApiError:
+    return ApiError(400, message)
 
 
-def unsupported_version() -> ApiRefusal:
-    return ApiRefusal(
+def unsupported_version() -> ApiError:
+    return ApiError(
         400,
         f'This service speaks apiVersion "{API_VERSION}". Send that, or leave `apiVersion` out.',
         code="unsupported_version",
     )
 
 
-def unauthorized(message: str) -> ApiRefusal:
-    return ApiRefusal(401, message, headers=((b"www-authenticate", b"Bearer"),))
+def unauthorized(message: str) -> ApiError:
+    return ApiError(401, message, headers=((b"www-authenticate", b"Bearer"),))
 
 
-def too_large(message: str) -> ApiRefusal:
-    return ApiRefusal(413, message)
+def too_large(message: str) -> ApiError:
+    return ApiError(413, message)
 
 
-def unsupported_encoding() -> ApiRefusal:
-    return ApiRefusal(
+def unsupported_encoding() -> ApiError:
+    return ApiError(
         415, "Content-Encoding must be gzip, or absent.", headers=((b"accept-encoding", b"gzip, identity"),)
     )
 
 
-def share_is_taken() -> ApiRefusal:
-    return ApiRefusal(
+def share_is_taken() -> ApiError:
+    return ApiError(
         429,
         "Too many searches with this token are under way. Try again in a moment, or search locally.",
         headers=_SOON,
     )
 
 
-def overloaded() -> ApiRefusal:
-    return ApiRefusal(503, "Too many searches are under way. Try again in a moment, or search locally.", headers=_SOON)
+def overloaded() -> ApiError:
+    return ApiError(503, "Too many searches are under way. Try again in a moment, or search locally.", headers=_SOON)
 
 
-def too_slow(limit_s: float) -> ApiRefusal:
-    return ApiRefusal(
+def too_slow(limit_s: float) -> ApiError:
+    return ApiError(
         503,
         f"The search took more than {limit_s:g} s. Send fewer tools or queries, or search locally.",
         code="timeout",
@@ -100,5 +100,5 @@ def too_slow(limit_s: float) -> ApiRefusal:
     )
 
 
-def internal() -> ApiRefusal:
-    return ApiRefusal(500, "The service failed at this request. Its log has the reason; search locally meanwhile.")
+def internal() -> ApiError:
+    return ApiError(500, "The service failed at this request. Its log has the reason; search locally meanwhile.")

@@ -60,7 +60,7 @@ class SearchService:
         that takes.
 
         Raises:
-            ApiRefusal: 400, 413, or 503 where it takes too long.
+            ApiError: 400, 413, or 503 where it takes too long.
         """
         task = asyncio.create_task(self._search(body, gzipped=gzipped))
         self._under_way.add(task)

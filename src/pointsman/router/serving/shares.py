@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict, deque
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import RateLimited
+from pointsman.core.errors import RateLimitedError
 
 RETRY_S = 1  # slots come free as soon as a call ends
 
@@ -25,10 +25,10 @@ class TokenShares:
         return self.total >= self.limits.calls
 
     def enter(self, token_id: str) -> None:
-        """Count one request; `leave` it in the end. Raises RateLimited."""
+        """Count one request; `leave` it in the end. Raises RateLimitedError."""
         count = self._under_way.get(token_id, 0)
         if count >= self.limits.token_calls:
-            raise RateLimited(
+            raise RateLimitedError(
                 f"This token has {count} requests under way, which is its share. "
                 "Wait until some of them are answered, then repeat the call; the operator sets `limits.token_calls`.",
                 RETRY_S,
@@ -73,7 +73,7 @@ class FairQueue:
         return True
 
     async def take(self, token_id: str) -> None:
-        """A slot when it is this token's turn; `give_back` it in the end. Raises RateLimited."""
+        """A slot when it is this token's turn; `give_back` it in the end. Raises RateLimitedError."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(token_id, deque()).append(turn)
         limits = self._shares.limits
@@ -87,7 +87,7 @@ class FairQueue:
                 self._withdraw(token_id, turn)
             if not isinstance(error, TimeoutError):
                 raise
-            raise RateLimited(
+            raise RateLimitedError(
                 f"Server `{self._server_id}` has {self.running} calls under way, and no slot came free within "
                 f"{limits.queue_s:g} s, so the call was not made. Repeat it later; "
                 "the operator sets `limits.server_calls`.",

@@ -10,26 +10,26 @@ from contextlib import contextmanager
 import uvicorn
 
 
-class CannotListen(Exception):
+class ListenError(Exception):
     """The address cannot be had. `str(error)` is for the person at the terminal."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Raises CannotListen."""
+    """Raises ListenError."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, proto)
     except OSError as error:
-        raise CannotListen(f"Cannot listen on `{host}`: {error.strerror or error}. Set `listen.host`.") from error
+        raise ListenError(f"Cannot listen on `{host}`: {error.strerror or error}. Set `listen.host`.") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise CannotListen(_reason(host, port, error)) from error
+        raise ListenError(_reason(host, port, error)) from error
     listener.setblocking(False)
     return listener
 

@@ -20,7 +20,7 @@ OnFailure = Literal["restart", "end", "log"]
 logger = logging.getLogger(__name__)
 
 
-class DaemonFailed(Exception):
+class DaemonError(Exception):
     """An essential task ended, so the daemon ends. `str(error)` is for the person at the terminal."""
 
 
@@ -60,7 +60,7 @@ class TaskSet:
         return owned.task
 
     async def until(self, stop: asyncio.Event) -> None:
-        """Wait for `stop`. Raises DaemonFailed when an essential task ends first."""
+        """Wait for `stop`. Raises DaemonError when an essential task ends first."""
         stopped = asyncio.ensure_future(stop.wait())
         try:
             await asyncio.wait((stopped, self._fatal), return_when=asyncio.FIRST_COMPLETED)
@@ -143,7 +143,7 @@ class TaskSet:
         step = "The log above has the details; start it again when the cause is gone."
         if not self._fatal.done():
             self._fatal.set_exception(
-                DaemonFailed(f"Pointsman stopped, because its task `{owned.name}` ended ({reason}). {step}")
+                DaemonError(f"Pointsman stopped, because its task `{owned.name}` ended ({reason}). {step}")
             )
 
 

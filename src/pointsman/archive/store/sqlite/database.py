@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pointsman.archive.store.errors import StoreError, StoreFull, StoreLocked, StoreUnusable
+from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError, StoreUnusableError
 from pointsman.archive.store.sqlite.private_files import make_private
 from pointsman.archive.store.sqlite.schema import Script, migrate
 
@@ -156,8 +156,8 @@ class Database:
         """SQLite's errors in our words."""
         try:
             yield
-        except StoreUnusable as error:
-            raise StoreUnusable(f"The archive's store {self.path.name} {error}") from None
+        except StoreUnusableError as error:
+            raise StoreUnusableError(f"The archive's store {self.path.name} {error}") from None
         except sqlite3.DatabaseError as error:
             raise _in_words(error, self.path.name) from error
 
@@ -173,14 +173,20 @@ def _inode(path: Path) -> tuple[int, int] | None:
 def _in_words(error: sqlite3.DatabaseError, name: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreLocked(f"The archive's store {name} is being written by another process. Try again in a moment.")
+        return StoreLockedError(
+            f"The archive's store {name} is being written by another process. Try again in a moment."
+        )
     if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"There is no room left for the archive's store {name}. Nothing was changed; free some space.")
+        return StoreFullError(
+            f"There is no room left for the archive's store {name}. Nothing was changed; free some space."
+        )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return StoreUnusable(
+        return StoreUnusableError(
             f"The archive's store {name} is damaged or no database ({error}). "
             "Move it away and ingest again, or restore a copy."
         )
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
-        return StoreUnusable(f"The archive's store {name} cannot be used: {error}. Is its folder there and writable?")
+        return StoreUnusableError(
+            f"The archive's store {name} cannot be used: {error}. Is its folder there and writable?"
+        )
     return StoreError(f"The archive's store {name} refused: {error}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pointsman.archive.model.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.store.base import CollectionStats, DocumentPage, DocumentSummary, Stats
-from pointsman.archive.store.errors import NameTaken, StoreError, UnknownCollection
+from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
 from pointsman.archive.store.sqlite import vectors, writing
 from pointsman.archive.store.sqlite.compression import unpacked
 from pointsman.archive.store.sqlite.database import Database
@@ -63,7 +63,7 @@ class SqliteDocuments:
                     "SELECT name FROM collections WHERE (name = ?1 OR alias = ?1) AND name <> ?2", (name, manifest.name)
                 ).fetchone()
                 if holder is not None:
-                    raise NameTaken(name, holder[0])
+                    raise NameTakenError(name, holder[0])
             alias = manifest.alias if manifest.alias != manifest.name else None
             connection.execute(
                 "INSERT INTO collections (name, alias, version, description) VALUES (?, ?, ?, ?) "
@@ -85,7 +85,7 @@ class SqliteDocuments:
         with self._database.writing() as connection:
             try:
                 number = collection_number(connection, name)
-            except UnknownCollection:
+            except UnknownCollectionError:
                 return False
             rows = connection.execute("SELECT id FROM documents WHERE collection = ?", (number,)).fetchall()
             writing.remove(connection, number, [row for (row,) in rows])
@@ -197,10 +197,10 @@ def _broken(documents: Sequence[PreparedDocument]) -> str:
 
 
 def collection_number(connection: sqlite3.Connection, name: str) -> int:
-    """Raises UnknownCollection."""
+    """Raises UnknownCollectionError."""
     found = connection.execute(f"SELECT id FROM collections WHERE {_NAMED} LIMIT 1", (name,)).fetchone()
     if found is None:
-        raise UnknownCollection(name)
+        raise UnknownCollectionError(name)
     return int(found[0])
 
 

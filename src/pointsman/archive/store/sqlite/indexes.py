@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Entry, IndexFull
+from pointsman.archive.model.indexes import Entry, IndexFullError
 from pointsman.archive.store.sqlite.database import Database
 
 SCHEMA = """
@@ -50,7 +50,7 @@ class SqliteIndexes:
                 return False
             (count,) = connection.execute("SELECT count(*) FROM search_indexes").fetchone()
             if count >= at_most:
-                raise IndexFull(
+                raise IndexFullError(
                     f"There are {count} indexes in the store, which is the limit. Use one of them, or raise the "
                     "limit in POINTSMAN_ARCHIVE_INDEX_LIMITS."
                 )

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from pointsman.archive.store.errors import StoreUnusable
+from pointsman.archive.store.errors import StoreUnusableError
 
 _FILE, _FOLDER = 0o600, 0o700
 _COMPANIONS = ("-wal", "-shm", "-journal")
@@ -19,7 +19,7 @@ def make_private(path: Path) -> None:
     locks that SQLite holds on it in this process.
 
     Raises:
-        StoreUnusable: it cannot be made.
+        StoreUnusableError: it cannot be made.
     """
     real = Path(os.path.realpath(path))  # SQLite follows links too, and puts its companions beside the target
     try:
@@ -27,7 +27,7 @@ def make_private(path: Path) -> None:
         if not real.exists():
             _make_file(real)
     except OSError as error:
-        raise StoreUnusable(f"cannot be made: {error.strerror}.") from error
+        raise StoreUnusableError(f"cannot be made: {error.strerror}.") from error
     for each in (real, *(real.with_name(real.name + suffix) for suffix in _COMPANIONS)):
         _tighten(each)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from pointsman.archive.store.errors import StoreUnusable
+from pointsman.archive.store.errors import StoreUnusableError
 
 APPLICATION_ID = 0x70746D61  # "ptma": tells our files from other people's
 
@@ -19,7 +19,7 @@ def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]
     A file that is there already is not written: who only reads does not wait for a writer, and needs no room.
 
     Raises:
-        StoreUnusable: it is not ours, or newer than this program.
+        StoreUnusableError: it is not ours, or newer than this program.
     """
     if _present_at_once(connection, len(versions)) == len(versions):
         return
@@ -52,9 +52,9 @@ def _present(connection: sqlite3.Connection, latest: int) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if application != APPLICATION_ID and tables:
-        raise StoreUnusable("is a database, but not an archive of Pointsman's. Name another file in `db`.")
+        raise StoreUnusableError("is a database, but not an archive of Pointsman's. Name another file in `db`.")
     if version > latest:
-        raise StoreUnusable(
+        raise StoreUnusableError(
             f"was written by a newer Pointsman (version {version} of the store; this one knows {latest}). "
             "Upgrade Pointsman, or name another file in `db`."
         )

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR
-from pointsman.core.wire import BadJson
-from pointsman.router.downstream.connection import BudgetBroken, ConnectionLost
+from pointsman.core.wire import InvalidJsonError
+from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.client import FAILURES, HttpResponse, in_words
 from pointsman.router.downstream.http.event_stream import EventStreamParser
 from pointsman.router.downstream.stderr_log import harmless
@@ -28,7 +28,7 @@ TakeMessage = Callable[[Json], None]
 """Called with each notification and question; raises BudgetBroken when there are too many."""
 
 
-class StreamCut(ConnectionLost):
+class StreamCutError(ConnectionLostError):
     """A stream ended before its answer, but the server numbered its events: it can be taken up again."""
 
     def __init__(self, last_event_id: str, retry_ms: int | None) -> None:
@@ -67,14 +67,14 @@ async def read_result(
     """The result of request `number`. Where it fails or is cancelled, the response is closed at once.
 
     Raises:
-        DownstreamRefusal, ConnectionLost, BudgetBroken. StreamCut where the stream can be resumed.
+        DownstreamHttpError, ConnectionLostError, BudgetExceededError. StreamCutError where the stream can be resumed.
     """
     arriving = Arriving(limit_bytes, memory)
     try:
         message = await _find_answer(response, number, arriving, take)
     except FAILURES as error:
         response.close()
-        raise ConnectionLost(in_words(error)) from None
+        raise ConnectionLostError(in_words(error)) from None
     except BaseException:
         response.close()
         raise
@@ -84,7 +84,7 @@ async def read_result(
     result = message.get("result")
     if isinstance(result, dict):
         return result
-    raise error_in(message) or ConnectionLost("it answered with neither a result nor an error")
+    raise error_in(message) or ConnectionLostError("it answered with neither a result nor an error")
 
 
 async def read_body(response: HttpResponse, arriving: Arriving) -> bytes | bytearray:
@@ -102,7 +102,7 @@ async def read_body(response: HttpResponse, arriving: Arriving) -> bytes | bytea
         body += part
         if len(body) > LARGE_BYTES:
             await arriving.settle(len(body))
-    raise BudgetBroken(f"it sent more than {limit_bytes} bytes for one call")
+    raise BudgetExceededError(f"it sent more than {limit_bytes} bytes for one call")
 
 
 async def read_stream(
@@ -111,7 +111,7 @@ async def read_stream(
     """A standing stream, to its end: every message in it is taken, with a `breather` (in seconds) where it floods.
 
     Raises:
-        ConnectionLost, BudgetBroken.
+        ConnectionLostError, BudgetExceededError.
     """
     parser = EventStreamParser(limit_bytes)
     try:
@@ -122,7 +122,7 @@ async def read_stream(
             if pause_s := breather():
                 await asyncio.sleep(pause_s)
     except FAILURES as error:
-        raise ConnectionLost(in_words(error)) from None
+        raise ConnectionLostError(in_words(error)) from None
     finally:
         response.close()
 
@@ -134,7 +134,7 @@ async def _find_answer(response: HttpResponse, number: int, arriving: Arriving, 
         return await _answer_in_json(response, number, arriving, take)
     if response.kind == EVENT_STREAM:
         return await _answer_in_stream(response, number, arriving, take)
-    raise ConnectionLost(f"it answered with `{harmless(response.kind, 60)}` where JSON or an event stream was due")
+    raise ConnectionLostError(f"it answered with `{harmless(response.kind, 60)}` where JSON or an event stream was due")
 
 
 async def _answer_in_json(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
@@ -143,7 +143,7 @@ async def _answer_in_json(response: HttpResponse, number: int, arriving: Arrivin
             take(message)
         elif message.get("id") == number:
             return message
-    raise ConnectionLost("it answered with JSON that is not the result of this call")
+    raise ConnectionLostError("it answered with JSON that is not the result of this call")
 
 
 async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
@@ -156,7 +156,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriv
         while chunk := await response.content.readany():
             size += len(chunk)
             if size > limit_bytes:
-                raise BudgetBroken(f"it sent more than {limit_bytes} bytes for one call")
+                raise BudgetExceededError(f"it sent more than {limit_bytes} bytes for one call")
             for event in parser.feed(chunk):
                 last_id = event.id
                 retry_ms = event.retry if event.retry is not None else retry_ms
@@ -170,26 +170,26 @@ async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriv
         if not last_id:
             raise
     if last_id:
-        raise StreamCut(last_id, retry_ms)
-    raise ConnectionLost("it ended its answer before the result")
+        raise StreamCutError(last_id, retry_ms)
+    raise ConnectionLostError("it ended its answer before the result")
 
 
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event; a batch (protocol 2025-03-26) holds several."""
     try:
         found = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
-    except BadJson:
-        raise ConnectionLost("it answered with something that is not JSON") from None
+    except InvalidJsonError:
+        raise ConnectionLostError("it answered with something that is not JSON") from None
     return (message for message in (found if isinstance(found, list) else (found,)) if isinstance(message, dict))
 
 
-def error_in(message: Json) -> DownstreamRefusal | None:
+def error_in(message: Json) -> DownstreamHttpError | None:
     error: Any = message.get("error")
     if not isinstance(error, dict):
         return None
     code = error.get("code")
     text = error.get("message")
-    return DownstreamRefusal(
+    return DownstreamHttpError(
         code if isinstance(code, int) else INTERNAL_ERROR, text if isinstance(text, str) else "", error.get("data")
     )
 
@@ -198,14 +198,16 @@ async def _error_answer(response: HttpResponse) -> Json:
     """A JSON-RPC error under an HTTP error status is an answer; anything else is a failure of the exchange."""
     status = response.status
     if 300 <= status < 400:
-        raise ConnectionLost(f"it redirects (HTTP {status}), which is not followed: put the final URL into `url`")
+        raise ConnectionLostError(f"it redirects (HTTP {status}), which is not followed: put the final URL into `url`")
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        raise ConnectionLost(f"it did not accept our credential (HTTP {status}): check `headers` in its configuration")
+        raise ConnectionLostError(
+            f"it did not accept our credential (HTTP {status}): check `headers` in its configuration"
+        )
     for message in await read_error(response):
         if error_in(message) is not None:
             return message  # whatever its id: a server that refused to read the request may not know it
     old = " (an older server, for SSE? then say `transport: sse`)" if status in _NO_ENDPOINT else ""
-    raise ConnectionLost(f"it answered with HTTP {status}{old}")
+    raise ConnectionLostError(f"it answered with HTTP {status}{old}")
 
 
 async def read_error(response: HttpResponse) -> Iterable[Json]:
@@ -214,7 +216,7 @@ async def read_error(response: HttpResponse) -> Iterable[Json]:
         return ()
     try:
         return await _messages(await read_body(response, Arriving(_ERROR_BYTES)))
-    except (*FAILURES, BudgetBroken, ConnectionLost):
+    except (*FAILURES, BudgetExceededError, ConnectionLostError):
         return ()  # the status alone says enough
 
 

@@ -18,7 +18,7 @@ from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from pointsman.router.downstream.connection import ConnectionLost
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.http.failure_reasons import TCP_CONNECT_S, in_words
 from pointsman.router.downstream.talk.tasks import TaskSet
 
@@ -96,15 +96,15 @@ class HttpClient:
         return with_headers(first, headers)
 
     async def send(self, head: bytes, body: bytes | None = None) -> HttpResponse:
-        """Raises ConnectionLost. Cancelling it cuts the connection, which tells the server."""
+        """Raises ConnectionLostError. Cancelling it cuts the connection, which tells the server."""
         if self._connector.closed:
-            raise ConnectionLost("its connection was closed")
+            raise ConnectionLostError("its connection was closed")
         try:
             if body is None:
                 return await self._exchange(head + b"\r\n")
             return await self._exchange(b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body))
         except FAILURES as error:
-            raise ConnectionLost(in_words(error)) from None
+            raise ConnectionLostError(in_words(error)) from None
 
     async def _exchange(self, request: bytes) -> HttpResponse:
         connection = await self._live_connection()
@@ -183,7 +183,7 @@ def with_headers(head: bytes, headers: Mapping[str, str]) -> bytes:
     lines = [head]
     for name, value in headers.items():
         if "\r" in value or "\n" in value or "\0" in value:
-            raise ConnectionLost(f"the header `{name}` holds a line break: correct `headers` in its configuration")
+            raise ConnectionLostError(f"the header `{name}` holds a line break: correct `headers` in its configuration")
         lines.append(f"{name}: {value}\r\n".encode(errors="surrogateescape"))  # as a server sent it, say its session id
     return b"".join(lines)
 

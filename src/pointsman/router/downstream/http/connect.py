@@ -9,7 +9,7 @@ from pointsman.config.model import Limits
 from pointsman.core.model import Json
 from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.core.wire import encode
-from pointsman.router.downstream.connection import Connection, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import Connection, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.http.answer import read_result
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient
 from pointsman.router.downstream.http.legacy import LegacyHttp, Session
@@ -37,7 +37,7 @@ async def connect_http(
     try:
         client = HttpClient(url, headers)
     except ValueError:
-        raise ConnectionLost("its `url` is not valid: correct it in its configuration") from None
+        raise ConnectionLostError("its `url` is not valid: correct it in its configuration") from None
     try:
         wire = _HttpWire(client, limits)
         introduction = await shake_hands(wire, era, probe_s)
@@ -87,7 +87,7 @@ class _HttpWire:
         response = await self._client.send(head, encode(message))
         response.close()
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise ConnectionLost(f"it answered {method} with HTTP {response.status}")
+            raise ConnectionLostError(f"it answered {method} with HTTP {response.status}")
 
 
 def _ignore(_: Json) -> None:

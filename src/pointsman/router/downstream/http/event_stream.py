@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pointsman.router.downstream.connection import BudgetBroken
+from pointsman.router.downstream.connection import BudgetExceededError
 
 _BOM = b"\xef\xbb\xbf"
 _CR, _LF = 13, 10
@@ -21,7 +21,7 @@ class ServerEvent:
 
 
 class EventStreamParser:
-    """Bytes in, events out. After `BudgetBroken` the stream must be given up."""
+    """Bytes in, events out. After `BudgetExceededError` the stream must be given up."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -46,7 +46,7 @@ class EventStreamParser:
         """The events that `data` completes.
 
         Raises:
-            BudgetBroken: one event is larger than the limit.
+            BudgetExceededError: one event is larger than the limit.
         """
         if not data:
             return []
@@ -55,7 +55,7 @@ class EventStreamParser:
         events: list[ServerEvent] = []
         for piece in data.splitlines(keepends=True):  # of bytes: splits at CR, LF and CRLF only
             if len(self._line) + len(piece) + len(self._data) > self._limit:
-                raise BudgetBroken(f"it sent an event of more than {self._limit} bytes")
+                raise BudgetExceededError(f"it sent an event of more than {self._limit} bytes")
             last = piece[-1]
             if last != _LF and last != _CR:
                 self._line += piece

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
 from pointsman.core.wire import encode
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.http.answer import (
     EVENT_STREAM,
-    StreamCut,
+    StreamCutError,
     TakeMessage,
     error_in,
     read_error,
@@ -62,10 +62,10 @@ class Session:
 
 
 OpenSession = Callable[[], Awaitable[Session]]
-"""Shakes hands, `notifications/initialized` included. Raises ConnectionLost."""
+"""Shakes hands, `notifications/initialized` included. Raises ConnectionLostError."""
 
 
-class _SessionLost(Exception):
+class _SessionLostError(Exception):
     """The server does not know the session: it has not looked at the request."""
 
 
@@ -110,7 +110,7 @@ class LegacyHttp:
                 await self._crowd.wait_for(turn, call)
             result = await self._request(call)
             call.answered = True
-        except DownstreamRefusal:
+        except DownstreamHttpError:
             call.answered = True
             raise
         finally:
@@ -130,12 +130,12 @@ class LegacyHttp:
         session = self._session if self._login is None else await self._renewed(self._session)
         try:
             return await self._carry(call, session)
-        except _SessionLost:
+        except _SessionLostError:
             session = await self._renewed(session)
         try:
             return await self._carry(call, session)
-        except _SessionLost:
-            raise ConnectionLost("it lost our session twice in a row") from None
+        except _SessionLostError:
+            raise ConnectionLostError("it lost our session twice in a row") from None
 
     async def ended(self) -> str:
         return await self._client.gone()
@@ -148,7 +148,7 @@ class LegacyHttp:
             self._login.cancel()
             await asyncio.gather(self._login, return_exceptions=True)
         if self._session.has_id:
-            with suppress(ConnectionLost, TimeoutError):
+            with suppress(ConnectionLostError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
                     (await self._client.send(self._session.delete)).close()
         await self._client.close()
@@ -164,25 +164,25 @@ class LegacyHttp:
             response = await self._client.send(session.post, body)
             if session.has_id and response.status == HTTPStatus.NOT_FOUND:
                 response.close()
-                raise _SessionLost
+                raise _SessionLostError
             try:
                 return await read_result(response, number, self._limits.result_bytes, take, self._memory)
-            except StreamCut as cut:
+            except StreamCutError as cut:
                 return await self._resume(cut, number, session, take)
-            except DownstreamRefusal as refusal:
+            except DownstreamHttpError as refusal:
                 if session.has_id and response.status == HTTPStatus.BAD_REQUEST and _names_session(refusal):
-                    raise _SessionLost from None
+                    raise _SessionLostError from None
                 raise
-        except ConnectionLost:
+        except ConnectionLostError:
             self._client.doubt()
             raise
-        except (asyncio.CancelledError, BudgetBroken):
+        except (asyncio.CancelledError, BudgetExceededError):
             self._background.start(self._cancel_at_server(number, session))
             raise
         finally:
             self._talk.end(number)
 
-    async def _resume(self, cut: StreamCut, number: int, session: Session, take: TakeMessage) -> Json:
+    async def _resume(self, cut: StreamCutError, number: int, session: Session, take: TakeMessage) -> Json:
         """The server ended the stream on purpose (to free the connection) and keeps the answer for us."""
         for _ in range(_RESUMES):
             await asyncio.sleep(min((cut.retry_ms or 0) / 1000, _RESUME_PAUSE_S))
@@ -191,21 +191,21 @@ class LegacyHttp:
                 return await read_result(
                     await self._client.send(head), number, self._limits.result_bytes, take, self._memory
                 )
-            except StreamCut as again:
+            except StreamCutError as again:
                 if again.last_event_id == cut.last_event_id and not again.retry_ms and not cut.retry_ms:
                     break  # nothing new and no word of when to come back
                 cut = again
-        raise ConnectionLost(str(cut))
+        raise ConnectionLostError(str(cut))
 
     async def _cancel_at_server(self, number: int, session: Session) -> None:
-        with suppress(ConnectionLost, TimeoutError):
+        with suppress(ConnectionLostError, TimeoutError):
             async with asyncio.timeout(_CANCEL_S):
                 await self._notify("notifications/cancelled", {"requestId": number}, session)
 
     async def _leave_when_heard(self, call: Call) -> None:
         """The call was given up: the server may be asking in it until it has heard of that."""
         try:
-            with suppress(ConnectionLost, DownstreamRefusal, BudgetBroken, TimeoutError):
+            with suppress(ConnectionLostError, DownstreamHttpError, BudgetExceededError, TimeoutError):
                 async with asyncio.timeout(_HEARD_S):
                     await self._request(Call("ping", {}))
         finally:
@@ -238,7 +238,7 @@ class LegacyHttp:
     async def _log_in(self) -> Session:
         try:
             return await self._open_session()
-        except ConnectionLost as error:
+        except ConnectionLostError as error:
             self._client.give_up(f"it lost our session and gave no new one: {error}")
             raise
 
@@ -257,7 +257,7 @@ class LegacyHttp:
                 self._noticed(f"notifications/{name}/list_changed", {})
 
     async def _set_level_again(self, level: Json) -> None:
-        with suppress(ConnectionLost, DownstreamRefusal, BudgetBroken):
+        with suppress(ConnectionLostError, DownstreamHttpError, BudgetExceededError):
             await self._request(Call(SET_LEVEL, level))
 
     # ------------------------------------------------------------------ the standing stream
@@ -268,13 +268,13 @@ class LegacyHttp:
             try:
                 if not await self._listen_once(session):
                     return
-            except _SessionLost:
-                with suppress(ConnectionLost):
+            except _SessionLostError:
+                with suppress(ConnectionLostError):
                     await self._renewed(session)
                 return  # the new session has its own
-            except ConnectionLost:
+            except ConnectionLostError:
                 self._client.doubt()
-            except BudgetBroken:
+            except BudgetExceededError:
                 pass  # an event without end; the stream is opened again, after a pause
             await self._pauses.wait()
 
@@ -288,7 +288,7 @@ class LegacyHttp:
         lost = session.has_id and await _says_session_lost(response)
         response.close()
         if lost:
-            raise _SessionLost
+            raise _SessionLostError
         # 405 says that there is none; 409 that a stream of ours is still open, and 5xx that it is not well.
         return response.status == HTTPStatus.CONFLICT or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -303,5 +303,5 @@ async def _says_session_lost(response: HttpResponse) -> bool:
     return any(refusal is not None and _names_session(refusal) for refusal in refusals)
 
 
-def _names_session(refusal: DownstreamRefusal) -> bool:
+def _names_session(refusal: DownstreamHttpError) -> bool:
     return "session" in refusal.message.lower()

@@ -14,7 +14,7 @@ from pointsman.core.sdk import (
     x_mcp_header_map,
 )
 from pointsman.core.wire import encode
-from pointsman.router.downstream.connection import Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import Call, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.http.answer import EVENT_STREAM, read_result, read_stream
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
 from pointsman.router.downstream.http.server_messages import HttpServerMessages
@@ -62,7 +62,7 @@ class ModernHttp:
             if call.method == LISTEN and response.kind == EVENT_STREAM:
                 return await self._listen(response)
             result = await read_result(response, number, self._limits.result_bytes, take, self._memory)
-        except ConnectionLost:
+        except ConnectionLostError:
             self._client.doubt()
             raise
         finally:

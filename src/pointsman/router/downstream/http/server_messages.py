@@ -9,15 +9,15 @@ from functools import partial
 
 from pointsman.config.model import Limits
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import Call, ConnectionLost, Noticed
+from pointsman.router.downstream.connection import Call, ConnectionLostError, Noticed
 from pointsman.router.downstream.http.answer import TakeMessage
 from pointsman.router.downstream.talk import questions
-from pointsman.router.downstream.talk.question_routing import QuestionNotRoutable, QuestionRouter
+from pointsman.router.downstream.talk.question_routing import QuestionRouter, UnroutableQuestionError
 from pointsman.router.downstream.talk.tasks import TaskSet
 from pointsman.router.downstream.talk.unsolicited import UnsolicitedMessages
 
 Reply = Callable[[Json], Awaitable[None]]
-"""Sends our answer to a server's question. Raises ConnectionLost."""
+"""Sends our answer to a server's question. Raises ConnectionLostError."""
 
 _REPLY_S = 10.0
 
@@ -106,18 +106,20 @@ class HttpServerMessages:
     async def _answer(self, reply: Reply, call: Call | None, message: Json) -> None:
         try:
             answer = await self._answer_of(call, message)
-        except QuestionNotRoutable as reason:
+        except UnroutableQuestionError as reason:
             answer = await questions.answer(None, message, str(reason))
         except asyncio.CancelledError:
             if self._closed:
                 raise
             answer = questions.cancelled_answer(message)
-        with suppress(ConnectionLost, TimeoutError):  # the server has left, or will miss it: its call's own end tells
+        with suppress(
+            ConnectionLostError, TimeoutError
+        ):  # the server has left, or will miss it: its call's own end tells
             async with asyncio.timeout(_REPLY_S):
                 await reply(answer)
 
     async def _answer_of(self, call: Call | None, message: Json) -> Json:
-        """Raises QuestionNotRoutable."""
+        """Raises UnroutableQuestionError."""
         if call is None and self._crowd is not None and message["method"] in questions.QUESTIONS:
             call = await self._crowd.asker()
             task = asyncio.current_task()

@@ -11,7 +11,7 @@ from yarl import URL
 from pointsman.config.model import Limits
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.http.client import TCP_CONNECT_S, in_words
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
@@ -42,10 +42,10 @@ async def connect_sse(
     """Open the stream and shake hands. The total time is the caller's to limit; an idle stream is never cut.
 
     Raises:
-        ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
+        ConnectionLostError: with the reason. Nothing is left behind then, nor after cancellation.
     """
     if era == "modern":
-        raise ConnectionLost(
+        raise ConnectionLostError(
             "`transport: sse` belongs to the legacy era: remove `era: modern`, or use `transport: http`"
         )
     connection = SseConnection(url, headers, limits, noticed, record or ServerRecord(), memory)
@@ -118,13 +118,13 @@ class SseConnection:
         try:
             stream = await self._session.get(self._url, headers=headers, allow_redirects=False)
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLost(in_words(error)) from None
+            raise ConnectionLostError(in_words(error)) from None
         if 300 <= stream.status < 400:
-            raise ConnectionLost(f"it answered with a redirect (HTTP {stream.status}), which is not followed")
+            raise ConnectionLostError(f"it answered with a redirect (HTTP {stream.status}), which is not followed")
         if stream.status != 200:
-            raise ConnectionLost(f"it answered HTTP {stream.status} when its event stream was opened")
+            raise ConnectionLostError(f"it answered HTTP {stream.status} when its event stream was opened")
         if stream.content_type != "text/event-stream" or "Content-Encoding" in stream.headers:
-            raise ConnectionLost("it did not answer with a plain event stream; is `transport: sse` right for it?")
+            raise ConnectionLostError("it did not answer with a plain event stream; is `transport: sse` right for it?")
         return stream
 
     async def _listen(self, stream: aiohttp.ClientResponse) -> None:
@@ -144,14 +144,14 @@ class SseConnection:
                 reason = f"{reason}: {in_words(error)}"
             else:
                 reason = in_words(error)
-        except (BudgetBroken, ConnectionLost) as error:
+        except (BudgetExceededError, ConnectionLostError) as error:
             reason = str(error)
         finally:
             stream.close()
             self._release()
         self._mux.lost(reason)
         if not self._endpoint.done():
-            self._endpoint.set_exception(ConnectionLost(reason))
+            self._endpoint.set_exception(ConnectionLostError(reason))
 
     async def _settle_lease(self, held: int, clock: asyncio.Timeout) -> None:
         """A large message has a lease from its first bytes until it is decoded; without it, reading stands still."""
@@ -179,7 +179,7 @@ class SseConnection:
             if number % _BATCH == 0:
                 await asyncio.sleep(self._mux.stray.breather())
         if self._mux.stray.hopeless:
-            raise ConnectionLost(FLOODED)
+            raise ConnectionLostError(FLOODED)
         if pause_s := self._mux.stray.breather():
             await asyncio.sleep(pause_s)
 
@@ -190,9 +190,9 @@ class SseConnection:
             endpoint = self._url.join(URL(data.decode().strip()))
             same = endpoint.origin() == self._url.origin()
         except ValueError:
-            raise ConnectionLost("the endpoint that it named is no URL") from None
+            raise ConnectionLostError("the endpoint that it named is no URL") from None
         if not same:
-            raise ConnectionLost("it named an endpoint at another address, which is not used")
+            raise ConnectionLostError("it named an endpoint at another address, which is not used")
         self._endpoint.set_result(endpoint)
 
     # --- messages out
@@ -201,14 +201,14 @@ class SseConnection:
         if self._unsent + len(data) > self._limits.result_bytes:
             reason = f"it does not take its messages: more than {self._limits.result_bytes} bytes wait for it"
             self._mux.lost(reason)
-            raise ConnectionLost(reason)
+            raise ConnectionLostError(reason)
         self._unsent += len(data)
         self._background.start(self._deliver(data, number))
 
     async def _deliver(self, data: bytes, number: int | None) -> None:
         try:
             await self._post(data)
-        except ConnectionLost as lost:
+        except ConnectionLostError as lost:
             if number is not None:
                 self._mux.fail(number, lost)
         finally:
@@ -222,11 +222,11 @@ class SseConnection:
             ) as response:
                 status = response.status
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLost(in_words(error)) from None
+            raise ConnectionLostError(in_words(error)) from None
         if status in _SESSION_GONE:
             self._mux.lost(f"it does not know our session any more (HTTP {status})")
         if status >= 300:
-            raise ConnectionLost(f"it answered HTTP {status} to a message")
+            raise ConnectionLostError(f"it answered HTTP {status} to a message")
 
 
 class _Wire:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
 from pointsman.core.seams import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     REQUEST_CANCELLED,
     BackChannel,
-    CannotAsk,
-    ClientGone,
+    CannotAskError,
+    ClientGoneError,
     FrontRequest,
     ProtocolError,
 )
@@ -32,7 +32,7 @@ async def carry(
     """Send one call. A modern client gets `input_required` as it is, and repeats the call itself.
 
     Raises:
-        ConnectionLost, BudgetBroken, DownstreamRefusal.
+        ConnectionLostError, BudgetExceededError, DownstreamHttpError.
     """
     if connection.introduction.era == "legacy":
         return await connection.request(Call(method, params, request, back, clock))
@@ -49,11 +49,11 @@ async def carry(
         result = await connection.request(Call(method, repeated, request, back, clock))
         if not _asks(result):
             return result
-    raise DownstreamRefusal(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
+    raise DownstreamHttpError(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
 
 
 def _asks(result: Json) -> bool:
-    """Raises DownstreamRefusal where the result is neither an answer nor a question.
+    """Raises DownstreamHttpError where the result is neither an answer nor a question.
 
     What else a server may return (a task, say) belongs to extensions that this gateway does not carry: the client
     could do nothing with it, because what would follow does not lead to that server.
@@ -64,27 +64,27 @@ def _asks(result: Json) -> bool:
     if kind == "input_required":
         return True
     shown = kind if isinstance(kind, str) and len(kind) <= _SHOWN else type(kind).__name__
-    raise DownstreamRefusal(
+    raise DownstreamHttpError(
         INTERNAL_ERROR, f"the server answered with a result of type `{shown}`, which this gateway does not carry"
     )
 
 
 def _check_declared(result: Json, capabilities: Json) -> None:
-    """A client is not shown what it never said it could answer. Raises DownstreamRefusal."""
+    """A client is not shown what it never said it could answer. Raises DownstreamHttpError."""
     for question in _questions(result).values():
         needed = _CAPABILITY_OF.get(_method(question))
         if needed is not None and not isinstance(capabilities.get(needed), dict):
             raise _unable(_method(question))
 
 
-def _unable(method: str) -> DownstreamRefusal:
-    return DownstreamRefusal(INVALID_REQUEST, f"the server needs `{method}`, which this client cannot do")
+def _unable(method: str) -> DownstreamHttpError:
+    return DownstreamHttpError(INVALID_REQUEST, f"the server needs `{method}`, which this client cannot do")
 
 
 def _questions(result: Json) -> Json:
     wanted = result.get("inputRequests") or {}
     if not isinstance(wanted, dict):
-        raise DownstreamRefusal(INVALID_REQUEST, "the server asked for input in a form that cannot be read")
+        raise DownstreamHttpError(INVALID_REQUEST, "the server asked for input in a form that cannot be read")
     return wanted
 
 
@@ -100,13 +100,13 @@ async def _responses(result: Json, back: BackChannel) -> Json:
 async def _ask(question: object, back: BackChannel) -> Json:
     method = _method(question)
     if not isinstance(question, dict) or method not in _CAPABILITY_OF:
-        raise DownstreamRefusal(INVALID_REQUEST, "the server asked for input of a kind that is not known")
+        raise DownstreamHttpError(INVALID_REQUEST, "the server asked for input of a kind that is not known")
     params = question.get("params")
     try:
         return await back.ask(method, params if isinstance(params, dict) else {})
-    except CannotAsk:
+    except CannotAskError:
         raise _unable(method) from None
-    except ClientGone:
-        raise DownstreamRefusal(REQUEST_CANCELLED, "the client left before it answered") from None
+    except ClientGoneError:
+        raise DownstreamHttpError(REQUEST_CANCELLED, "the client left before it answered") from None
     except ProtocolError as error:
-        raise DownstreamRefusal(error.code, error.message, error.data) from None
+        raise DownstreamHttpError(error.code, error.message, error.data) from None

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from pointsman.core.model import Caller, Json
-from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost, Noticed
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, Noticed
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED
@@ -58,7 +58,7 @@ class OwnConnections:
         """The caller's connection, opened if need be; once, however many calls wait for it.
 
         Raises:
-            ConnectionLost: it could not be opened, or too many others are open.
+            ConnectionLostError: it could not be opened, or too many others are open.
         """
         while True:
             ready = self._ready.get(caller) or self._open(caller)
@@ -89,7 +89,7 @@ class OwnConnections:
 
     def _open(self, caller: Caller) -> asyncio.Future[ConnectionLease]:
         if len(self._ready) >= self._most:
-            raise ConnectionLost(f"{self._most} callers have a connection of their own already")
+            raise ConnectionLostError(f"{self._most} callers have a connection of their own already")
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[ConnectionLease] = loop.create_future()
         ready.add_done_callback(_seen)
@@ -106,7 +106,7 @@ class OwnConnections:
         loop, pauses = asyncio.get_running_loop(), Backoff()
         while self._watched(caller) and not self._stopping:
             since = loop.time()
-            with suppress(ConnectionLost):
+            with suppress(ConnectionLostError):
                 await (await self.live_for(caller)).until_retired()
             if loop.time() - since >= _STEADY_AFTER_S:
                 pauses.reset()
@@ -120,12 +120,12 @@ class OwnConnections:
             live = await self._live(caller)
             ready.set_result(live)
             await self._until_idle_or_ended(live, caller)
-        except ConnectionLost as error:
+        except ConnectionLostError as error:
             ready.set_exception(error)
             await asyncio.sleep(_FAILURE_KEPT_S)
         finally:
             if not ready.done():
-                ready.set_exception(ConnectionLost("it was stopped before it was ready"))
+                ready.set_exception(ConnectionLostError("it was stopped before it was ready"))
             if self._ready.get(caller) is ready:
                 del self._ready[caller]  # before it is retired, so that nobody is given it any more
             if live is not None:
@@ -155,7 +155,7 @@ class OwnConnections:
             async with asyncio.timeout(limit_s):
                 return await self._connect(noticed)
         except TimeoutError:
-            raise ConnectionLost(f"it was not ready within {limit_s:g} s") from None
+            raise ConnectionLostError(f"it was not ready within {limit_s:g} s") from None
 
     async def _until_idle_or_ended(self, live: ConnectionLease, caller: Caller) -> None:
         ended = asyncio.ensure_future(live.connection.ended())

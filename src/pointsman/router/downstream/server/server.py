@@ -8,10 +8,16 @@ from contextlib import suppress
 from typing import Literal
 
 from pointsman.config.model import Timeouts
-from pointsman.core.errors import CallTimeout, DownstreamRefusal, ServerUnavailable
+from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
 from pointsman.core.model import Caller, Json, ServerState, ServerStatus, WallClock
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
-from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Introduction
+from pointsman.router.downstream.connection import (
+    BudgetExceededError,
+    Call,
+    Connection,
+    ConnectionLostError,
+    Introduction,
+)
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.deadline import Deadline
 from pointsman.router.downstream.server.input_rounds import carry
@@ -125,7 +131,7 @@ class DownstreamServer:
         Empty where the server does not declare such things.
 
         Raises:
-            ServerUnavailable, CallTimeout, DownstreamRefusal: as `ToolSource.tools_page` has it.
+            ServerUnavailableError, CallTimeoutError, DownstreamHttpError: as `ToolSource.tools_page` has it.
         """
         live = self._shared()
         kind, field = _LISTS[method]
@@ -137,16 +143,16 @@ class DownstreamServer:
             with live:
                 async with asyncio.timeout(limit_s):
                     return await live.connection.request(call)
-        except DownstreamRefusal as refusal:
+        except DownstreamHttpError as refusal:
             if refusal.code == METHOD_NOT_FOUND and method == "resources/templates/list":
                 return {field: []}  # many a server with resources knows no templates
             raise
         except TimeoutError:
-            raise CallTimeout(self.id, limit_s) from None
-        except ConnectionLost as error:
-            raise ServerUnavailable(self.id, str(error)) from None
-        except BudgetBroken as error:
-            raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
+            raise CallTimeoutError(self.id, limit_s) from None
+        except ConnectionLostError as error:
+            raise ServerUnavailableError(self.id, str(error)) from None
+        except BudgetExceededError as error:
+            raise ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.") from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         if method == _UNSUBSCRIBE:
@@ -168,8 +174,8 @@ class DownstreamServer:
             return live
         try:
             return await self.own.live_for(caller)
-        except ConnectionLost as error:
-            raise ServerUnavailable(self.id, str(error)) from None
+        except ConnectionLostError as error:
+            raise ServerUnavailableError(self.id, str(error)) from None
 
     async def _carry(
         self,
@@ -188,17 +194,17 @@ class DownstreamServer:
                     await live.log_level.lower(level)
                 return await carry(live.connection, method, params, request, deadline.pausing(back), deadline)
         except TimeoutError:
-            raise CallTimeout(self.id, limit_s) from None
-        except ConnectionLost as error:
-            raise ServerUnavailable(self.id, str(error)) from None
-        except BudgetBroken as error:
-            raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
+            raise CallTimeoutError(self.id, limit_s) from None
+        except ConnectionLostError as error:
+            raise ServerUnavailableError(self.id, str(error)) from None
+        except BudgetExceededError as error:
+            raise ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.") from None
 
     async def _watch(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Subscribe to a resource. It is remembered here, because it must outlive the connection."""
         uri, caller = params.get("uri"), request.caller
         if not isinstance(uri, str) or self.watches.full:
-            raise DownstreamRefusal(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
+            raise DownstreamHttpError(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
         live = await self._live_for(caller)
         known = uri in self.watches.of(caller)
         self.watches.add(caller, uri)  # before it is sent: if the connection is replaced meanwhile, the next one has it
@@ -226,11 +232,11 @@ class DownstreamServer:
                 async with asyncio.timeout(limit_s):
                     await subscriptions.subscribe(uri)
         except TimeoutError:
-            raise CallTimeout(self.id, limit_s) from None
-        except ConnectionLost as error:
-            raise ServerUnavailable(self.id, str(error)) from None
-        except BudgetBroken as error:
-            raise ServerUnavailable(self.id, str(error), "Ask it for less, or use another tool.") from None
+            raise CallTimeoutError(self.id, limit_s) from None
+        except ConnectionLostError as error:
+            raise ServerUnavailableError(self.id, str(error)) from None
+        except BudgetExceededError as error:
+            raise ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.") from None
         return {}
 
     async def _unwatch(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
@@ -259,7 +265,7 @@ class DownstreamServer:
     def _shared(self) -> ConnectionLease:
         if self._live is None:
             self.wanted()
-            raise ServerUnavailable(self.id, self.status.reason)
+            raise ServerUnavailableError(self.id, self.status.reason)
         return self._live
 
     # ------------------------------------------------------------------ for its supervisor

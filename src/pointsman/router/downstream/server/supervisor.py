@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from pointsman.router.downstream.connection import Connect, Connection, ConnectionLost
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
@@ -139,7 +139,7 @@ class Supervisor:
                 return await self._connect(self._server.notice)
         except TimeoutError:
             reason = f"it was not ready within {limit_s:g} s"
-        except ConnectionLost as error:
+        except ConnectionLostError as error:
             reason = str(error)
         except Exception:
             # Whatever it is, this server pays for it and nobody else, and it is tried again.

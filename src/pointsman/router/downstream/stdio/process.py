@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from pointsman.router.downstream.connection import ConnectionLost
+from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.stderr_log import harmless
 from pointsman.router.downstream.stdio.child import USUAL_GRACE, Child, ChildEvents, StopGrace, SystemChild
 from pointsman.router.downstream.stdio.guard import Guard
@@ -34,7 +34,7 @@ class Command:
 
 class ProcessStarter(Protocol):
     async def __call__(self, command: Command, events: ChildEvents) -> Child:
-        """Raises ConnectionLost with a sentence that names the command. Cancelling it leaves no process behind."""
+        """Raises ConnectionLostError with a sentence that names the command. Cancelling it leaves no process behind."""
         ...
 
 
@@ -56,14 +56,14 @@ class SystemProcesses:
         try:
             process = _start(command, env)
         except (OSError, ValueError) as error:
-            raise ConnectionLost(_why_not_started(command, error)) from None
+            raise ConnectionLostError(_why_not_started(command, error)) from None
         child = SystemChild(process, events, self._guard, self._grace)
         opening = asyncio.ensure_future(child.open())
         try:
             await asyncio.shield(opening)  # half-joined pipes could not be closed cleanly
         except OSError as error:  # out of handles, say
             child.kill()
-            raise ConnectionLost(_why_not_started(command, error)) from None
+            raise ConnectionLostError(_why_not_started(command, error)) from None
         except BaseException:
             child.kill()
             await asyncio.wait([opening])

@@ -7,7 +7,7 @@ from collections import deque
 
 from pointsman.config.model import Limits
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio.child import Child
 from pointsman.router.downstream.stdio.lines import Line, LineAssembler
@@ -43,7 +43,7 @@ async def connect_stdio(
     daemon's; all outlive its children.
 
     Raises:
-        ConnectionLost: with the reason. Nothing is left behind then, nor after cancellation.
+        ConnectionLostError: with the reason. Nothing is left behind then, nor after cancellation.
     """
     connection = StdioConnection(limits, noticed, stderr or StderrLog(), record or ServerRecord(), memory)
     child = await starter(command, connection)
@@ -110,12 +110,12 @@ class StdioConnection:
     def _send(self, data: bytes, number: int | None) -> None:
         child = self._child
         if child is None:
-            raise ConnectionLost("it is not running")
+            raise ConnectionLostError("it is not running")
         child.write(data + b"\n")
         if child.unsent > self._unsent_limit:
             reason = f"it does not read its input: more than {self._unsent_limit} bytes wait for it"
             self._give_up(reason)
-            raise ConnectionLost(reason)
+            raise ConnectionLostError(reason)
 
     def _give_up(self, reason: str) -> None:
         self._backlog.clear()
@@ -223,7 +223,7 @@ class StdioConnection:
             return  # it is whole and being decoded
         number = salvaged_id(self._lines.beginning(HEAD_BYTES), b"")
         if number is not None:
-            self.mux.fail(number, BudgetBroken(f"it did not finish a large answer within {LEASE_S:g} s"))
+            self.mux.fail(number, BudgetExceededError(f"it did not finish a large answer within {LEASE_S:g} s"))
         self._lines.discard()
         self._release()
 

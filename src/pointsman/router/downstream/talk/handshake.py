@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, Protocol
 
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
 from pointsman.core.sdk import (
     HANDSHAKE_PROTOCOL_VERSIONS,
@@ -14,7 +14,7 @@ from pointsman.core.sdk import (
     MODERN_PROTOCOL_VERSIONS,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction
+from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
 from pointsman.router.downstream.stderr_log import harmless
 from pointsman.router.downstream.talk.envelope import CLIENT_INFO, LEGACY_CAPABILITIES, NAMESPACE, with_envelope
 
@@ -23,10 +23,10 @@ WantedEra = Literal["auto", "legacy", "modern"]
 UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 
 
-class Refused(ConnectionLost):
+class RefusedError(ConnectionLostError):
     """The server answered, and said no."""
 
-    def __init__(self, method: str, refusal: DownstreamRefusal) -> None:
+    def __init__(self, method: str, refusal: DownstreamHttpError) -> None:
         super().__init__(f"it refused {method}: {harmless(refusal.message, 200)} ({refusal.code})")
         self.refusal = refusal
 
@@ -35,11 +35,11 @@ class Wire(Protocol):
     """As much of a transport as a handshake needs. `params` go out as they are."""
 
     async def request(self, method: str, params: Json) -> Json:
-        """Raises DownstreamRefusal, ConnectionLost, BudgetBroken."""
+        """Raises DownstreamHttpError, ConnectionLostError, BudgetExceededError."""
         ...
 
     async def notify(self, method: str, params: Json) -> None:
-        """Raises ConnectionLost."""
+        """Raises ConnectionLostError."""
         ...
 
 
@@ -49,7 +49,7 @@ async def shake_hands(wire: Wire, wanted: WantedEra, probe_s: float) -> Introduc
     The total time is the caller's to limit; `probe_s` is how long to wait before `initialize` is tried as well.
 
     Raises:
-        ConnectionLost: no era that we speak, or the connection ended.
+        ConnectionLostError: no era that we speak, or the connection ended.
     """
     if wanted == "legacy":
         return await _initialize(wire)
@@ -91,17 +91,19 @@ async def _first_success(attempts: list[asyncio.Task[Introduction]]) -> Introduc
 async def _discover(wire: Wire) -> Introduction:
     try:
         result = await _ask(wire, "server/discover", _introducing(LATEST_MODERN_VERSION))
-    except Refused as refused:
+    except RefusedError as refused:
         version = _named_instead(refused.refusal)
         if version is None:
             raise
         result = await _ask(wire, "server/discover", _introducing(version))
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
-        raise ConnectionLost("it answered server/discover without supportedVersions")
+        raise ConnectionLostError("it answered server/discover without supportedVersions")
     version = _newest_of(offered)
     if version is None:
-        raise ConnectionLost(f"it speaks none of the modern protocol versions {', '.join(MODERN_PROTOCOL_VERSIONS)}")
+        raise ConnectionLostError(
+            f"it speaks none of the modern protocol versions {', '.join(MODERN_PROTOCOL_VERSIONS)}"
+        )
     meta = _object(result.get("_meta"))
     info = _object(meta.get(NAMESPACE + "serverInfo"))
     return Introduction("modern", version, _object(result.get("capabilities")), info)
@@ -111,7 +113,7 @@ def _introducing(version: str) -> Json:
     return with_envelope(Call("server/discover", {}), "modern", version, 0)
 
 
-def _named_instead(refusal: DownstreamRefusal) -> str | None:
+def _named_instead(refusal: DownstreamHttpError) -> str | None:
     """The version that a modern server wants to hear, where it refused ours and named those that it has."""
     named = _object(refusal.data).get("supported") if refusal.code == UNSUPPORTED_PROTOCOL_VERSION else None
     return _newest_of(named) if isinstance(named, list) else None
@@ -130,7 +132,7 @@ async def _initialize(wire: Wire) -> Introduction:
     result = await _ask(wire, "initialize", params)
     version = result.get("protocolVersion")
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        raise ConnectionLost(f"it answered initialize with protocol version {harmless(repr(version), 40)}")
+        raise ConnectionLostError(f"it answered initialize with protocol version {harmless(repr(version), 40)}")
     await wire.notify("notifications/initialized", {})
     return Introduction("legacy", version, _object(result.get("capabilities")), _object(result.get("serverInfo")))
 
@@ -138,10 +140,10 @@ async def _initialize(wire: Wire) -> Introduction:
 async def _ask(wire: Wire, method: str, params: Json) -> Json:
     try:
         return await wire.request(method, params)
-    except DownstreamRefusal as refusal:
-        raise Refused(method, refusal) from None
-    except BudgetBroken as broken:
-        raise ConnectionLost(str(broken)) from None
+    except DownstreamHttpError as refusal:
+        raise RefusedError(method, refusal) from None
+    except BudgetExceededError as broken:
+        raise ConnectionLostError(str(broken)) from None
 
 
 def _object(value: object) -> Json:

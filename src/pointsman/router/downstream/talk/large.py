@@ -22,7 +22,7 @@ async def decode_off_loop(data: bytes | bytearray) -> Any:
     """Decode on a thread.
 
     Raises:
-        BadJson: as `mending.decode`.
+        InvalidJsonError: as `mending.decode`.
     """
     return await asyncio.get_running_loop().run_in_executor(None, decode, data, decode_in_pieces)
 
@@ -38,7 +38,7 @@ def _decode(data: bytes | bytearray | memoryview | Raw, levels: int) -> Any:
     try:
         value = _shallow.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise wire.BadJson(str(error)) from None
+        raise wire.InvalidJsonError(str(error)) from None
     if isinstance(value, list):
         return [_decode(item, levels - 1) for item in value]
     if isinstance(value, dict):

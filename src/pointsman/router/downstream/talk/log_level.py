@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.router.downstream.connection import Call, Connection
 from pointsman.router.downstream.talk.questions import LEVELS
 
@@ -26,7 +26,7 @@ class LogLevel:
         return level is None or LEVELS.get(level, 0) >= self._rank
 
     async def lower(self, level: str) -> None:
-        """Tell the server; one that refuses is not told again. Raises ConnectionLost, BudgetBroken."""
+        """Tell the server; one that refuses is not told again. Raises ConnectionLostError, BudgetExceededError."""
         self._rank = LEVELS.get(level, 0)
-        with suppress(DownstreamRefusal):
+        with suppress(DownstreamHttpError):
             await self._connection.request(Call(SET_LEVEL, {"level": level}))

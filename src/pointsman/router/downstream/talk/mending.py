@@ -25,11 +25,11 @@ def decode(data: bytes | bytearray, how: Callable[[bytes | bytearray], Any] = wi
     """As `how`, which is asked a second time only where there was something to mend.
 
     Raises:
-        BadJson: it is not JSON, for other reasons.
+        InvalidJsonError: it is not JSON, for other reasons.
     """
     try:
         return how(data)
-    except wire.BadJson:
+    except wire.InvalidJsonError:
         if not any(sign in data for sign in _SIGNS):
             raise  # nearly always, and without a second look at all of it
         mended = _RAW_HALF.sub("\ufffd".encode(), _ESCAPE.sub(_whole, data))

@@ -9,16 +9,16 @@ from typing import Any
 
 from pointsman.config.model import Limits
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR
-from pointsman.router.downstream.connection import BudgetBroken, Call, ConnectionLost, Introduction, Noticed
+from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.talk import questions
 from pointsman.router.downstream.talk.envelope import with_envelope
 from pointsman.router.downstream.talk.handshake import UNCANCELLABLE
 from pointsman.router.downstream.talk.large import decode_off_loop
 from pointsman.router.downstream.talk.mending import decode
-from pointsman.router.downstream.talk.question_routing import QuestionNotRoutable, QuestionRouter
+from pointsman.router.downstream.talk.question_routing import QuestionRouter, UnroutableQuestionError
 from pointsman.router.downstream.talk.salvage import HEAD_BYTES, TAIL_BYTES, salvaged_id
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
@@ -26,7 +26,7 @@ from pointsman.router.downstream.talk.unsolicited import UnsolicitedMessages
 
 Send = Callable[[bytes, int | None], None]
 """Hands one encoded message to the transport, and the number of the call that fails if it cannot be delivered.
-Never waits. Raises ConnectionLost."""
+Never waits. Raises ConnectionLostError."""
 
 _HEARD_S = 2.0  # how long a server may take to answer a ping before it is taken to have heard what came before
 _STANDING = "subscriptions/listen"  # open as long as the connection, and never answered with much
@@ -78,7 +78,7 @@ class Multiplexer:
 
     async def _exchange(self, call: Call) -> Json:
         if self._over.done():
-            raise ConnectionLost(self._over.result())
+            raise ConnectionLostError(self._over.result())
         self._number = number = call.number = self._number + 1
         known = self.introduction
         params = call.params if known is None else with_envelope(call, known.era, known.version, number)
@@ -112,7 +112,7 @@ class Multiplexer:
         self._pending[number] = (Call("ping", {}), heard)
         try:
             self._send(wire.encode({"jsonrpc": "2.0", "id": number, "method": "ping"}), number)
-        except ConnectionLost:
+        except ConnectionLostError:
             self._given_up(number)
 
     def _given_up(self, number: int) -> None:
@@ -123,7 +123,7 @@ class Multiplexer:
     def _cancel_at_server(self, number: int, call: Call) -> None:
         if call.method in UNCANCELLABLE or self._over.done():
             return
-        with suppress(ConnectionLost):  # then there is nothing left to cancel
+        with suppress(ConnectionLostError):  # then there is nothing left to cancel
             self._notify("notifications/cancelled", {"requestId": number})
 
     def _notify(self, method: str, params: Json) -> None:
@@ -146,7 +146,7 @@ class Multiplexer:
         pending, self._pending = self._pending, {}
         for _, future in pending.values():
             if not future.done():
-                future.set_exception(ConnectionLost(reason))
+                future.set_exception(ConnectionLostError(reason))
         for task in self._open_questions:
             task.cancel()
 
@@ -156,7 +156,7 @@ class Multiplexer:
         """One message, as it came. What is not JSON-RPC is counted and otherwise ignored."""
         try:
             message = decode(data)
-        except wire.BadJson:
+        except wire.InvalidJsonError:
             self._unreadable(data)
             return
         self._dispatch(message, len(data))
@@ -165,7 +165,7 @@ class Multiplexer:
         """The same for a message over `OFF_LOOP_BYTES`; the transport must hand in nothing else before it is done."""
         try:
             message = await decode_off_loop(data)
-        except wire.BadJson:
+        except wire.InvalidJsonError:
             self._unreadable(data)
             return
         self._dispatch(message, len(data))
@@ -177,7 +177,7 @@ class Multiplexer:
         if number is None and len(candidates) == 1:
             number = candidates[0]
         if number is not None:
-            self.fail(number, BudgetBroken(f"its answer is larger than {self._limits.result_bytes} bytes"))
+            self.fail(number, BudgetExceededError(f"its answer is larger than {self._limits.result_bytes} bytes"))
 
     def _dispatch(self, message: Any, size: int) -> None:
         if self._over.done():
@@ -204,7 +204,7 @@ class Multiplexer:
         self._noise(len(data))
         number = salvaged_id(data[:HEAD_BYTES], data[-TAIL_BYTES:])
         if number is not None:
-            self.fail(number, ConnectionLost("its answer is not valid JSON"))
+            self.fail(number, ConnectionLostError("its answer is not valid JSON"))
 
     def _answered(self, message: Json, size: int) -> None:
         number = message.get("id")
@@ -277,7 +277,7 @@ class Multiplexer:
             return False
         try:
             questions.count(entry[0], size, self._limits)
-        except BudgetBroken as broken:
+        except BudgetExceededError as broken:
             self.fail(number, broken)
             return False
         return True
@@ -312,7 +312,7 @@ class Multiplexer:
             return
         try:
             call = await self._crowd.asker()
-        except QuestionNotRoutable as reason:
+        except UnroutableQuestionError as reason:
             self._reply(await questions.answer(None, message, str(reason)))
             return
         task = asyncio.current_task()
@@ -324,7 +324,7 @@ class Multiplexer:
         self._reply(await questions.answer(None, message))
 
     def _reply(self, message: Json) -> None:
-        with suppress(ConnectionLost):  # then nobody waits for it
+        with suppress(ConnectionLostError):  # then nobody waits for it
             if not self._over.done():
                 self._send(wire.encode(message), None)
 
@@ -355,8 +355,8 @@ class Multiplexer:
 
 def _refusal(error: object) -> Exception:
     if type(error) is not dict:
-        return ConnectionLost("it answered with neither a result nor an error")
+        return ConnectionLostError("it answered with neither a result nor an error")
     code, message = error.get("code"), error.get("message")
-    return DownstreamRefusal(
+    return DownstreamHttpError(
         code if type(code) is int else INTERNAL_ERROR, message if type(message) is str else "", error.get("data")
     )

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pointsman.core.model import Caller, Json
-from pointsman.router.downstream.connection import Call, ConnectionLost
+from pointsman.router.downstream.connection import Call, ConnectionLostError
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 
 _SEVERAL = (
@@ -53,7 +53,7 @@ class Waits:
 USUAL_PATIENCE = Waits()
 
 
-class QuestionNotRoutable(Exception):
+class UnroutableQuestionError(Exception):
     """No client can be asked, because the call that asks is not known. `str(error)` is the reason, for the server."""
 
 
@@ -100,14 +100,14 @@ class QuestionRouter:
         return turn
 
     async def wait_for(self, turn: asyncio.Future[None], call: Call) -> None:
-        """Wait for one's turn; the clock of the call stands still. Raises ConnectionLost."""
+        """Wait for one's turn; the clock of the call stands still. Raises ConnectionLostError."""
         if call.clock is not None:
             call.clock.pause()
         try:
             async with asyncio.timeout(self._patience.turn_s):
                 await turn
         except TimeoutError:
-            raise ConnectionLost(
+            raise ConnectionLostError(
                 "calls before this one wait for answers from their clients, and this server must be asked one call "
                 "at a time (`isolation: per-caller` would give each caller a connection of its own)"
             ) from None
@@ -161,7 +161,7 @@ class QuestionRouter:
         waiting, self._waiting = self._waiting, deque()
         for _, turn in waiting:
             if not turn.done():
-                turn.set_exception(ConnectionLost(reason))
+                turn.set_exception(ConnectionLostError(reason))
         for question in self._held:
             if not question.asker.done():
                 question.asker.set_result(None)
@@ -219,7 +219,7 @@ class QuestionRouter:
         """The call that a question, which has just come, belongs to. None: no call is under way.
 
         Raises:
-            QuestionNotRoutable: it could be several, to the end.
+            UnroutableQuestionError: it could be several, to the end.
         """
         self._record.at_large = True  # matters only where calls have streams of their own
         if not self._inside:
@@ -253,7 +253,7 @@ class QuestionRouter:
                 return await question.asker
         except TimeoutError:
             self._suspect(question.candidates)
-            raise QuestionNotRoutable(_SEVERAL) from None
+            raise UnroutableQuestionError(_SEVERAL) from None
         finally:
             self._held.discard(question)
 
@@ -274,10 +274,10 @@ class QuestionRouter:
                 self._note(meant, question)
                 question.asker.set_result(meant)
 
-    def _cannot_place(self, question: _Held, reason: str) -> QuestionNotRoutable:
+    def _cannot_place(self, question: _Held, reason: str) -> UnroutableQuestionError:
         self._doubted.update(question.candidates)
         self._suspect(call for call, quiet in question.candidates.items() if not quiet)
-        return QuestionNotRoutable(reason)
+        return UnroutableQuestionError(reason)
 
     def _suspect(self, calls: Iterable[Call]) -> None:
         """From now on calls of these tools take turns, and wait for those that are under way."""
@@ -302,7 +302,7 @@ class QuestionRouter:
 
 def _refuse(question: _Held, reason: str) -> None:
     if not question.asker.done():
-        question.asker.set_exception(QuestionNotRoutable(reason))
+        question.asker.set_exception(UnroutableQuestionError(reason))
 
 
 def _only_client(candidates: Iterable[Call]) -> Call | None:

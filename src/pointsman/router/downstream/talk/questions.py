@@ -8,12 +8,12 @@ from pointsman.core.seams import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     REQUEST_CANCELLED,
-    CannotAsk,
+    CannotAskError,
     Client,
-    ClientGone,
+    ClientGoneError,
     ProtocolError,
 )
-from pointsman.router.downstream.connection import BudgetBroken, Call
+from pointsman.router.downstream.connection import BudgetExceededError, Call
 
 PROGRESS = "notifications/progress"
 LOG_MESSAGE = "notifications/message"
@@ -33,14 +33,14 @@ def count(call: Call, size: int, limits: Limits) -> None:
     """Charge one message of `size` bytes to `call`.
 
     Raises:
-        BudgetBroken: the server has said too much; the call must fail and be cancelled at the server.
+        BudgetExceededError: the server has said too much; the call must fail and be cancelled at the server.
     """
     call.messages += 1
     call.heard_bytes += size
     if call.messages > limits.messages:
-        raise BudgetBroken(f"it sent more than {limits.messages} messages in one call")
+        raise BudgetExceededError(f"it sent more than {limits.messages} messages in one call")
     if call.heard_bytes > limits.result_bytes:
-        raise BudgetBroken(f"it sent messages of more than {limits.result_bytes} bytes in one call")
+        raise BudgetExceededError(f"it sent messages of more than {limits.result_bytes} bytes in one call")
 
 
 def asked_by(call: Call, params: Json) -> bool:
@@ -97,9 +97,9 @@ async def _ask(call: Call | None, question: Json, why_nobody: str) -> Json:
         call.elicitations = {elicitation_id, *(call.elicitations or ())}
     try:
         return await call.back.ask(method, params)
-    except CannotAsk as reason:
+    except CannotAskError as reason:
         raise ProtocolError(METHOD_NOT_FOUND, str(reason) or "The client cannot be asked this") from None
-    except ClientGone:
+    except ClientGoneError:
         raise ProtocolError(REQUEST_CANCELLED, "The client left before it answered") from None
 
 

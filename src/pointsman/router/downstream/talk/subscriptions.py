@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 
-from pointsman.core.errors import DownstreamRefusal
+from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND
-from pointsman.router.downstream.connection import BudgetBroken, Call, Connection, ConnectionLost, Noticed
+from pointsman.router.downstream.connection import BudgetExceededError, Call, Connection, ConnectionLostError, Noticed
 from pointsman.router.downstream.talk.subscribed_resources import Watched
 from pointsman.router.downstream.talk.tasks import Backoff
 
@@ -25,9 +25,9 @@ async def subscribe_again(connection: Connection, watched: Watched) -> None:
             continue  # nobody wants it any more
         try:
             await connection.request(Call("resources/subscribe", {"uri": uri}))
-        except DownstreamRefusal:
+        except DownstreamHttpError:
             continue  # that one is no more
-        except (ConnectionLost, BudgetBroken):
+        except (ConnectionLostError, BudgetExceededError):
             return
 
 
@@ -48,7 +48,7 @@ class Subscriptions:
         self._sent: Json = {}  # the filter of the request that is open
         self._honoured: Json | None = None  # what the server takes of it; None: it has not acknowledged
         self._overtaken = False  # a request was replaced before its acknowledgement, which may still come
-        self._refused: DownstreamRefusal | None = None  # for good
+        self._refused: DownstreamHttpError | None = None  # for good
         self._waiting: dict[asyncio.Future[None], str] = {}  # for a resource to be acknowledged
 
     def changed(self) -> None:
@@ -59,8 +59,8 @@ class Subscriptions:
         """Wait until the server has acknowledged that it tells of `uri`, which is watched already.
 
         Raises:
-            DownstreamRefusal: the server refuses, or leaves the resource out of what it takes.
-            ConnectionLost, BudgetBroken: the request failed; it is sent again, but not waited for.
+            DownstreamHttpError: the server refuses, or leaves the resource out of what it takes.
+            ConnectionLostError, BudgetExceededError: the request failed; it is sent again, but not waited for.
         """
         if self._refused is not None:
             raise self._refused
@@ -99,7 +99,7 @@ class Subscriptions:
             elif uri in sent and not self._overtaken:
                 code = INVALID_PARAMS if taken else METHOD_NOT_FOUND
                 waiting.set_exception(
-                    DownstreamRefusal(code, "the server does not take subscriptions to this resource")
+                    DownstreamHttpError(code, "the server does not take subscriptions to this resource")
                 )
         self._overtaken = False
 
@@ -115,7 +115,7 @@ class Subscriptions:
             while await self._run_once():
                 pass
         finally:
-            self._fail_waiting(self._refused or ConnectionLost("its connection was replaced"), all_of_them=True)
+            self._fail_waiting(self._refused or ConnectionLostError("its connection was replaced"), all_of_them=True)
 
     async def _run_once(self) -> bool:
         """Returns False where the server has no subscriptions."""
@@ -126,17 +126,17 @@ class Subscriptions:
             return True
         try:
             await self._listen(self._sent)
-        except DownstreamRefusal as refusal:
+        except DownstreamHttpError as refusal:
             self._fail_waiting(refusal)
             if refusal.code == METHOD_NOT_FOUND:
                 self._refused = refusal
                 return False
-        except (ConnectionLost, BudgetBroken) as error:
+        except (ConnectionLostError, BudgetExceededError) as error:
             # What is wrong with the server shows in its calls; here it is only tried again.
             self._fail_waiting(error)
         else:
             if not self._changed.is_set():
-                self._fail_waiting(ConnectionLost("it ended the stream of its changes"))
+                self._fail_waiting(ConnectionLostError("it ended the stream of its changes"))
         if not self._changed.is_set():
             self._missed = True
             await self._until_changed(self._pauses.wait())

@@ -8,7 +8,7 @@ from starlette.types import Send
 
 from pointsman.core.model import Json
 from pointsman.core.wire import encode
-from pointsman.router.front.http.refusal import Headers, Refusal
+from pointsman.router.front.http.refusal import Headers, HttpError
 
 PING = b": ping\r\n\r\n"
 _JSON_TYPE = (b"content-type", b"application/json")
@@ -22,7 +22,7 @@ async def respond(send: Send, status: int, body: bytes = b"", headers: Headers =
     await send({"type": "http.response.body", "body": body})
 
 
-async def respond_refusal(send: Send, refusal: Refusal, request_id: Any) -> None:
+async def respond_refusal(send: Send, refusal: HttpError, request_id: Any) -> None:
     body = error_message(request_id, refusal.code, refusal.message, refusal.data)
     await respond(send, refusal.status, body, refusal.headers)
 

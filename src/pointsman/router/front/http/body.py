@@ -7,18 +7,18 @@ from collections.abc import Callable
 from starlette.types import Receive
 
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.refusal import ClientLeft, too_large
+from pointsman.router.front.http.refusal import ClientDisconnectedError, too_large
 from pointsman.router.serving.in_flight import LARGE_BYTES
 
 _LONGEST_LENGTH = 18  # digits; more is too large in any case
 
 
 MakeRoom = Callable[[int], None]
-"""Called with the size of a large body, before it is read. Raises Refusal 503."""
+"""Called with the size of a large body, before it is read. Raises HttpError 503."""
 
 
 async def read_body(head: Head, receive: Receive, limit: int, make_room: MakeRoom | None = None) -> bytes:
-    """Raises Refusal 413, ClientLeft, and what `make_room` raises."""
+    """Raises HttpError 413, ClientDisconnectedError, and what `make_room` raises."""
     length = head.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > _LONGEST_LENGTH or (expected := int(length)) > limit:
         raise too_large(limit)
@@ -44,4 +44,4 @@ async def read_body(head: Head, receive: Receive, limit: int, make_room: MakeRoo
         if not message.get("more_body"):
             return b"".join(pieces)
         message = await receive()
-    raise ClientLeft
+    raise ClientDisconnectedError

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pointsman.config.model import Listen
 from pointsman.core.sdk import HEADER_MISMATCH
 from pointsman.core.seams import INVALID_REQUEST
-from pointsman.router.front.http.refusal import Refusal
+from pointsman.router.front.http.refusal import HttpError
 
 Head = dict[bytes, bytes]
 
@@ -49,7 +49,7 @@ class HostRules:
 
 
 def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> Head:
-    """The headers by name, in lower case. Raises Refusal 400, 403, 421."""
+    """The headers by name, in lower case. Raises HttpError 400, 403, 421."""
     lines = list(headers)
     head = dict(lines)
     if len(head) != len(lines):
@@ -57,7 +57,7 @@ def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> He
     _check_host(head.get(b"host"), rules)
     origin = head.get(b"origin")
     if origin is not None and origin.lower() not in rules.origins:
-        raise Refusal(
+        raise HttpError(
             403,
             "This web page may not use the gateway. The operator allows pages in `listen.allowed_origins`.",
         )
@@ -65,22 +65,22 @@ def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> He
 
 
 def check_content_type(head: Head) -> None:
-    """Raises Refusal 415."""
+    """Raises HttpError 415."""
     given = head.get(b"content-type", b"")
     if given != b"application/json" and given.partition(b";")[0].strip().lower() != b"application/json":
-        raise Refusal(415, "Content-Type must be application/json.")
+        raise HttpError(415, "Content-Type must be application/json.")
 
 
 def check_accepts_answers(head: Head) -> None:
-    """Raises Refusal 406."""
+    """Raises HttpError 406."""
     if accepted(head.get(b"accept", b"")) != (True, True):
-        raise Refusal(406, "Accept must name both application/json and text/event-stream.")
+        raise HttpError(406, "Accept must name both application/json and text/event-stream.")
 
 
 def check_accepts_stream(head: Head) -> None:
-    """Raises Refusal 406."""
+    """Raises HttpError 406."""
     if not accepted(head.get(b"accept", b""))[1]:
-        raise Refusal(406, "Accept must name text/event-stream.")
+        raise HttpError(406, "Accept must name text/event-stream.")
 
 
 def accepted(value: bytes) -> tuple[bool, bool]:
@@ -108,7 +108,7 @@ def _folded(lines: list[tuple[bytes, bytes]]) -> Head:
             head[name] = value
         elif name in _ONCE or name.startswith(b"mcp-"):
             code = HEADER_MISMATCH if name.startswith(b"mcp-") else INVALID_REQUEST
-            raise Refusal(400, f"The header {name.decode('ascii', 'replace')} appears more than once.", code=code)
+            raise HttpError(400, f"The header {name.decode('ascii', 'replace')} appears more than once.", code=code)
         else:
             head[name] += b", " + value
     return head
@@ -118,6 +118,8 @@ def _check_host(host: bytes | None, rules: HostRules) -> None:
     if host in rules.hosts:
         return
     if host is None or not _HOST.fullmatch(host):
-        raise Refusal(400, "The Host header is missing or malformed.")
+        raise HttpError(400, "The Host header is missing or malformed.")
     if host.lower() not in rules.hosts:
-        raise Refusal(421, "The gateway is not known by this Host. The operator allows more in `listen.allowed_hosts`.")
+        raise HttpError(
+            421, "The gateway is not known by this Host. The operator allows more in `listen.allowed_hosts`."
+        )

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import Denied, Unauthorized
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import CLIENT_INFO_META_KEY
 from pointsman.core.seams import INTERNAL_ERROR, Gateway
@@ -20,8 +20,8 @@ from pointsman.router.front.http.headers import Head, HostRules, check_content_t
 from pointsman.router.front.http.identity import Claims, claims_of, with_meta
 from pointsman.router.front.http.message import echoed_id, meta_of, parse
 from pointsman.router.front.http.refusal import (
-    ClientLeft,
-    Refusal,
+    ClientDisconnectedError,
+    HttpError,
     denied,
     full,
     no_room,
@@ -68,14 +68,14 @@ class HttpRequest:
         self.body_taken = False
 
     def make_room(self, size: int) -> None:
-        """For a large body. Raises Refusal 503."""
+        """For a large body. Raises HttpError 503."""
         self.lease = self._in_flight.request(self.token_id, size)
         if self.lease is None:
             raise no_room()
 
 
 Serve = Callable[[Scope, HttpRequest, Claims], Awaitable[None]]
-"""Answers a visit whose head is good. Raises Refusal, ClientLeft."""
+"""Answers a visit whose head is good. Raises HttpError, ClientDisconnectedError."""
 
 
 class RequestReader:
@@ -104,19 +104,19 @@ class RequestReader:
         try:
             try:
                 await serve(scope, visit, self._claims(scope, visit))
-            except Refusal as refusal:
+            except HttpError as refusal:
                 await self._refuse(scope["method"], visit, refusal)
-        except ClientLeft:
+        except ClientDisconnectedError:
             return
         except Exception as error:
             self._failures.report(scope["method"], error)
-            await respond_refusal(send, Refusal(500, "Internal error", code=INTERNAL_ERROR), echoed_id(visit.message))
+            await respond_refusal(send, HttpError(500, "Internal error", code=INTERNAL_ERROR), echoed_id(visit.message))
         finally:
             if visit.lease is not None:
                 visit.lease.release()
 
     async def message(self, visit: HttpRequest, claims: Claims) -> tuple[Json, Caller]:
-        """The message of a POST, and who sent it. Raises Refusal, ClientLeft."""
+        """The message of a POST, and who sent it. Raises HttpError, ClientDisconnectedError."""
         caller = self._vouched(claims)
         check_content_type(visit.head)
         visit.body_taken = True
@@ -125,7 +125,7 @@ class RequestReader:
         body = await read_body(visit.head, visit.receive, self.limits.body_bytes, visit.make_room)
         try:
             message = visit.message = parse(body)
-        except Refusal:
+        except HttpError:
             if caller is None:
                 self.identify(claims)  # without a token not even the reason is told
             raise
@@ -140,22 +140,22 @@ class RequestReader:
         return message, caller
 
     def identify(self, claims: Claims) -> Caller:
-        """Raises Refusal 401, 403."""
+        """Raises HttpError 401, 403."""
         try:
             return self._gateway.identify(claims.token, claims.project)
-        except Unauthorized as error:
+        except UnauthorizedError as error:
             raise unauthorized(str(error)) from None
-        except Denied as error:
+        except ForbiddenError as error:
             raise denied(str(error)) from None
 
     def check_stream_share(self, caller: Caller) -> None:
-        """Each open stream takes a connection, and one token must not take them all. Raises Refusal 429."""
+        """Each open stream takes a connection, and one token must not take them all. Raises HttpError 429."""
         most = max(1, self.limits.connections // STREAM_SHARE)
         if sum(streams.count(caller.token_id) for streams in self.streams) >= most:
             raise too_many_streams(most)
 
     def _claims(self, scope: Scope, visit: HttpRequest) -> Claims:
-        """Raises Refusal."""
+        """Raises HttpError."""
         visit.head = checked_head(scope["headers"], self.hosts)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
@@ -165,26 +165,26 @@ class RequestReader:
         return claims
 
     def _vouched(self, claims: Claims) -> Caller | None:
-        """The caller by its headers alone; None where the body may still say more. Raises Refusal 401, 403."""
+        """The caller by its headers alone; None where the body may still say more. Raises HttpError 401, 403."""
         if claims.token is None:
             return None
         try:
             return self._gateway.identify(claims.token, claims.project)
-        except Unauthorized as error:
+        except UnauthorizedError as error:
             raise unauthorized(str(error)) from None
-        except Denied as error:
+        except ForbiddenError as error:
             if claims.project_stated:
                 raise denied(str(error)) from None
             return None
 
-    async def _refuse(self, verb: str, visit: HttpRequest, refusal: Refusal) -> None:
-        """Raises ClientLeft."""
+    async def _refuse(self, verb: str, visit: HttpRequest, refusal: HttpError) -> None:
+        """Raises ClientDisconnectedError."""
         if refusal.audited and verb == "POST":
             await self._report(visit, refusal.data["code"])
         await respond_refusal(visit.send, refusal, echoed_id(visit.message))
 
     async def _report(self, visit: HttpRequest, code: str) -> None:
-        """Tell the audit what was tried. A body that was not read yet is read for that only. Raises ClientLeft."""
+        """Record the refused request. Reads the body if it was not read yet. Raises ClientDisconnectedError."""
         if not visit.body_taken:
             visit.message = await self._tried(visit)
         message = visit.message or {}
@@ -196,6 +196,6 @@ class RequestReader:
         try:
             message = parse(await read_body(visit.head, visit.receive, _READ_FOR_AUDIT))
             with_meta(Claims(None, None, project_stated=False), meta_of(message))  # takes the secrets out
-        except Refusal:
+        except HttpError:
             return None
         return message

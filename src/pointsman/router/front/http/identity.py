@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from pointsman.catalog.rights import NO_PROJECT
 from pointsman.core.model import Json
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.refusal import Refusal, denied
+from pointsman.router.front.http.refusal import HttpError, denied
 
 _BEARER: Final = b"bearer"
 
@@ -21,7 +21,7 @@ class Claims(NamedTuple):
 
 
 def claims_of(head: Head, path_project: str | None) -> Claims:
-    """From the headers and the path. Raises Refusal 400, 403."""
+    """From the headers and the path. Raises HttpError 400, 403."""
     authorization = head.get(b"authorization")
     token = None if authorization is None else _bearer(authorization)
     header_project = head.get(b"x-pointsman-project")
@@ -37,7 +37,7 @@ def claims_of(head: Head, path_project: str | None) -> Claims:
 
 
 def with_meta(claims: Claims, meta: Json | None) -> Claims:
-    """Completed by `_meta.token` and `_meta.projectId`, which are taken out of `meta`. Raises Refusal 400, 403.
+    """Completed by `_meta.token` and `_meta.projectId`, which are taken out of `meta`. Raises HttpError 400, 403.
 
     Returns `claims` itself where `meta` says nothing.
     """
@@ -70,7 +70,7 @@ def _project(text: str) -> str | None:
 
 def _string(value: object, key: str) -> str:
     if type(value) is not str:
-        raise Refusal(400, f"`_meta.{key}` must be a string.")
+        raise HttpError(400, f"`_meta.{key}` must be a string.")
     return value
 
 

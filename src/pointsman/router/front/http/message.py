@@ -6,20 +6,20 @@ from typing import Any
 
 from pointsman.core.model import Json
 from pointsman.core.seams import PARSE_ERROR
-from pointsman.core.wire import BadJson, decode
-from pointsman.router.front.http.refusal import Refusal
+from pointsman.core.wire import InvalidJsonError, decode
+from pointsman.router.front.http.refusal import HttpError
 
 _ID_TYPES = (int, str)  # compared with `type(...)`, because True is an int
 
 
 def parse(body: bytes) -> Json:
-    """One request, notification or response. Raises Refusal 400."""
+    """One request, notification or response. Raises HttpError 400."""
     try:
         message = decode(body)
-    except BadJson:
-        raise Refusal(400, "Parse error: the body is not JSON.", code=PARSE_ERROR) from None
+    except InvalidJsonError:
+        raise HttpError(400, "Parse error: the body is not JSON.", code=PARSE_ERROR) from None
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
-        raise Refusal(400, 'The body must be one JSON-RPC message, an object with "jsonrpc": "2.0".')
+        raise HttpError(400, 'The body must be one JSON-RPC message, an object with "jsonrpc": "2.0".')
     if "method" in message:
         _check_call(message)
     else:
@@ -41,22 +41,22 @@ def meta_of(message: Json) -> Json | None:
 
 def _check_call(message: Json) -> None:
     if type(message["method"]) is not str or not message["method"]:
-        raise Refusal(400, "`method` must be a string.")
+        raise HttpError(400, "`method` must be a string.")
     if "id" in message and type(message["id"]) not in _ID_TYPES:
-        raise Refusal(400, "`id` must be a string or an integer.")
+        raise HttpError(400, "`id` must be a string or an integer.")
     if "result" in message or "error" in message:
-        raise Refusal(400, "A message with `method` carries no `result` and no `error`.")
+        raise HttpError(400, "A message with `method` carries no `result` and no `error`.")
     params = message.get("params")
     if params is None:
         return
     if type(params) is not dict:
-        raise Refusal(400, "`params` must be an object.")
+        raise HttpError(400, "`params` must be an object.")
     if type(params.get("_meta")) not in (dict, type(None)):
-        raise Refusal(400, "`params._meta` must be an object.")
+        raise HttpError(400, "`params._meta` must be an object.")
 
 
 def _check_response(message: Json) -> None:
     if ("result" in message) == ("error" in message):
-        raise Refusal(400, "The message is neither a request (`method`) nor a response (`result` or `error`).")
+        raise HttpError(400, "The message is neither a request (`method`) nor a response (`result` or `error`).")
     if type(message.get("id")) not in _ID_TYPES:
-        raise Refusal(400, "`id` must be a string or an integer.")
+        raise HttpError(400, "`id` must be a string or an integer.")

@@ -29,17 +29,17 @@ from pointsman.router.front.http.connections import (
     is_exempt,
 )
 from pointsman.router.front.http.one_piece import CoalescingTransport
-from pointsman.router.front.http.refusal import Refusal, overloaded
+from pointsman.router.front.http.refusal import HttpError, overloaded
 from pointsman.router.front.http.unread import UnreadBudget
 
 HEAD_BYTES = 64 << 10
 READ_S = 10.0  # in each such time a client that is behind must take `READ_BYTES`, or all that was left
 READ_BYTES = 64 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
-_SLOW_HEAD = Refusal(408, "The request header took too long.")
-_SLOW_BODY = Refusal(408, "The request body took too long.")
-_LARGE_HEAD = Refusal(431, "The request header is too large.")
-_BAD_REQUEST = Refusal(400, "This is not HTTP.")
+_SLOW_HEAD = HttpError(408, "The request header took too long.")
+_SLOW_BODY = HttpError(408, "The request body took too long.")
+_LARGE_HEAD = HttpError(431, "The request header is too large.")
+_BAD_REQUEST = HttpError(400, "This is not HTTP.")
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER
 _TOO_MANY = {
     "full": "Too many connections are open. Try again later; the operator sets `limits.connections`.",
@@ -49,18 +49,18 @@ _TOO_MANY = {
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
-class HeadTooLarge(Exception):
+class HeadTooLargeError(Exception):
     """Raised inside the parser, which then gives up."""
 
 
-def _as_json_rpc(refusal: Refusal) -> bytes:
+def _as_json_rpc(refusal: HttpError) -> bytes:
     return error_message(None, refusal.code, refusal.message, refusal.data)
 
 
 def guarded_protocol(
     limits: Callable[[], Limits],
     read_s: float = READ_S,
-    worded: Callable[[Refusal], bytes] = _as_json_rpc,
+    worded: Callable[[HttpError], bytes] = _as_json_rpc,
     exempt: Exempt = lambda host: is_exempt(host, ()),
     unread: UnreadBudget | None = None,
 ) -> type[GuardedProtocol]:
@@ -84,7 +84,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     limits_now: ClassVar[tuple[Callable[[], Limits]]]  # in a tuple, because a bare function would become a method
     read_s: ClassVar[float]
-    worded: ClassVar[tuple[Callable[[Refusal], bytes]]]
+    worded: ClassVar[tuple[Callable[[HttpError], bytes]]]
     exempt: ClassVar[tuple[Exempt]]
     table: ClassVar[ConnectionTable]
     budget: ClassVar[UnreadBudget]
@@ -160,7 +160,7 @@ class GuardedProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as offer:
             self._decline_upgrade(data[offer.args[0] :])
         except httptools.HttpParserError as error:
-            too_large = isinstance(error.__context__, HeadTooLarge)
+            too_large = isinstance(error.__context__, HeadTooLargeError)
             self._answer_and_close(_LARGE_HEAD if too_large else _BAD_REQUEST)
         if self._reading_head:
             self._head_bytes += self._piece_bytes
@@ -218,7 +218,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _measure_head(self) -> None:
         """The head came to its end in a piece so large that it may hide a head that is too large."""
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
-            raise HeadTooLarge
+            raise HeadTooLargeError
 
     # The clock of what comes in: one for a whole head or body, however many pieces it comes in
 
@@ -309,7 +309,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
-    def _answer_and_close(self, refusal: Refusal) -> None:
+    def _answer_and_close(self, refusal: HttpError) -> None:
         if self.transport.is_closing():
             return
         body = self.worded[0](refusal)

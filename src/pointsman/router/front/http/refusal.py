@@ -26,11 +26,11 @@ _REASONS = {
 FULL = {"code": "overloaded"}
 
 
-class ClientLeft(Exception):
+class ClientDisconnectedError(Exception):
     """The client went away before its request was whole; there is nobody to answer."""
 
 
-class Refusal(Exception):
+class HttpError(Exception):
     """The request goes no further. `str(refusal)` is shown to the person."""
 
     def __init__(
@@ -56,36 +56,36 @@ class Refusal(Exception):
         return self.status in (401, 403) or self.data == FULL
 
 
-def unauthorized(message: str) -> Refusal:
-    return Refusal(401, message, headers=((b"www-authenticate", b"Bearer"),))
+def unauthorized(message: str) -> HttpError:
+    return HttpError(401, message, headers=((b"www-authenticate", b"Bearer"),))
 
 
-def denied(message: str) -> Refusal:
-    return Refusal(403, message)
+def denied(message: str) -> HttpError:
+    return HttpError(403, message)
 
 
-def too_large(limit: int) -> Refusal:
-    return Refusal(
+def too_large(limit: int) -> HttpError:
+    return HttpError(
         413,
         f"The body is larger than {limit} bytes. Send less; the operator sets `limits.body_bytes`.",
     )
 
 
-def wrong_verb(allowed: bytes) -> Refusal:
-    return Refusal(405, f"Method not allowed. Use {allowed.decode()}.", headers=((b"allow", allowed),))
+def wrong_verb(allowed: bytes) -> HttpError:
+    return HttpError(405, f"Method not allowed. Use {allowed.decode()}.", headers=((b"allow", allowed),))
 
 
-def unknown_session() -> Refusal:
+def unknown_session() -> HttpError:
     """Also for sessions of somebody else: the two must not be told apart."""
-    return Refusal(404, "Session not found. Open a new one with `initialize`.")
+    return HttpError(404, "Session not found. Open a new one with `initialize`.")
 
 
-def overloaded(message: str) -> Refusal:
-    return Refusal(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))
+def overloaded(message: str) -> HttpError:
+    return HttpError(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))
 
 
-def too_many_streams(most: int) -> Refusal:
-    return Refusal(
+def too_many_streams(most: int) -> HttpError:
+    return HttpError(
         429,
         f"This token has {most} streams open, which is its share: a quarter of `limits.connections`. "
         "Close some of them, then open this one again.",
@@ -96,8 +96,8 @@ def too_many_streams(most: int) -> Refusal:
 def full(
     message: str = "The gateway has as many requests under way as it takes. Try again in a moment; "
     "the operator sets `limits.calls`.",
-) -> Refusal:
-    return Refusal(
+) -> HttpError:
+    return HttpError(
         503,
         message,
         code=INTERNAL_ERROR,
@@ -106,7 +106,7 @@ def full(
     )
 
 
-def no_room() -> Refusal:
+def no_room() -> HttpError:
     """For a large body."""
     return full(
         "The gateway holds as many large messages as it takes. Try again in a moment, or send less at once; "

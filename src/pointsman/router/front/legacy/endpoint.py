@@ -14,11 +14,11 @@ from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.http.answers import respond, result_message
 from pointsman.router.front.http.headers import Head
 from pointsman.router.front.http.message import meta_of
-from pointsman.router.front.http.refusal import Refusal, overloaded, unknown_session
+from pointsman.router.front.http.refusal import HttpError, overloaded, unknown_session
 from pointsman.router.front.legacy.methods import LegacyMethods, wanted
-from pointsman.router.front.legacy.replay import CHANGES, EventLog, NotKept
+from pointsman.router.front.legacy.replay import CHANGES, EventLog, ReplayGapError
 from pointsman.router.front.legacy.resume import serve_changes, serve_rest
-from pointsman.router.front.legacy.sessions import Session, Sessions, TooManySessions
+from pointsman.router.front.legacy.sessions import Session, Sessions, TooManySessionsError
 from pointsman.router.front.open_streams import OpenStreams
 from pointsman.router.front.state import FrontState
 
@@ -44,11 +44,11 @@ class LegacyEra:
     async def post(
         self, head: Head, message: Json, caller: Caller, address: str | None, receive: Receive, send: Send
     ) -> None:
-        """Raises Refusal 400, 404, 503."""
+        """Raises HttpError 400, 404, 503."""
         method = message.get("method")
         meta = meta_of(message)
         if meta and PROTOCOL_VERSION_META_KEY in meta and method != "initialize":
-            raise Refusal(
+            raise HttpError(
                 400, "The MCP-Protocol-Version header does not match the version in `_meta`.", code=HEADER_MISMATCH
             )
         if method == "initialize" and "id" in message and b"mcp-session-id" not in head:
@@ -62,7 +62,7 @@ class LegacyEra:
             self._methods.notice(session, method, message.get("params") or {})
             await self._accept(session, send)
         elif method == "initialize":
-            raise Refusal(400, "This session is initialized already. Leave out Mcp-Session-Id to open another one.")
+            raise HttpError(400, "This session is initialized already. Leave out Mcp-Session-Id to open another one.")
         else:
             exchange = Exchange(self._desk, message["id"], receive, send, RULES, session, session.events)
             try:
@@ -71,7 +71,7 @@ class LegacyEra:
                 self._sessions.touch(session)
 
     async def get(self, head: Head, caller: Caller, address: str | None, receive: Receive, send: Send) -> None:
-        """The stream of changes, or the rest of a request's stream. Raises Refusal 400, 404, 429."""
+        """The stream of changes, or the rest of a request's stream. Raises HttpError 400, 404, 429."""
         session = self._session(head, caller, address)
         log, after = _place(session, head)
         if log.number == CHANGES:
@@ -89,7 +89,7 @@ class LegacyEra:
             self._sessions.touch(session)
 
     async def delete(self, head: Head, caller: Caller, address: str | None, send: Send) -> None:
-        """Raises Refusal 400, 404."""
+        """Raises HttpError 400, 404."""
         self._sessions.end(self._session(head, caller, address))
         await respond(send, 200)
 
@@ -100,7 +100,7 @@ class LegacyEra:
     def _session(self, head: Head, caller: Caller, address: str | None) -> Session:
         try:
             session = self._sessions.find(_session_id(head), caller.token_id, address)
-        except TooManySessions:
+        except TooManySessionsError:
             raise _full() from None
         if session is None:
             raise unknown_session()
@@ -110,11 +110,11 @@ class LegacyEra:
         try:
             client = legacy_client(message.get("params") or {})
         except ProtocolError as error:
-            raise Refusal(400, error.message, code=error.code) from None
+            raise HttpError(400, error.message, code=error.code) from None
         body = result_message(message["id"], self._methods.welcome(client, caller))
         try:
             session = self._sessions.open(caller, address, client)
-        except TooManySessions:
+        except TooManySessionsError:
             raise _full() from None
         await respond(send, 200, body, ((b"mcp-session-id", session.id.encode()),))
 
@@ -151,22 +151,22 @@ class LegacyEra:
 
 
 def _place(session: Session, head: Head) -> tuple[EventLog, int | None]:
-    """The stream that is meant, and the last event of it that the client has. Raises Refusal 400."""
+    """The stream that is meant, and the last event of it that the client has. Raises HttpError 400."""
     given = head.get(b"last-event-id")
     if given is None:
         return session.events.changes(), None
     try:
         return session.events.find(given.decode("latin-1")) or (session.events.changes(), None)
-    except NotKept:
-        raise Refusal(400, "What followed this Last-Event-ID is kept no longer. Make the request again.") from None
+    except ReplayGapError:
+        raise HttpError(400, "What followed this Last-Event-ID is kept no longer. Make the request again.") from None
 
 
-def _full() -> Refusal:
+def _full() -> HttpError:
     return overloaded("Too many sessions are open. Try again later.")
 
 
 def _session_id(head: Head) -> str:
     given = head.get(b"mcp-session-id")
     if given is None:
-        raise Refusal(400, "The Mcp-Session-Id header is missing. Open a session with `initialize`.")
+        raise HttpError(400, "The Mcp-Session-Id header is missing. Open a session with `initialize`.")
     return given.decode("latin-1")

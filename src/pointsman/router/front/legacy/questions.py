@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pointsman.core.model import Json
-from pointsman.core.seams import INTERNAL_ERROR, CannotAsk, ClientGone, ProtocolError
+from pointsman.core.seams import INTERNAL_ERROR, CannotAskError, ClientGoneError, ProtocolError
 from pointsman.router.front.exchange import Exchange
 
 
@@ -19,11 +19,11 @@ class Questions:
         self._open: dict[int, asyncio.Future[Json]] = {}
 
     async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
-        """Raises ClientGone, ProtocolError."""
+        """Raises ClientGoneError, ProtocolError."""
         self._last += 1
         number = self._last
         if not exchange.say({"jsonrpc": "2.0", "id": number, "method": method, "params": params}):
-            raise ClientGone
+            raise ClientGoneError
         self._open[number] = exchange.expect_answer()
         try:
             return await self._open[number]
@@ -48,13 +48,13 @@ class Questions:
         """The session is over."""
         for answer in self._open.values():
             if not answer.done():
-                answer.set_exception(ClientGone())
+                answer.set_exception(ClientGoneError())
 
 
 def check_may_ask(capabilities: Json, method: str, params: Json) -> None:
-    """Raises CannotAsk where the client did not declare that it can be asked this."""
+    """Raises CannotAskError where the client did not declare that it can be asked this."""
     if not _declared(capabilities, method, params):
-        raise CannotAsk(f"The client did not declare that it answers {method}.")
+        raise CannotAskError(f"The client did not declare that it answers {method}.")
 
 
 def _declared(capabilities: Json, method: str, params: Json) -> bool:

@@ -18,7 +18,7 @@ ALL_BYTES: Final = 64 << 20
 CHANGES: Final = 0  # the number of the stream that a GET opens; those of requests count from 1
 
 
-class NotKept(Exception):
+class ReplayGapError(Exception):
     """The events of that stream are kept no longer, or not all of them."""
 
 
@@ -93,7 +93,7 @@ class SessionEvents:
         """The log that an event belongs to, and its number there. None: an id that says nothing here.
 
         Raises:
-            NotKept: a request's stream, and it cannot be told on without a gap.
+            ReplayGapError: a request's stream, and it cannot be told on without a gap.
         """
         epoch, _, place = event_id.partition("-")
         stream, _, number = place.partition("-")
@@ -106,7 +106,7 @@ class SessionEvents:
             return (self.changes(), last) if ours else None
         log = self._logs.get(key)
         if not ours or log is None or not log.reaches_back_to(last):
-            raise NotKept
+            raise ReplayGapError
         return log, last
 
     def drop(self, log: EventLog) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pointsman.core.model import Caller
-from pointsman.core.sdk import BrokenSeal, Sealing
+from pointsman.core.sdk import SealError, Sealing
 from pointsman.core.seams import Client
 from pointsman.core.wire import decode, encode
 from pointsman.router.front.modern.request_state import WallClock
@@ -46,7 +46,7 @@ class SessionIds:
         """None for what we did not write, and for what is too old."""
         try:
             fields = decode(self._codec.unseal(session_id))
-        except BrokenSeal:
+        except SealError:
             return None
         if fields[0] != _VERSION or self._clock() - fields[1] > LIFE_S:
             return None

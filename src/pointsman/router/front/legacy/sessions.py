@@ -25,7 +25,7 @@ PRIMED_SINCE = "2025-11-25"  # clients of this version know events that only pri
 _MOST_ENDED = 100_000  # ids that are remembered as over
 
 
-class TooManySessions(Exception):
+class TooManySessionsError(Exception):
     """The cap is reached, and each session has a call under way or a stream open."""
 
 
@@ -102,11 +102,11 @@ class Sessions:
         return len(self._open)
 
     def open(self, caller: Caller, address: str | None, client: Client) -> Session:
-        """Raises TooManySessions."""
+        """Raises TooManySessionsError."""
         return self._opened(self._ids.mint(caller, address, client), Record(caller, address, client))
 
     def find(self, session_id: str, token_id: str, address: str | None) -> Session | None:
-        """The session of that id, if it is this token's. Raises TooManySessions."""
+        """The session of that id, if it is this token's. Raises TooManySessionsError."""
         session = self._open.get(session_id)
         if session is not None and self._expired(session):
             self._let_go(session)
@@ -200,7 +200,7 @@ class Sessions:
                 break
             found = found or session
         if found is None:
-            raise TooManySessions
+            raise TooManySessionsError
         self._let_go(found)
 
 

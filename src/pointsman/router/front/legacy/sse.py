@@ -85,7 +85,7 @@ class SseTransport:
         ]
 
     async def _stream(self, scope: Scope, visit: HttpRequest, claims: Claims) -> None:
-        """Raises Refusal."""
+        """Raises HttpError."""
         if scope["method"] != "GET":
             raise wrong_verb(b"GET")
         check_accepts_stream(visit.head)
@@ -133,7 +133,7 @@ class SseTransport:
             forwarding.result()
 
     async def _message(self, scope: Scope, visit: HttpRequest, claims: Claims) -> None:
-        """Raises Refusal, ClientLeft."""
+        """Raises HttpError, ClientDisconnectedError."""
         if scope["method"] != "POST":
             raise wrong_verb(b"POST")
         message, caller = await self._reception.message(visit, claims)

@@ -22,7 +22,7 @@ from pointsman.router.front.client_info import modern_client
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.http.answers import respond
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.refusal import Refusal
+from pointsman.router.front.http.refusal import HttpError
 from pointsman.router.front.methods import MODERN_METHODS, method_not_found
 from pointsman.router.front.modern.listen import Listening
 from pointsman.router.front.modern.parking import Parking
@@ -51,9 +51,9 @@ class ModernEra:
         self._stamp = parking.stamp
 
     async def post(self, head: Head, message: Json, caller: Caller, receive: Receive, send: Send) -> None:
-        """Raises Refusal 400."""
+        """Raises HttpError 400."""
         if "method" not in message:
-            raise Refusal(400, "The body must be a JSON-RPC request or notification: a modern client is never asked.")
+            raise HttpError(400, "The body must be a JSON-RPC request or notification: a modern client is never asked.")
         routing = {name: head[key].decode("latin-1") for key, name in _ROUTING_HEADERS.items() if key in head}
         if "id" not in message:
             _refuse_rejected(unsupported_protocol_version_rejection(routing["mcp-protocol-version"]))
@@ -68,7 +68,7 @@ class ModernEra:
         await exchange.run(message["method"], self._work(message, caller, exchange))
 
     def _check_mirrored(self, head: Head, params: Json, caller: Caller) -> None:
-        """Arguments that a tool wants to see in headers, too, must be the same there. Raises Refusal."""
+        """Arguments that a tool wants to see in headers, too, must be the same there. Raises HttpError."""
         name, arguments = params.get("name"), params.get("arguments")
         schema = self._desk.gateway.tool_schema(caller, name) if type(name) is str else None
         if schema is None:
@@ -141,7 +141,7 @@ class ModernEra:
 
 
 def _refuse_rejected(rejection: InboundLadderRejection | None) -> None:
-    """Raises Refusal."""
+    """Raises HttpError."""
     if rejection is not None:
         status = ERROR_CODE_HTTP_STATUS.get(rejection.code, 400)
-        raise Refusal(status, rejection.message, code=rejection.code, data=rejection.data)
+        raise HttpError(status, rejection.message, code=rejection.code, data=rejection.data)

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from pointsman.core.errors import Unauthorized
+from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST, Change, FrontRequest, ProtocolError
 from pointsman.router.front.exchange import Exchange
-from pointsman.router.front.http.refusal import Refusal
+from pointsman.router.front.http.refusal import HttpError
 from pointsman.router.front.http.stream import forward, stop
 from pointsman.router.front.methods import invalid
 from pointsman.router.front.open_streams import OpenStreams
@@ -44,7 +44,7 @@ class Listening:
             raise ProtocolError(INTERNAL_ERROR, "Subscription limit reached")
         try:
             self._check_share(request.caller)
-        except Refusal as refusal:
+        except HttpError as refusal:
             raise ProtocolError(INTERNAL_ERROR, refusal.message, refusal.data) from None
         listener = Listener(self._desk, request, exchange, wanted, {_SUBSCRIPTION_ID: client_id})
         self._count[token_id] += 1
@@ -95,7 +95,7 @@ class Listener:
     def _check_still_valid(self) -> None:
         """A server may take its time to subscribe, and the token may be gone by then. Raises ProtocolError."""
         if not self._desk.gateway.still_valid(self._request.caller):
-            raise ProtocolError(INVALID_REQUEST, "The token does not hold any more.", {"code": Unauthorized.code})
+            raise ProtocolError(INVALID_REQUEST, "The token does not hold any more.", {"code": UnauthorizedError.code})
 
     def _acknowledge(self) -> None:
         honoured = {"notifications": self._wanted, "_meta": self.meta}

@@ -10,7 +10,7 @@ from typing import Final
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
-from pointsman.core.seams import REQUEST_CANCELLED, CannotAsk, ClientGone, ProtocolError
+from pointsman.core.seams import REQUEST_CANCELLED, CannotAskError, ClientGoneError, ProtocolError
 from pointsman.router.front.exchange import Exchange, Outcome
 from pointsman.router.front.legacy.questions import check_may_ask
 from pointsman.router.front.methods import invalid
@@ -43,10 +43,10 @@ class Parking:
         call = self._by_exchange.get(exchange)
         asked = call.latest if call is not None else exchange
         if asked.request is None or asked.request.method not in INPUT_REQUIRED_METHODS:
-            raise CannotAsk(f"A modern client cannot be asked {method} in the middle of this request.")
+            raise CannotAskError(f"A modern client cannot be asked {method} in the middle of this request.")
         check_may_ask(asked.request.client.capabilities, method, params)
         if call is None and not exchange.waiting:
-            raise ClientGone
+            raise ClientGoneError
         return await (call or self._admit(exchange)).ask(method, params)
 
     async def resume(self, call_id: object, exchange: Exchange) -> Json:
@@ -78,7 +78,7 @@ class Parking:
         waiting = sum(call.caller.token_id == token_id for call in self._parked.values())
         # A token that never answers must leave room for the others; two in any case, or small limits could not be used.
         if len(self._parked) >= self.most or waiting >= max(2, self.most // 2):
-            raise CannotAsk("Too many calls wait for an answer already. Answer some of them, or try again later.")
+            raise CannotAskError("Too many calls wait for an answer already. Answer some of them, or try again later.")
         call = ParkedCall(self, exchange)
         self._parked[call.id] = self._by_exchange[exchange] = call
         return call
@@ -231,7 +231,7 @@ class ParkedCall:
     def _abandon_questions(self) -> None:
         for question in self._questions.values():
             if not question.answer.done():
-                question.answer.set_exception(ClientGone())
+                question.answer.set_exception(ClientGoneError())
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from pointsman.core.model import Json
-from pointsman.core.sdk import NAME_BEARING_METHODS, BrokenSeal, Sealing
+from pointsman.core.sdk import NAME_BEARING_METHODS, SealError, Sealing
 from pointsman.core.seams import INVALID_PARAMS, FrontRequest, ProtocolError
-from pointsman.core.wire import BadJson, decode, encode
+from pointsman.core.wire import InvalidJsonError, decode, encode
 
 WallClock = Callable[[], float]
 
@@ -44,7 +44,7 @@ class Seal:
             raise invalid_state()
         try:
             claims = decode(self._codec.unseal(state))
-        except (BrokenSeal, BadJson):
+        except (SealError, InvalidJsonError):
             raise invalid_state() from None
         now = self._clock()
         if not (claims["iat"] <= now + _SKEW_S and now < claims["exp"]):
