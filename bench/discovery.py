@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bench.answers import TTL_MS
 from bench.gateway import http_entries, measured_gateway, until_it_serves
-from bench.load import Spec
+from bench.load.report import Spec
 from bench.process import http_servers, measure
-from bench.tools import QUERIES
+from bench.servers.answers import TTL_MS
+from bench.servers.tools import QUERIES
 
 SECONDS = 3.0
 TOOLS = 19  # and the one that echoes: 20 on each server

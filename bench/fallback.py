@@ -9,10 +9,10 @@ import time
 from contextlib import suppress
 
 from bench.gateway import call, http_entries, measured_gateway
-from bench.load import Report, Spec
+from bench.load.report import Report, Spec
 from bench.process import http_servers, measure
 from bench.search import tools
-from bench.tools import QUERIES
+from bench.servers.tools import QUERIES
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchRequest, SearchUnavailableError
 from pointsman.providers.cloud.provider import CloudSearchProvider

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import product
 
-from bench.tools import NOUNS, QUERIES, VERBS, many_tools
+from bench.servers.tools import NOUNS, QUERIES, VERBS, many_tools
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.prepared_tools import PreparedTools
 from pointsman.providers.bm25.provider import BM25SearchProvider

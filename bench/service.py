@@ -16,7 +16,7 @@ import httpx2
 from bench.gateway import USUAL
 from bench.process import cpu_ms, rss_mb
 from bench.search import A_SERVER, tools
-from bench.tools import QUERIES
+from bench.servers.tools import QUERIES
 from pointsman.providers.base import ToolDocument
 from tests.search_api_process import SearchApiProcess, search_api_process
 

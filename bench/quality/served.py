@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import uvloop
 
-from bench.answers import TTL_MS, Answers, fresh
-from bench.http_server import HttpServer
+from bench.servers.answers import TTL_MS, Answers, fresh
+from bench.servers.http import HttpServer
 
 
 class Served(Answers):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
-from bench.answers import decode
 from bench.gateway import HELLO, http_entries, measured_gateway, stdio_entry, until_it_serves
-from bench.load_http import HttpConnection, open_connection, open_session
+from bench.load.http import HttpConnection, open_connection, open_session
+from bench.load.requests import FIRST_ID, call_body, http_call, template
 from bench.process import http_servers, rss_mb
-from bench.wire import FIRST_ID, call_body, http_call, template
+from bench.servers.answers import decode
 from tests.gateway_process import GatewayProcess
 
 CALLS = 10_000

@@ -1,4 +1,4 @@
-"""Does a word with a slip find the word that was meant? (`python -m bench.fuzzy`): figures, no verdict.
+"""Does a word with a slip find the word that was meant? (`python -m bench.archive.typos`): figures, no verdict.
 
 The vocabulary is that of the Python files and documentation that are installed beside us, with the number of files
 that have each word; slips are the four kinds that people make, at any place, the first letter too.

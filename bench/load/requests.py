@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from bench.answers import INFO, LEGACY, MODERN, encode
+from bench.servers.answers import INFO, LEGACY, MODERN, encode
 
 Era = Literal["legacy", "modern"]
 FIRST_ID = 1_000_000_000  # ten digits from the first to the last, so that the length never changes

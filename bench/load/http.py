@@ -10,8 +10,17 @@ from itertools import count, cycle
 from typing import cast
 from urllib.parse import urlsplit
 
-from bench.load import Spec, Tally
-from bench.wire import FIRST_ID, Template, call_body, http_call, http_post, initialize_body, initialized_body, template
+from bench.load.report import Spec, Tally
+from bench.load.requests import (
+    FIRST_ID,
+    Template,
+    call_body,
+    http_call,
+    http_post,
+    initialize_body,
+    initialized_body,
+    template,
+)
 
 LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
 SESSION = re.compile(rb"(?im)^mcp-session-id: *([^\r\n]+)")

@@ -1,6 +1,6 @@
 """How fast a folder of notes gets into the archive: text, passages, citations and static vectors, in one process.
 
-`python -m bench.ingest [DOCUMENTS]`
+`python -m bench.archive.ingest [DOCUMENTS]`
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from bench.archive_corpus import Corpus
+from bench.archive.corpus import Corpus
 from pointsman.archive.embedding.filling import fill
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.ingest.run import Order, Report, ingest

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter, process_time, thread_time
 
-from bench.archive_corpus import CHUNKS_EACH, COLLECTION, Corpus
+from bench.archive.corpus import CHUNKS_EACH, COLLECTION, Corpus
 from pointsman.archive.archive import Archive, open_archive
 from pointsman.archive.embedding.choosing import make_embeddings
 from pointsman.archive.embedding.filling import fill

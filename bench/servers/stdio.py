@@ -1,10 +1,10 @@
-"""`python -m bench.stdio_server`: a trivial MCP server over stdio."""
+"""`python -m bench.servers.stdio`: a trivial MCP server over stdio."""
 
 from __future__ import annotations
 
 import os
 
-from bench.answers import Answers, decode
+from bench.servers.answers import Answers, decode
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`python -m bench.http_server SERVERS TOOLS TTL_MS`: trivial MCP servers in one process, at /0/mcp, /1/mcp, ..."""
+"""`python -m bench.servers.http SERVERS TOOLS TTL_MS`: trivial MCP servers in one process, at /0/mcp, /1/mcp, ..."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 
 import uvloop
 
-from bench.answers import Answers, decode
+from bench.servers.answers import Answers, decode
 
 SESSION = b"mcp-session-id: bench\r\n"
 

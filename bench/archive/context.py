@@ -1,4 +1,4 @@
-"""`context_search` over 10,000 discoveries, in process: `python -m bench.context`."""
+"""`context_search` over 10,000 discoveries, in process: `python -m bench.archive.context`."""
 
 from __future__ import annotations
 

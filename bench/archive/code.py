@@ -1,4 +1,4 @@
-"""`python -m bench.archive_code [FOLDER]`: the code tools on a real tree, grep beside plain ripgrep in the same run.
+"""`python -m bench.archive.code [FOLDER]`: the code tools on a real tree, grep beside plain ripgrep in the same run.
 
 The tree is the libraries of our own environment, unless a folder is named. Prints figures and asserts none.
 """

@@ -1,4 +1,4 @@
-"""searchLocalArchives over 15,000 documents that cite each other (`python -m bench.citations`): figures, no verdict."""
+"""`python -m bench.archive.citations`: searchLocalArchives over 15,000 documents that cite each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from bench.archive_corpus import COLLECTION, Corpus
+from bench.archive.corpus import COLLECTION, Corpus
 from pointsman.archive.archive import Archive, Opening
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.embedding.settings import EmbeddingSettings

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from bench.tools import echo_tool, many_tools
+from bench.servers.tools import echo_tool, many_tools
 
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"

@@ -7,9 +7,9 @@ import sys
 import time
 from itertools import count, cycle
 
-from bench.answers import decode
-from bench.load import Spec, Tally
-from bench.wire import FIRST_ID, call_body, initialize_body, initialized_body, template
+from bench.load.report import Spec, Tally
+from bench.load.requests import FIRST_ID, call_body, initialize_body, initialized_body, template
+from bench.servers.answers import decode
 
 
 class StdioLoad:

@@ -1,19 +1,13 @@
-"""`python -m bench.load`: a process that reads a spec, warms up, waits for a line, makes the load and reports."""
+"""What a load is asked to do, and what it reports."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import sys
 import time
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
-import uvloop
 
-from bench.wire import Era
-
-WARM_UP_S = 0.5
+from bench.load.requests import Era
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -69,42 +63,3 @@ class Tally:
         p50, p95, p99 = (times[min(len(times) - 1, int(len(times) * part))] * 1000 for part in (0.5, 0.95, 0.99))
         sample = self._sample[:500].decode(errors="replace")
         return Report(len(self._times), self._bad, seconds, p50, p95, p99, sample)
-
-
-class Load(Protocol):
-    """Something that calls until it is stopped."""
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-
-def _load(spec: Spec, tally: Tally) -> Load:
-    if spec.kind == "http":
-        from bench.load_http import HttpLoad
-
-        return HttpLoad(spec, tally)
-    from bench.load_stdio import StdioLoad
-
-    return StdioLoad(spec, tally)
-
-
-async def main() -> None:
-    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=Spec)
-    tally = Tally(spec.expect)
-    load = _load(spec, tally)
-    await load.start()
-    await asyncio.sleep(WARM_UP_S)
-    gc.collect()
-    gc.freeze()
-    print("warm", flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-    tally.begin()
-    await asyncio.sleep(spec.seconds)
-    report = tally.report()
-    await load.stop()
-    print(msgspec.json.encode(report).decode(), flush=True)
-
-
-if __name__ == "__main__":
-    uvloop.run(main())
