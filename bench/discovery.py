@@ -1,4 +1,4 @@
-"""A discovery over many tools, with lists that are known and with lists that are collected for every request."""
+"""A discovery over many tools, with cached lists and with lists fetched for every request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of a measurement: start them, drive a load, and read what they cost from /proc."""
+"""Starts the processes of a measurement, and reads their CPU time and memory from /proc."""
 
 from __future__ import annotations
 

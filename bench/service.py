@@ -72,7 +72,7 @@ async def service() -> None:
 
 
 async def _measure(process: SearchApiProcess, http: httpx2.AsyncClient, size: int, zipped: bool) -> None:
-    server = f"zipped {size}" if zipped else f"plain {size}"  # what the other one sent is not known
+    server = f"zipped {size}" if zipped else f"plain {size}"  # so that neither finds the other's list in the cache
     catalog = tools(size, server)
     infos = json.dumps(tool_infos(catalog))
     changed = json.dumps(tool_infos((*tools(A_SERVER, f"changed {server}"), *catalog[A_SERVER:])))

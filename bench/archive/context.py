@@ -1,4 +1,4 @@
-"""`context_search` over 10,000 discoveries, in process: `python -m bench.archive.context`."""
+"""`python -m bench.archive.context`: `context_search` over 10,000 discoveries, in process."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Corpus:
         return self._text(WORDS_EACH)
 
     def query(self) -> str:
-        """As people ask: two to six words of a text, common ones among them."""
+        """A typical query: two to six words of a text, common ones among them."""
         return self._text(self._random.randint(2, 6))
 
     def _text(self, words: int) -> str:

@@ -51,7 +51,7 @@ def _page(corpus: Corpus, number: int, documents: int) -> str:
 
 
 def measured(work: Callable[[], Answer]) -> tuple[Answer, float]:
-    """What it gave, and the CPU seconds it took."""
+    """Return the result and the CPU seconds it took."""
     before = time.process_time()
     answer = work()
     return answer, time.process_time() - before

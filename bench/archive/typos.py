@@ -1,7 +1,7 @@
-"""Does a word with a slip find the word that was meant? (`python -m bench.archive.typos`): figures, no verdict.
+"""`python -m bench.archive.typos`: how often a misspelt word is corrected to the intended one.
 
-The vocabulary is that of the Python files and documentation that are installed beside us, with the number of files
-that have each word; slips are the four kinds that people make, at any place, the first letter too.
+The vocabulary comes from the Python files and documentation installed in this environment, with the number of files
+that contain each word. Typos are of the four usual kinds, at any position, the first letter included.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _measure(name: str, vocabulary: Vocabulary, counts: Counter[str], pairs: list[tuple[str, str]]) -> None:
-    """Without those that became another word, and those that are too short now to be corrected by the rule."""
+    """Drop typos that form another word, and those too short to be corrected."""
     asked = [(meant, written) for meant, written in pairs if written not in counts and forgiven(written)]
     first = among = 0
     began = time.process_time()
@@ -57,7 +57,7 @@ def _installed_words() -> Counter[str]:
 
 
 def _slip(word: str, chance: random.Random) -> str:
-    """One letter left out, too many, another, or two changed about."""
+    """A deletion, an insertion, a substitution or a transposition."""
     at, letter = chance.randrange(len(word)), chance.choice(LETTERS)
     kinds: tuple[Callable[[], str], ...] = (
         lambda: word[:at] + word[at + 1 :],

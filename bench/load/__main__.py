@@ -18,7 +18,7 @@ WARM_UP_S = 0.5
 
 
 class Load(Protocol):
-    """Something that calls until it is stopped."""
+    """Repeats a call until it is stopped."""
 
     async def start(self) -> None: ...
 

@@ -27,7 +27,7 @@ SESSION = re.compile(rb"(?im)^mcp-session-id: *([^\r\n]+)")
 
 
 class HttpConnection(asyncio.Protocol):
-    """Hands each whole answer, head and body, to `on_answer`."""
+    """Passes each complete answer, head and body, to `on_answer`."""
 
     def __init__(self) -> None:
         self.on_answer: Callable[[bytes, bytes], None] = lambda head, body: None

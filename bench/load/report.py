@@ -18,7 +18,7 @@ class Spec(msgspec.Struct, frozen=True):
     era: Era
     tool: str
     arguments: list[dict[str, object]]  # taken in turn
-    expect: str  # every good answer has it
+    expect: str  # a substring of every good answer
     connections: int
     seconds: float
     headers: dict[str, str] = {}
@@ -39,7 +39,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """Times of the answers. Until `begin`, they are forgotten."""
+    """Times of the answers since the last `begin`."""
 
     def __init__(self, expect: str) -> None:
         self._expect = expect.encode()

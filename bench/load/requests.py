@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from bench.servers.answers import INFO, LEGACY, MODERN, encode
 
 Era = Literal["legacy", "modern"]
-FIRST_ID = 1_000_000_000  # ten digits from the first to the last, so that the length never changes
+FIRST_ID = 1_000_000_000  # always ten digits, so that the length of a request is constant
 META = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},

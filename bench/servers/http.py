@@ -63,7 +63,7 @@ async def main(count: int, tools: int, ttl_ms: int) -> None:
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(lambda: HttpServer(servers), "127.0.0.1", 0, backlog=512)
     print(listener.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)  # whoever started it holds the other end
+    await loop.run_in_executor(None, sys.stdin.read)  # until the parent process closes its end
 
 
 if __name__ == "__main__":

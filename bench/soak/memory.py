@@ -1,4 +1,4 @@
-"""Does memory come back after 10,000 calls and 1,000 sessions that were never closed?"""
+"""Whether memory is released after 10,000 calls and 1,000 sessions that were never closed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _worker(gateway: GatewayProcess, calls: int) -> None:
 
 
 async def _abandon_sessions(gateway: GatewayProcess, sessions: int) -> None:
-    """Open them and go away without a word, as a client does that crashed."""
+    """Open sessions and abandon them, as a crashed client does."""
     connections: list[HttpConnection] = []
     for _ in range(sessions):
         connection = await open_connection(gateway.url)
