@@ -29,11 +29,16 @@ def stdio_entry() -> dict[str, Any]:
 
 @asynccontextmanager
 async def measured_gateway(
-    servers: Mapping[str, Any], limits: Mapping[str, Any] | None = None, **more: Any
+    servers: Mapping[str, Any],
+    limits: Mapping[str, Any] | None = None,
+    *,
+    prefix: Sequence[str] = (),
+    env: Mapping[str, str] = USUAL,
+    **more: Any,
 ) -> AsyncIterator[GatewayProcess]:
     config = {"servers": servers, "limits": limits or {}, **more}
     with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as folder:
-        async with gateway_process(Path(folder), config, env=USUAL) as gateway:
+        async with gateway_process(Path(folder), config, prefix=prefix, env=env) as gateway:
             yield gateway
 
 
