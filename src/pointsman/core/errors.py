@@ -79,7 +79,7 @@ class ForbiddenError(RefusedError):
     code = "denied"
 
 
-class DownstreamHttpError(Exception):
+class DownstreamError(Exception):
     """A JSON-RPC error that a downstream server answered with."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:

@@ -78,6 +78,6 @@ class ToolSource(Protocol):
         Raises:
             ServerUnavailableError: it is not running, or its connection ended.
             CallTimeoutError: no answer within `list_timeout_s`.
-            DownstreamHttpError: it answered with an error.
+            DownstreamError: it answered with an error.
         """
         ...

@@ -128,6 +128,6 @@ class Downstream(Protocol):
         Raises:
             ServerUnavailableError: not running, the connection ended, or it broke its budget of bytes or messages.
             CallTimeoutError: no answer in time; the server was told to cancel.
-            DownstreamHttpError: it answered with a JSON-RPC error.
+            DownstreamError: it answered with a JSON-RPC error.
         """
         ...

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import PROGRAM, Guard
-from pointsman.router.downstream.stdio.process import SystemProcesses
 from tests.router.downstream.talking import SERVER, SHORT_GRACE, command
 from tests.router.downstream.test_process import Owner, alive, pids_in, until_gone
 
@@ -21,7 +21,7 @@ DAEMON = """
 import asyncio, sys
 from pathlib import Path
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.downstream.stdio.process import Command, SystemProcesses
+from pointsman.router.downstream.stdio.child import Command, SystemProcesses
 from pointsman.router.downstream.stderr_log import StderrLog
 
 class Owner:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.router.downstream.connection import ConnectionLostError
@@ -17,7 +17,7 @@ MODERN: Json = {
     "_meta": {NS + "serverInfo": {"name": "new"}},
 }
 LEGACY: Json = {"protocolVersion": "2024-11-05", "capabilities": {"prompts": {}}, "serverInfo": {"name": "old"}}
-NOT_FOUND = DownstreamHttpError(-32601, "Method not found")
+NOT_FOUND = DownstreamError(-32601, "Method not found")
 
 
 class Scripted:
@@ -85,7 +85,7 @@ async def test_a_server_that_is_silent_about_discover_is_asked_to_initialize() -
 
 async def test_a_modern_server_that_starts_slowly_is_still_known_for_modern() -> None:
     discover: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-    wire = Scripted(discover=discover, initialize=DownstreamHttpError(-32022, "Unsupported protocol version"))
+    wire = Scripted(discover=discover, initialize=DownstreamError(-32022, "Unsupported protocol version"))
     shaking = asyncio.create_task(shake_hands(wire, "auto", 0.01))
     await wire.initializing.wait()
     discover.set_result(MODERN)
@@ -111,7 +111,7 @@ async def test_a_version_that_nobody_knows_is_named_in_the_reason(version: objec
 
 
 async def test_what_a_server_says_in_its_refusal_cannot_forge_lines() -> None:
-    wire = Scripted(initialize=DownstreamHttpError(-1, "bad\n2026 INFO all fine\x1b[2J" + "x" * 1000))
+    wire = Scripted(initialize=DownstreamError(-1, "bad\n2026 INFO all fine\x1b[2J" + "x" * 1000))
     with pytest.raises(ConnectionLostError) as caught:
         await shake_hands(wire, "legacy", 5)
     assert "\n" not in str(caught.value)
@@ -135,7 +135,7 @@ async def test_a_server_that_refuses_our_version_and_names_one_that_we_speak_is_
         async def request(self, method: str, params: Json) -> Json:
             answer = await super().request(method, params)
             if len(self.sent) == 1:
-                raise DownstreamHttpError(-32022, "Unsupported", {"supported": ["2030-01-01", LATEST_MODERN_VERSION]})
+                raise DownstreamError(-32022, "Unsupported", {"supported": ["2030-01-01", LATEST_MODERN_VERSION]})
             return answer
 
     wire = Reluctant(discover=MODERN)
@@ -146,7 +146,7 @@ async def test_a_server_that_refuses_our_version_and_names_one_that_we_speak_is_
 
 @pytest.mark.parametrize("data", [None, {}, {"supported": "2026-07-28"}, {"supported": ["2030-01-01", 7]}])
 async def test_a_server_that_names_no_version_that_we_speak_is_not_asked_again(data: object) -> None:
-    wire = Scripted(discover=DownstreamHttpError(-32022, "Unsupported", data))
+    wire = Scripted(discover=DownstreamError(-32022, "Unsupported", data))
     with pytest.raises(ConnectionLostError, match="refused server/discover"):
         await shake_hands(wire, "modern", 5)
     assert wire.methods == ["server/discover"]

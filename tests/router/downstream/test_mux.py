@@ -12,9 +12,8 @@ from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.core.seams import CannotAskError, ClientGoneError, Era, ProtocolError
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop, id_of_undecoded
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
-from pointsman.router.downstream.talk.salvage import salvaged_id
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
 from pointsman.router.downstream.talk.unsolicited import UnsolicitedMessages
 from tests.router.downstream.talking import Heard, Person, stdio, tool_call
@@ -311,7 +310,7 @@ async def test_an_answer_and_a_cancellation_at_the_same_moment_tell_the_server_n
     ],
 )
 def test_the_id_of_a_lost_answer_is_salvaged(head: bytes, tail: bytes, number: int | None) -> None:
-    assert salvaged_id(head, tail) == number
+    assert id_of_undecoded(head, tail) == number
 
 
 def test_a_flood_is_slowed_down_and_given_up_when_it_does_not_end() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, harmless
-from pointsman.router.downstream.stdio.child import Child
-from pointsman.router.downstream.stdio.process import Command, SystemProcesses, child_environment
+from pointsman.router.downstream.stdio.child import Child, Command, SystemProcesses, child_environment
 from tests.router.downstream.talking import SHORT_GRACE, command, stdio, text, tool_call
 
 IGNORES_EVERYTHING = ("--ignore-term", "--ignore-eof")

@@ -9,11 +9,11 @@ import time
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError
-from pointsman.router.downstream.stdio.process import Command, SystemProcesses
-from pointsman.router.downstream.stdio.stdio import connect_stdio
+from pointsman.router.downstream.stdio.child import Command, SystemProcesses
+from pointsman.router.downstream.stdio.connection import connect_stdio
 from pointsman.router.downstream.talk.handshake import WantedEra
 from pointsman.router.serving.in_flight import InFlight
 from tests.router.downstream.talking import SERVER, Heard, Person, command, stdio, text, tool_call
@@ -102,7 +102,7 @@ async def test_answers_find_their_calls_whatever_their_order() -> None:
 
 async def test_a_refusal_carries_the_servers_code_message_and_data() -> None:
     async with stdio() as connection:
-        with pytest.raises(DownstreamHttpError) as caught:
+        with pytest.raises(DownstreamError) as caught:
             await connection.request(tool_call("refuse"))
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32055, "no such luck", {"why": 1})
 
@@ -317,7 +317,7 @@ async def test_a_child_that_dies_while_its_answer_waits_leaves_the_queue() -> No
 
 
 async def test_a_large_answer_that_never_ends_loses_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.router.downstream.stdio.stdio.LEASE_S", 0.2)
+    monkeypatch.setattr("pointsman.router.downstream.stdio.connection.LEASE_S", 0.2)
     budget = InFlight(lambda: 40 * MIB)
     async with asyncio.timeout(30), stdio(memory=budget.answers()) as connection:
         with pytest.raises(BudgetExceededError, match="did not finish a large answer"):

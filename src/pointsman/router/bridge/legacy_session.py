@@ -13,7 +13,7 @@ from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.router.bridge.link import Answer, GatewayUnreachableError, Link, NotSentError, StreamCutError
 from pointsman.router.bridge.session_replay import SessionReplay
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class LegacySession:
         self._headers: dict[str, str] = {}
         self._renewing = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
-        self._reopening: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
         self._restoring: asyncio.Task[None] | None = None
         self._tried: asyncio.Future[None]
 
@@ -78,10 +78,7 @@ class LegacySession:
             return not self._lost(answer)
 
     async def close(self) -> None:
-        tasks = [task for task in (self._listening, self._reopening, self._restoring) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         if self.open:
             with suppress(GatewayUnreachableError, NotSentError, StreamCutError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S), self._link.send("DELETE", self._headers):
@@ -98,7 +95,7 @@ class LegacySession:
         self._headers = {"Mcp-Session-Id": session_id, "MCP-Protocol-Version": str(result.get("protocolVersion"))}
         if self._listening is not None:
             self._listening.cancel()
-        self._listening = TaskSet().start("events of the gateway", partial(self._listen, self._headers))
+        self._listening = self._tasks.start("events of the gateway", partial(self._listen, self._headers))
 
     async def _renew(self, lost: dict[str, str]) -> None:
         """Open a session in place of `lost`, once for all waiting requests. Raises as `request`."""
@@ -118,11 +115,11 @@ class LegacySession:
         if self._restoring is None or self._restoring.done():
             loop = asyncio.get_running_loop()
             self._tried = loop.create_future()
-            self._restoring = loop.create_task(self._keep_restoring(self._tried))
+            self._restoring = self._tasks.spawn(self._keep_restoring(self._tried))
         return self._tried
 
     async def _keep_restoring(self, tried: asyncio.Future[None]) -> None:
-        pause_s = _FIRST_PAUSE_S
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         try:
             for _ in range(_REPEATS):
                 async with self._renewing:
@@ -131,8 +128,7 @@ class LegacySession:
                     tried.set_result(None)
                 if self._standing.in_doubt or not self._standing.owed():
                     return
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                await backoff.wait()
         except (GatewayUnreachableError, NotSentError, StreamCutError):
             return  # the next request tries again, and says what is wrong
         finally:
@@ -165,7 +161,7 @@ class LegacySession:
     # ------------------------------------------------------------------ what the gateway says on its own
 
     async def _listen(self, headers: dict[str, str]) -> None:
-        pause_s, last_id = _FIRST_PAUSE_S, None
+        backoff, last_id = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S), None
         while True:
             resumed = {**headers} if last_id is None else {**headers, "Last-Event-ID": last_id}
             try:
@@ -176,7 +172,8 @@ class LegacySession:
                         if self._standing.owed():
                             self._restore()
                         async for body, event_id in answer.messages():
-                            pause_s, last_id = _FIRST_PAUSE_S, event_id or last_id
+                            backoff.reset()
+                            last_id = event_id or last_id
                             if body:
                                 await self._told(body)
                     elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
@@ -184,10 +181,9 @@ class LegacySession:
             except (GatewayUnreachableError, NotSentError, StreamCutError):
                 pass  # it may come back
             self._standing.doubt()  # its sessions survive a restart, but not what was said in them
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            await backoff.wait()
         # Beginning the new session ends this task, so another one has to do it.
-        self._reopening = asyncio.get_running_loop().create_task(self._reopen(headers))
+        self._tasks.spawn(self._reopen(headers))
 
     async def _reopen(self, headers: dict[str, str]) -> None:
         with suppress(

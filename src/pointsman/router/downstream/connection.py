@@ -61,7 +61,7 @@ class Connection(Protocol):
         """Send `call` and return the result. Cancelling the caller tells the server to cancel.
 
         Raises:
-            ConnectionLostError, BudgetExceededError, DownstreamHttpError.
+            ConnectionLostError, BudgetExceededError, DownstreamError.
         """
         ...
 

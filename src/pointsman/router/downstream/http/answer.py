@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR
 from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
-from pointsman.router.downstream.http.client import FAILURES, HttpResponse, in_words
+from pointsman.router.downstream.http.client import HttpResponse
 from pointsman.router.downstream.http.event_stream import EventStreamParser
+from pointsman.router.downstream.http.failures import FAILURES, failure_reason, status_reason
 from pointsman.router.downstream.stderr_log import harmless
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_off_loop
-from pointsman.router.downstream.talk.mending import decode
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES, decode, decode_off_loop
 from pointsman.router.serving.in_flight import LARGE_BYTES, AnswerMemory, Lease
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
@@ -67,14 +67,14 @@ async def read_result(
     """The result of request `number`. Where it fails or is cancelled, the response is closed at once.
 
     Raises:
-        DownstreamHttpError, ConnectionLostError, BudgetExceededError. StreamCutError where the stream can be resumed.
+        DownstreamError, ConnectionLostError, BudgetExceededError. StreamCutError where the stream can be resumed.
     """
     arriving = Arriving(limit_bytes, memory)
     try:
         message = await _find_answer(response, number, arriving, take)
     except FAILURES as error:
         response.close()
-        raise ConnectionLostError(in_words(error)) from None
+        raise ConnectionLostError(failure_reason(error)) from None
     except BaseException:
         response.close()
         raise
@@ -122,7 +122,7 @@ async def read_stream(
             if pause_s := breather():
                 await asyncio.sleep(pause_s)
     except FAILURES as error:
-        raise ConnectionLostError(in_words(error)) from None
+        raise ConnectionLostError(failure_reason(error)) from None
     finally:
         response.close()
 
@@ -183,13 +183,13 @@ async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     return (message for message in (found if isinstance(found, list) else (found,)) if isinstance(message, dict))
 
 
-def error_in(message: Json) -> DownstreamHttpError | None:
+def error_in(message: Json) -> DownstreamError | None:
     error: Any = message.get("error")
     if not isinstance(error, dict):
         return None
     code = error.get("code")
     text = error.get("message")
-    return DownstreamHttpError(
+    return DownstreamError(
         code if isinstance(code, int) else INTERNAL_ERROR, text if isinstance(text, str) else "", error.get("data")
     )
 
@@ -197,17 +197,13 @@ def error_in(message: Json) -> DownstreamHttpError | None:
 async def _error_answer(response: HttpResponse) -> Json:
     """A JSON-RPC error under an HTTP error status is an answer; anything else is a failure of the exchange."""
     status = response.status
-    if 300 <= status < 400:
-        raise ConnectionLostError(f"it redirects (HTTP {status}), which is not followed: put the final URL into `url`")
-    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        raise ConnectionLostError(
-            f"it did not accept our credential (HTTP {status}): check `headers` in its configuration"
-        )
+    if 300 <= status < 400 or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        raise ConnectionLostError(status_reason(status))
     for message in await read_error(response):
         if error_in(message) is not None:
             return message  # whatever its id: a server that refused to read the request may not know it
     old = " (an older server, for SSE? then say `transport: sse`)" if status in _NO_ENDPOINT else ""
-    raise ConnectionLostError(f"it answered with HTTP {status}{old}")
+    raise ConnectionLostError(status_reason(status) + old)
 
 
 async def read_error(response: HttpResponse) -> Iterable[Json]:

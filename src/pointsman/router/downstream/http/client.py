@@ -13,22 +13,18 @@ from collections.abc import Mapping
 
 import aiohttp
 from aiohttp.connector import Connection as PooledConnection
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.http.failure_reasons import TCP_CONNECT_S, in_words
-from pointsman.router.downstream.talk.tasks import TaskSet
-
-__all__ = ["FAILURES", "HANDSHAKE_NUMBER", "TCP_CONNECT_S", "HttpClient", "HttpResponse", "in_words", "with_headers"]
+from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, failure_reason
+from pointsman.router.serving.tasks import TaskSet
 
 # Below the 5 s after which uvicorn and Node drop an idle connection, so that a call is not sent into one that closes.
 KEEP_ALIVE_S = 4.0
 DOUBTS_S = (0.25, 0.5)  # after a failure: when to look whether the server is there, before it counts as gone
 HANDSHAKE_NUMBER = 1  # the id of the first request; not 0, which some servers take for none
-FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=TCP_CONNECT_S)
 _OURS = frozenset({"accept", "accept-encoding", "connection", "content-length", "content-type", "transfer-encoding"})
 _STALE_CONNECTIONS = 100  # closed by the server and still in the pool: how many to pass over in one request
@@ -75,7 +71,7 @@ class HttpClient:
         self._own = _own_headers(self._url, headers)
         self._doubts_s = doubts_s
         self._doubting: asyncio.Task[None] | None = None
-        self._background = TaskSet()
+        self._tasks = TaskSet()
         loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[str] = loop.create_future()
         self._route = aiohttp.ClientRequest("POST", self._url, loop=loop)  # tells the connector where to connect
@@ -104,7 +100,7 @@ class HttpClient:
                 return await self._exchange(head + b"\r\n")
             return await self._exchange(b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body))
         except FAILURES as error:
-            raise ConnectionLostError(in_words(error)) from None
+            raise ConnectionLostError(failure_reason(error)) from None
 
     async def _exchange(self, request: bytes) -> HttpResponse:
         connection = await self._live_connection()
@@ -150,7 +146,7 @@ class HttpClient:
     def doubt(self) -> None:
         """An exchange failed: look whether the server still takes connections."""
         if self._doubting is None and not self._gone.done() and not self._connector.closed:
-            self._doubting = self._background.start(self._look_again())
+            self._doubting = self._tasks.spawn(self._look_again())
 
     async def _look_again(self) -> None:
         reason: str | None = None
@@ -174,7 +170,7 @@ class HttpClient:
         return None
 
     async def close(self) -> None:
-        await self._background.close()
+        await self._tasks.close()
         await self._connector.close()
         self.give_up("its connection was closed")
 

@@ -12,6 +12,7 @@ from pointsman.core.wire import encode
 from pointsman.router.downstream.connection import Connection, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.http.answer import read_result
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient
+from pointsman.router.downstream.http.failures import status_reason
 from pointsman.router.downstream.http.legacy import LegacyHttp, Session
 from pointsman.router.downstream.http.modern import ModernHttp, modern_head
 from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
@@ -87,7 +88,7 @@ class _HttpWire:
         response = await self._client.send(head, encode(message))
         response.close()
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise ConnectionLostError(f"it answered {method} with HTTP {response.status}")
+            raise ConnectionLostError(status_reason(response.status, method))
 
 
 def _ignore(_: Json) -> None:

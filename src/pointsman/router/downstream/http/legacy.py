@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.wire import encode
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
@@ -26,12 +26,12 @@ from pointsman.router.downstream.http.answer import (
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
 from pointsman.router.downstream.http.server_messages import HttpServerMessages
 from pointsman.router.downstream.talk.envelope import with_envelope
-from pointsman.router.downstream.talk.log_level import SET_LEVEL
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
+from pointsman.router.downstream.talk.questions import SET_LEVEL
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 from pointsman.router.downstream.talk.subscriptions import subscribe_again
-from pointsman.router.downstream.talk.tasks import Backoff, TaskSet
 from pointsman.router.serving.in_flight import AnswerMemory
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 _CLOSE_S = 1.0  # how long a server may take to hear that its session is over
 _CANCEL_S = 10.0
@@ -93,11 +93,11 @@ class LegacyHttp:
         self._watched: set[str] = set()  # resources that this session is subscribed to
         self._log_level: Json | None = None  # what the session was last told
         self._login: asyncio.Task[Session] | None = None
-        self._background = TaskSet()
+        self._tasks = TaskSet()
         self._crowd = QuestionRouter(record, mixed=False)
-        self._talk = HttpServerMessages(limits, noticed, self._background, self._reply, self._crowd)
+        self._talk = HttpServerMessages(limits, noticed, self._tasks, self._reply, self._crowd)
         self._pauses = pauses or Backoff()
-        self._listening = self._background.start(self._listen())
+        self._listening = self._tasks.spawn(self._listen())
 
     @property
     def introduction(self) -> Introduction:
@@ -110,14 +110,14 @@ class LegacyHttp:
                 await self._crowd.wait_for(turn, call)
             result = await self._request(call)
             call.answered = True
-        except DownstreamHttpError:
+        except DownstreamError:
             call.answered = True
             raise
         finally:
             if call.answered or not self._crowd.linger(call):
                 self._crowd.leave(call)
             else:
-                self._background.start(self._leave_when_heard(call))
+                self._tasks.spawn(self._leave_when_heard(call))
         if call.method == "resources/subscribe":
             self._watched.add(str(call.params.get("uri")))
         elif call.method == "resources/unsubscribe":
@@ -143,7 +143,7 @@ class LegacyHttp:
     async def close(self) -> None:
         self._crowd.close("the connection was closed")
         self._talk.close()
-        await self._background.close()
+        await self._tasks.close()
         if self._login is not None:
             self._login.cancel()
             await asyncio.gather(self._login, return_exceptions=True)
@@ -169,7 +169,7 @@ class LegacyHttp:
                 return await read_result(response, number, self._limits.result_bytes, take, self._memory)
             except StreamCutError as cut:
                 return await self._resume(cut, number, session, take)
-            except DownstreamHttpError as refusal:
+            except DownstreamError as refusal:
                 if session.has_id and response.status == HTTPStatus.BAD_REQUEST and _names_session(refusal):
                     raise _SessionLostError from None
                 raise
@@ -177,7 +177,7 @@ class LegacyHttp:
             self._client.doubt()
             raise
         except (asyncio.CancelledError, BudgetExceededError):
-            self._background.start(self._cancel_at_server(number, session))
+            self._tasks.spawn(self._cancel_at_server(number, session))
             raise
         finally:
             self._talk.end(number)
@@ -205,7 +205,7 @@ class LegacyHttp:
     async def _leave_when_heard(self, call: Call) -> None:
         """The call was given up: the server may be asking in it until it has heard of that."""
         try:
-            with suppress(ConnectionLostError, DownstreamHttpError, BudgetExceededError, TimeoutError):
+            with suppress(ConnectionLostError, DownstreamError, BudgetExceededError, TimeoutError):
                 async with asyncio.timeout(_HEARD_S):
                     await self._request(Call("ping", {}))
         finally:
@@ -248,16 +248,16 @@ class LegacyHttp:
             return  # those who wait have the error; the connection ends with it
         self._session = done.result()
         self._listening.cancel()
-        self._listening = self._background.start(self._listen())
-        self._background.start(subscribe_again(self, lambda: self._watched))
+        self._listening = self._tasks.spawn(self._listen())
+        self._tasks.spawn(subscribe_again(self, lambda: self._watched))
         if self._log_level is not None:
-            self._background.start(self._set_level_again(self._log_level))
+            self._tasks.spawn(self._set_level_again(self._log_level))
         for name in _LISTS:  # a server that forgot us was probably restarted, and may offer other things now
             if name in self._session.introduction.capabilities:
                 self._noticed(f"notifications/{name}/list_changed", {})
 
     async def _set_level_again(self, level: Json) -> None:
-        with suppress(ConnectionLostError, DownstreamHttpError, BudgetExceededError):
+        with suppress(ConnectionLostError, DownstreamError, BudgetExceededError):
             await self._request(Call(SET_LEVEL, level))
 
     # ------------------------------------------------------------------ the standing stream
@@ -303,5 +303,5 @@ async def _says_session_lost(response: HttpResponse) -> bool:
     return any(refusal is not None and _names_session(refusal) for refusal in refusals)
 
 
-def _names_session(refusal: DownstreamHttpError) -> bool:
+def _names_session(refusal: DownstreamError) -> bool:
     return "session" in refusal.message.lower()

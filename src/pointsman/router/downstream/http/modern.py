@@ -20,8 +20,8 @@ from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient
 from pointsman.router.downstream.http.server_messages import HttpServerMessages
 from pointsman.router.downstream.talk.envelope import with_envelope
 from pointsman.router.downstream.talk.subscriptions import LISTEN
-from pointsman.router.downstream.talk.tasks import TaskSet
 from pointsman.router.serving.in_flight import AnswerMemory
+from pointsman.router.serving.tasks import TaskSet
 
 _KEPT_HEADS = 1024  # names come from callers by way of the catalog, so there are few; a bound all the same
 
@@ -49,8 +49,8 @@ class ModernHttp:
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self._params_in_headers: dict[str, dict[tuple[str, ...], str]] = {}  # tool name -> argument path -> header
-        self._background = TaskSet()
-        self._talk = HttpServerMessages(limits, noticed, self._background)
+        self._tasks = TaskSet()
+        self._talk = HttpServerMessages(limits, noticed, self._tasks)
 
     async def request(self, call: Call) -> Json:
         number = next(self._numbers)
@@ -79,7 +79,7 @@ class ModernHttp:
 
     async def close(self) -> None:
         self._talk.close()
-        await self._background.close()
+        await self._tasks.close()
         await self._client.close()
 
     # ------------------------------------------------------------------ headers

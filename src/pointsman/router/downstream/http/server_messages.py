@@ -8,13 +8,14 @@ from contextlib import suppress
 from functools import partial
 
 from pointsman.config.model import Limits
+from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import Call, ConnectionLostError, Noticed
 from pointsman.router.downstream.http.answer import TakeMessage
 from pointsman.router.downstream.talk import questions
 from pointsman.router.downstream.talk.question_routing import QuestionRouter, UnroutableQuestionError
-from pointsman.router.downstream.talk.tasks import TaskSet
 from pointsman.router.downstream.talk.unsolicited import UnsolicitedMessages
+from pointsman.router.serving.tasks import TaskSet
 
 Reply = Callable[[Json], Awaitable[None]]
 """Sends our answer to a server's question. Raises ConnectionLostError."""
@@ -38,7 +39,7 @@ class HttpServerMessages:
     ) -> None:
         self._limits = limits
         self._noticed = noticed
-        self._background = background
+        self._tasks = background
         self._reply = reply
         self._crowd = crowd
         self._calls: dict[int, Call] = {}
@@ -99,7 +100,7 @@ class HttpServerMessages:
     def _asked(self, call: Call | None, message: Json) -> None:
         if self._reply is None:
             return  # a modern server asks by answering `input_required`; there is no way to answer this
-        task = self._background.start(self._answer(self._reply, call, message))
+        task = self._tasks.spawn(self._answer(self._reply, call, message))
         self._open_questions[task] = (call, message)
         task.add_done_callback(self._open_questions.pop)
 
@@ -120,7 +121,7 @@ class HttpServerMessages:
 
     async def _answer_of(self, call: Call | None, message: Json) -> Json:
         """Raises UnroutableQuestionError."""
-        if call is None and self._crowd is not None and message["method"] in questions.QUESTIONS:
+        if call is None and self._crowd is not None and message["method"] in QUESTION_CAPABILITIES:
             call = await self._crowd.asker()
             task = asyncio.current_task()
             assert task is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 
 import aiohttp
 from yarl import URL
@@ -12,21 +13,21 @@ from pointsman.config.model import Limits
 from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
-from pointsman.router.downstream.http.client import TCP_CONNECT_S, in_words
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
+from pointsman.router.downstream.http.failures import TCP_CONNECT_S, failure_reason, status_reason
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
 from pointsman.router.downstream.talk.server_memory import ServerRecord
-from pointsman.router.downstream.talk.tasks import TaskSet
 from pointsman.router.downstream.talk.unsolicited import FLOODED
 from pointsman.router.serving.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
+from pointsman.router.serving.tasks import TaskSet
 
 _BATCH = 64  # events taken in one go, before others get their turn on the loop
 # Some servers answer the POST only when the call is done. The call has its own deadline; this one only tidies up.
 _POST_TIME = aiohttp.ClientTimeout(total=600, sock_connect=TCP_CONNECT_S)
-_SESSION_GONE = frozenset({404, 410})
+_SESSION_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 async def connect_sse(
@@ -75,7 +76,7 @@ class SseConnection:
         self._headers = dict(headers)
         self._limits = limits
         self._mux = Multiplexer(self._send, limits, noticed, QuestionRouter(record, mixed=True))
-        self._background = TaskSet()
+        self._tasks = TaskSet()
         self._unsent = 0
         self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()
         self._introduction: Introduction | None = None
@@ -87,7 +88,7 @@ class SseConnection:
 
     async def open(self) -> None:
         stream = await self._get()
-        self._background.start(self._listen(stream))
+        self._tasks.spawn(self._listen(stream))
         await self._endpoint
         self._introduction = await shake_hands(_Wire(self._mux, self._post), "legacy", 0)
         self._mux.introduction = self._introduction
@@ -107,7 +108,7 @@ class SseConnection:
 
     async def close(self) -> None:
         self._mux.lost("its connection was closed")
-        await self._background.close()
+        await self._tasks.close()
         await self._session.close()
 
     # --- the stream
@@ -118,11 +119,9 @@ class SseConnection:
         try:
             stream = await self._session.get(self._url, headers=headers, allow_redirects=False)
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLostError(in_words(error)) from None
-        if 300 <= stream.status < 400:
-            raise ConnectionLostError(f"it answered with a redirect (HTTP {stream.status}), which is not followed")
-        if stream.status != 200:
-            raise ConnectionLostError(f"it answered HTTP {stream.status} when its event stream was opened")
+            raise ConnectionLostError(failure_reason(error)) from None
+        if stream.status != HTTPStatus.OK:
+            raise ConnectionLostError(status_reason(stream.status, "the request for its event stream"))
         if stream.content_type != "text/event-stream" or "Content-Encoding" in stream.headers:
             raise ConnectionLostError("it did not answer with a plain event stream; is `transport: sse` right for it?")
         return stream
@@ -141,9 +140,9 @@ class SseConnection:
             if clock.expired():
                 reason = f"it did not finish a large message within {LEASE_S:g} s"
             elif isinstance(error, aiohttp.ClientPayloadError):
-                reason = f"{reason}: {in_words(error)}"
+                reason = f"{reason}: {failure_reason(error)}"
             else:
-                reason = in_words(error)
+                reason = failure_reason(error)
         except (BudgetExceededError, ConnectionLostError) as error:
             reason = str(error)
         finally:
@@ -203,7 +202,7 @@ class SseConnection:
             self._mux.lost(reason)
             raise ConnectionLostError(reason)
         self._unsent += len(data)
-        self._background.start(self._deliver(data, number))
+        self._tasks.spawn(self._deliver(data, number))
 
     async def _deliver(self, data: bytes, number: int | None) -> None:
         try:
@@ -222,11 +221,11 @@ class SseConnection:
             ) as response:
                 status = response.status
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLostError(in_words(error)) from None
+            raise ConnectionLostError(failure_reason(error)) from None
         if status in _SESSION_GONE:
             self._mux.lost(f"it does not know our session any more (HTTP {status})")
-        if status >= 300:
-            raise ConnectionLostError(f"it answered HTTP {status} to a message")
+        if status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise ConnectionLostError(status_reason(status, "a message"))
 
 
 class _Wire:

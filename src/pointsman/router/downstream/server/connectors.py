@@ -11,10 +11,9 @@ from pathlib import Path
 from pointsman.config.model import Limits, Server
 from pointsman.router.downstream.bundled import bundled_environment, revealed
 from pointsman.router.downstream.connection import Connect, Connection, Noticed
-from pointsman.router.downstream.stderr_log import StderrLog
-from pointsman.router.downstream.stdio.process import Command, ProcessStarter
-from pointsman.router.downstream.stdio.server_logs import ServerLogs
-from pointsman.router.downstream.stdio.stdio import connect_stdio
+from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
+from pointsman.router.downstream.stdio.child import Command, ProcessStarter
+from pointsman.router.downstream.stdio.connection import connect_stdio
 from pointsman.router.downstream.talk.server_memory import ServerMemory, ServerRecord
 from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 

@@ -17,8 +17,8 @@ from pointsman.router.downstream.server.server import DownstreamServer, OnChange
 from pointsman.router.downstream.server.start_queue import StartQueue
 from pointsman.router.downstream.server.supervisor import BackoffPolicy, Supervisor
 from pointsman.router.downstream.talk.server_memory import ServerMemory
-from pointsman.router.downstream.talk.tasks import TaskSet
 from pointsman.router.serving.shares import TokenShares
+from pointsman.router.serving.tasks import TaskSet
 
 MakeConnect = Callable[[str, Server, Limits], Connect]
 _DISABLED = "disabled in the configuration"
@@ -79,7 +79,7 @@ class Fleet:
         self._berths: dict[str, _Slot] = {}
         self._servers: dict[str, DownstreamServer] = {}
         self._leaving: set[Supervisor | OwnConnections] = set()  # they let calls finish, then close
-        self._background = TaskSet()
+        self._tasks = TaskSet()
 
     @property
     def servers(self) -> Mapping[str, DownstreamServer]:
@@ -130,7 +130,7 @@ class Fleet:
             leaving += [berth.server.own] if berth.server.own is not None else []
         self._berths.clear()
         await asyncio.gather(*(each.stop(grace_s) for each in leaving))
-        await self._background.close()
+        await self._tasks.close()
         self._memory.flush()
 
     def _remove(self, server_id: str) -> None:
@@ -189,7 +189,7 @@ class Fleet:
         berth.supervisor = Supervisor(berth.server, connect, self._pace, starts, record)
         berth.supervisor.start()
         self._isolate(berth, connect if recipe.server.isolation == "per-caller" else None)
-        self._background.start(self._relieve(berth, berth.supervisor))
+        self._tasks.spawn(self._relieve(berth, berth.supervisor))
 
     def _isolate(self, berth: _Slot, connect: Connect | None) -> None:
         """From now on callers share the connection, or have their own that `connect` makes."""
@@ -222,5 +222,5 @@ class Fleet:
 
     def _see_off(self, server: DownstreamServer, leaving: Supervisor | OwnConnections) -> None:
         self._leaving.add(leaving)
-        stop = self._background.start(leaving.stop(server.timeouts.call_s))
+        stop = self._tasks.spawn(leaving.stop(server.timeouts.call_s))
         stop.add_done_callback(lambda _: self._leaving.discard(leaving))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
+from pointsman.core.kinds import QUESTION_CAPABILITIES, declares
 from pointsman.core.model import Json
 from pointsman.core.seams import (
     INTERNAL_ERROR,
@@ -17,7 +18,6 @@ from pointsman.core.seams import (
 from pointsman.router.downstream.connection import Call, Clock, Connection
 
 _ROUNDS = 10  # a server that is never content must not keep a person busy for ever
-_CAPABILITY_OF = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 _SHOWN = 40  # characters of a server's word
 
 
@@ -32,7 +32,7 @@ async def carry(
     """Send one call. A modern client gets `input_required` as it is, and repeats the call itself.
 
     Raises:
-        ConnectionLostError, BudgetExceededError, DownstreamHttpError.
+        ConnectionLostError, BudgetExceededError, DownstreamError.
     """
     if connection.introduction.era == "legacy":
         return await connection.request(Call(method, params, request, back, clock))
@@ -49,11 +49,11 @@ async def carry(
         result = await connection.request(Call(method, repeated, request, back, clock))
         if not _asks(result):
             return result
-    raise DownstreamHttpError(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
+    raise DownstreamError(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
 
 
 def _asks(result: Json) -> bool:
-    """Raises DownstreamHttpError where the result is neither an answer nor a question.
+    """Raises DownstreamError where the result is neither an answer nor a question.
 
     What else a server may return (a task, say) belongs to extensions that this gateway does not carry: the client
     could do nothing with it, because what would follow does not lead to that server.
@@ -64,27 +64,27 @@ def _asks(result: Json) -> bool:
     if kind == "input_required":
         return True
     shown = kind if isinstance(kind, str) and len(kind) <= _SHOWN else type(kind).__name__
-    raise DownstreamHttpError(
+    raise DownstreamError(
         INTERNAL_ERROR, f"the server answered with a result of type `{shown}`, which this gateway does not carry"
     )
 
 
 def _check_declared(result: Json, capabilities: Json) -> None:
-    """A client is not shown what it never said it could answer. Raises DownstreamHttpError."""
+    """A client is not shown what it never said it could answer. Raises DownstreamError."""
     for question in _questions(result).values():
-        needed = _CAPABILITY_OF.get(_method(question))
-        if needed is not None and not isinstance(capabilities.get(needed), dict):
-            raise _unable(_method(question))
+        method = _method(question)
+        if method in QUESTION_CAPABILITIES and not declares(capabilities, method):
+            raise _unable(method)
 
 
-def _unable(method: str) -> DownstreamHttpError:
-    return DownstreamHttpError(INVALID_REQUEST, f"the server needs `{method}`, which this client cannot do")
+def _unable(method: str) -> DownstreamError:
+    return DownstreamError(INVALID_REQUEST, f"the server needs `{method}`, which this client cannot do")
 
 
 def _questions(result: Json) -> Json:
     wanted = result.get("inputRequests") or {}
     if not isinstance(wanted, dict):
-        raise DownstreamHttpError(INVALID_REQUEST, "the server asked for input in a form that cannot be read")
+        raise DownstreamError(INVALID_REQUEST, "the server asked for input in a form that cannot be read")
     return wanted
 
 
@@ -99,14 +99,14 @@ async def _responses(result: Json, back: BackChannel) -> Json:
 
 async def _ask(question: object, back: BackChannel) -> Json:
     method = _method(question)
-    if not isinstance(question, dict) or method not in _CAPABILITY_OF:
-        raise DownstreamHttpError(INVALID_REQUEST, "the server asked for input of a kind that is not known")
+    if not isinstance(question, dict) or method not in QUESTION_CAPABILITIES:
+        raise DownstreamError(INVALID_REQUEST, "the server asked for input of a kind that is not known")
     params = question.get("params")
     try:
         return await back.ask(method, params if isinstance(params, dict) else {})
     except CannotAskError:
         raise _unable(method) from None
     except ClientGoneError:
-        raise DownstreamHttpError(REQUEST_CANCELLED, "the client left before it answered") from None
+        raise DownstreamError(REQUEST_CANCELLED, "the client left before it answered") from None
     except ProtocolError as error:
-        raise DownstreamHttpError(error.code, error.message, error.data) from None
+        raise DownstreamError(error.code, error.message, error.data) from None

@@ -6,7 +6,7 @@ A caller that watches resources needs its connection all the time: it is not idl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
@@ -15,7 +15,7 @@ from pointsman.router.downstream.connection import Connect, Connection, Connecti
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED
-from pointsman.router.downstream.talk.tasks import Backoff
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 IDLE_S = 600.0
 MOST = 100  # connections of one server at a time
@@ -51,7 +51,7 @@ class OwnConnections:
         self._starts = starts
         self._ready: dict[Caller, asyncio.Future[ConnectionLease]] = {}
         self._kept: set[Caller] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._stopping = False
 
     async def live_for(self, caller: Caller) -> ConnectionLease:
@@ -75,7 +75,7 @@ class OwnConnections:
         """For one that watches something: its connection is opened, and again whenever it ends, while that is so."""
         if caller not in self._kept:
             self._kept.add(caller)
-            self._start(self._keep_open(caller))
+            self._tasks.spawn(self._keep_open(caller))
 
     async def stop(self, drain_s: float) -> None:
         """Calls under way have `drain_s` to finish."""
@@ -83,9 +83,7 @@ class OwnConnections:
         lives = [ready.result() for ready in self._ready.values() if _is_open(ready)]
         self._ready.clear()
         await asyncio.gather(*(live.retire(drain_s) for live in lives))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _open(self, caller: Caller) -> asyncio.Future[ConnectionLease]:
         if len(self._ready) >= self._most:
@@ -94,13 +92,8 @@ class OwnConnections:
         ready: asyncio.Future[ConnectionLease] = loop.create_future()
         ready.add_done_callback(_seen)
         self._ready[caller] = ready
-        self._start(self._run(caller, ready))
+        self._tasks.spawn(self._run(caller, ready))
         return ready
-
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _keep_open(self, caller: Caller) -> None:
         loop, pauses = asyncio.get_running_loop(), Backoff()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from pointsman.config.model import Timeouts
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.model import Caller, Json, ServerState, ServerStatus, WallClock
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
 from pointsman.router.downstream.connection import (
@@ -22,8 +22,7 @@ from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.deadline import Deadline
 from pointsman.router.downstream.server.input_rounds import carry
 from pointsman.router.downstream.server.own_connections import OwnConnections
-from pointsman.router.downstream.talk.subscribed_resources import SubscribedResources
-from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, Subscriptions
+from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
 from pointsman.router.serving.shares import FairQueue, TokenShares
 
 OnChange = Callable[[str, Change], None]
@@ -131,7 +130,7 @@ class DownstreamServer:
         Empty where the server does not declare such things.
 
         Raises:
-            ServerUnavailableError, CallTimeoutError, DownstreamHttpError: as `ToolSource.tools_page` has it.
+            ServerUnavailableError, CallTimeoutError, DownstreamError: as `ToolSource.tools_page` has it.
         """
         live = self._shared()
         kind, field = _LISTS[method]
@@ -143,7 +142,7 @@ class DownstreamServer:
             with live:
                 async with asyncio.timeout(limit_s):
                     return await live.connection.request(call)
-        except DownstreamHttpError as refusal:
+        except DownstreamError as refusal:
             if refusal.code == METHOD_NOT_FOUND and method == "resources/templates/list":
                 return {field: []}  # many a server with resources knows no templates
             raise
@@ -204,7 +203,7 @@ class DownstreamServer:
         """Subscribe to a resource. It is remembered here, because it must outlive the connection."""
         uri, caller = params.get("uri"), request.caller
         if not isinstance(uri, str) or self.watches.full:
-            raise DownstreamHttpError(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
+            raise DownstreamError(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
         live = await self._live_for(caller)
         known = uri in self.watches.of(caller)
         self.watches.add(caller, uri)  # before it is sent: if the connection is replaced meanwhile, the next one has it

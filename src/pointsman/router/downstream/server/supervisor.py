@@ -14,7 +14,7 @@ from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
 from pointsman.router.downstream.talk.server_memory import ServerRecord
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -54,19 +54,20 @@ class Supervisor:
         self._starts = starts
         self._record = record or ServerRecord()
         self._failures = 0  # in a row: attempts that failed, and connections that did not last
-        self._pause_s = FIRST_PAUSE_S
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._lives: dict[ConnectionLease, asyncio.Task[None] | None] = {}  # not closed yet, and what closes it
         self._poked = asyncio.Event()
         self._last_attempt = pace.monotonic()
         self._tried = False
         self._told = ""  # the reason that was logged last
         self._last_connection = False
+        self._tasks = TaskSet()
         self._task: asyncio.Task[None] | None = None
         self.settled = asyncio.Event()  # the first attempt is over, however it ended
 
     def start(self) -> None:
         self._server.wanted = self._wanted
-        self._task = TaskSet().start(f"supervisor of {self._server.id}", self._run)
+        self._task = self._tasks.start(f"supervisor of {self._server.id}", self._run)
 
     def poke(self) -> None:
         """Try again now. Does nothing while it is connected or connecting."""
@@ -171,10 +172,10 @@ class Supervisor:
         else:
             self._failed()
         # Calls that are still being answered (HTTP) keep their connection, and do not hold up the next attempt.
-        self._lives[live] = asyncio.get_running_loop().create_task(self._close(live))
+        self._lives[live] = self._tasks.spawn(self._close(live))
 
     def _is_steady(self) -> None:
-        self._pause_s = FIRST_PAUSE_S
+        self._backoff.reset()
         self._failures = 0
         self._record.ran = True
 
@@ -184,8 +185,7 @@ class Supervisor:
 
     async def _pause(self) -> None:
         """Wait for about as long as it is due, or until poked."""
-        pause_s = self._pause_s * (0.5 + 0.5 * self._pace.random())
-        self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
+        pause_s = self._backoff.next_s() * (0.5 + 0.5 * self._pace.random())
         self._tell_once(self._server.status.reason)
         self._poked.clear()
         nap = asyncio.ensure_future(self._pace.sleep(pause_s))

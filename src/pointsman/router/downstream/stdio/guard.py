@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 from pointsman.router.downstream.stdio.exit_watch import when_exited
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 PROGRAM = Path(__file__).with_name("guard_program.py")
 _CLOSE_S = 3.0
-_MAX_DELAY_S = 10.0
+_FIRST_DELAY_S = 0.1
+_LONGEST_DELAY_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +31,8 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
         self._gone = asyncio.Event()
         self._closing = False
-        self._restart: asyncio.Task[None] | None = None
-        self._delay_s = 0.0
+        self._tasks = TaskSet()
+        self._backoff = Backoff(_FIRST_DELAY_S, _LONGEST_DELAY_S)
 
     @property
     def pid(self) -> int | None:
@@ -76,8 +77,7 @@ class Guard:
     async def close(self) -> None:
         """End the guard. It ends what it still knows of first."""
         self._closing = True
-        if self._restart is not None:
-            self._restart.cancel()
+        await self._tasks.close()
         self._drop_pipe()
         if self._process is None or self._gone.is_set():
             return
@@ -109,13 +109,12 @@ class Guard:
         self._gone.set()
         self._drop_pipe()
         if not self._closing:
-            self._restart = TaskSet().start("guard restart", self._start_again)
+            self._tasks.start("guard restart", self._start_again)
 
     async def _start_again(self) -> None:
         logger.warning("the guard process ended and is started again")
         while True:
-            await asyncio.sleep(self._delay_s)
-            self._delay_s = min(self._delay_s * 2 + 0.1, _MAX_DELAY_S)
+            await self._backoff.wait()
             try:
                 await self.start()
             except OSError as error:

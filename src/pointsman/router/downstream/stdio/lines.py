@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pointsman.router.downstream.talk.salvage import HEAD_BYTES, TAIL_BYTES
+from pointsman.router.downstream.talk.decoding import HEAD_BYTES, TAIL_BYTES
 
 Line = bytes | bytearray
 TooLong = Callable[[bytes, bytes], None]

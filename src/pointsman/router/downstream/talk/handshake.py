@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, Protocol
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.sdk import (
     HANDSHAKE_PROTOCOL_VERSIONS,
@@ -26,7 +26,7 @@ UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 class RefusedError(ConnectionLostError):
     """The server answered, and said no."""
 
-    def __init__(self, method: str, refusal: DownstreamHttpError) -> None:
+    def __init__(self, method: str, refusal: DownstreamError) -> None:
         super().__init__(f"it refused {method}: {harmless(refusal.message, 200)} ({refusal.code})")
         self.refusal = refusal
 
@@ -35,7 +35,7 @@ class Wire(Protocol):
     """As much of a transport as a handshake needs. `params` go out as they are."""
 
     async def request(self, method: str, params: Json) -> Json:
-        """Raises DownstreamHttpError, ConnectionLostError, BudgetExceededError."""
+        """Raises DownstreamError, ConnectionLostError, BudgetExceededError."""
         ...
 
     async def notify(self, method: str, params: Json) -> None:
@@ -113,7 +113,7 @@ def _introducing(version: str) -> Json:
     return with_envelope(Call("server/discover", {}), "modern", version, 0)
 
 
-def _named_instead(refusal: DownstreamHttpError) -> str | None:
+def _named_instead(refusal: DownstreamError) -> str | None:
     """The version that a modern server wants to hear, where it refused ours and named those that it has."""
     named = _object(refusal.data).get("supported") if refusal.code == UNSUPPORTED_PROTOCOL_VERSION else None
     return _newest_of(named) if isinstance(named, list) else None
@@ -140,7 +140,7 @@ async def _initialize(wire: Wire) -> Introduction:
 async def _ask(wire: Wire, method: str, params: Json) -> Json:
     try:
         return await wire.request(method, params)
-    except DownstreamHttpError as refusal:
+    except DownstreamError as refusal:
         raise RefusedError(method, refusal) from None
     except BudgetExceededError as broken:
         raise ConnectionLostError(str(broken)) from None

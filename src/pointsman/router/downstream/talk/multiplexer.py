@@ -9,17 +9,16 @@ from typing import Any
 
 from pointsman.config.model import Limits
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
+from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.talk import questions
+from pointsman.router.downstream.talk.decoding import HEAD_BYTES, TAIL_BYTES, decode, decode_off_loop, id_of_undecoded
 from pointsman.router.downstream.talk.envelope import with_envelope
 from pointsman.router.downstream.talk.handshake import UNCANCELLABLE
-from pointsman.router.downstream.talk.large import decode_off_loop
-from pointsman.router.downstream.talk.mending import decode
 from pointsman.router.downstream.talk.question_routing import QuestionRouter, UnroutableQuestionError
-from pointsman.router.downstream.talk.salvage import HEAD_BYTES, TAIL_BYTES, salvaged_id
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
 from pointsman.router.downstream.talk.unsolicited import UnsolicitedMessages
@@ -202,7 +201,7 @@ class Multiplexer:
 
     def _unreadable(self, data: bytes | bytearray) -> None:
         self._noise(len(data))
-        number = salvaged_id(data[:HEAD_BYTES], data[-TAIL_BYTES:])
+        number = id_of_undecoded(data[:HEAD_BYTES], data[-TAIL_BYTES:])
         if number is not None:
             self.fail(number, ConnectionLostError("its answer is not valid JSON"))
 
@@ -307,7 +306,7 @@ class Multiplexer:
         if self.introduction is not None and self.introduction.era == "modern":
             self._reply(await questions.answer(None, message, "a modern server asks by answering `input_required`"))
             return
-        if message["method"] not in questions.QUESTIONS:
+        if message["method"] not in QUESTION_CAPABILITIES:
             await self._refuse(message)
             return
         try:
@@ -357,6 +356,6 @@ def _refusal(error: object) -> Exception:
     if type(error) is not dict:
         return ConnectionLostError("it answered with neither a result nor an error")
     code, message = error.get("code"), error.get("message")
-    return DownstreamHttpError(
+    return DownstreamError(
         code if type(code) is int else INTERNAL_ERROR, message if type(message) is str else "", error.get("data")
     )

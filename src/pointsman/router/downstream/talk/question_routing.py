@@ -25,6 +25,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pointsman.core.kinds import QUESTION_CAPABILITIES, declares
 from pointsman.core.model import Caller, Json
 from pointsman.router.downstream.connection import Call, ConnectionLostError
 from pointsman.router.downstream.talk.server_memory import ServerRecord
@@ -35,7 +36,6 @@ _SEVERAL = (
 )
 _OVER = "the call that may have asked this is over"
 _UNABLE = "none of the clients whose calls are under way can be asked anything"
-_CAPABILITIES = ("elicitation", "sampling", "roots")
 _MOST_HELD = 1_000
 _Client = tuple[Caller, Json]  # and what it declared, which is kept once for each session
 
@@ -318,11 +318,9 @@ def name_of(call: Call) -> str:
 
 
 def can_be_asked(call: Call) -> bool:
-    return call.request is not None and any(declares(call.request.client.capabilities, it) for it in _CAPABILITIES)
-
-
-def declares(capabilities: Json, name: str) -> bool:
-    return type(capabilities.get(name)) is dict
+    return call.request is not None and any(
+        declares(call.request.client.capabilities, question) for question in QUESTION_CAPABILITIES
+    )
 
 
 def _one_client(calls: Iterable[Call]) -> bool:

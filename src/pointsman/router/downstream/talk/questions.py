@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pointsman.config.model import Limits
+from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Json
 from pointsman.core.seams import (
     INVALID_REQUEST,
@@ -20,7 +21,7 @@ LOG_MESSAGE = "notifications/message"
 ELICITATION_DONE = "notifications/elicitation/complete"
 # Notifications that belong to the call under way; all others concern the server as a whole.
 SAID_IN_A_CALL = frozenset({PROGRESS, LOG_MESSAGE, ELICITATION_DONE})
-QUESTIONS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+SET_LEVEL = "logging/setLevel"
 
 LEVELS = {
     level: rank
@@ -86,7 +87,7 @@ async def _ask(call: Call | None, question: Json, why_nobody: str) -> Json:
     method = question.get("method")
     if method == "ping":
         return {}
-    if method not in QUESTIONS:
+    if method not in QUESTION_CAPABILITIES:
         raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
     if call is None or call.back is None:
         raise ProtocolError(INVALID_REQUEST, f"Nobody can be asked: {why_nobody}")

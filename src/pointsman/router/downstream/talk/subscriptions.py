@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Collection, Coroutine
 
-from pointsman.core.errors import DownstreamHttpError
-from pointsman.core.model import Json
+from pointsman.core.errors import DownstreamError
+from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND
 from pointsman.router.downstream.connection import BudgetExceededError, Call, Connection, ConnectionLostError, Noticed
-from pointsman.router.downstream.talk.subscribed_resources import Watched
-from pointsman.router.downstream.talk.tasks import Backoff
+from pointsman.router.serving.tasks import Backoff
 
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _LISTS = ("tools", "prompts", "resources")
+Watched = Callable[[], Collection[str]]
+"""The URIs that are watched on one connection, at this moment."""
+
+_MOST_RESOURCES = 10_000
+
+
+class SubscribedResources:
+    def __init__(self) -> None:
+        self._of: dict[Caller, set[str]] = {}
+
+    @property
+    def full(self) -> bool:
+        return sum(map(len, self._of.values())) >= _MOST_RESOURCES
+
+    def add(self, caller: Caller, uri: str) -> None:
+        self._of.setdefault(caller, set()).add(uri)
+
+    def discard(self, caller: Caller, uri: str) -> None:
+        uris = self._of.get(caller)
+        if uris is not None:
+            uris.discard(uri)
+            if not uris:
+                del self._of[caller]
+
+    def callers(self) -> Collection[Caller]:
+        return tuple(self._of)
+
+    def of(self, caller: Caller) -> Collection[str]:
+        return frozenset(self._of.get(caller, ()))
+
+    def all(self) -> Collection[str]:
+        return frozenset().union(*self._of.values())
 
 
 async def subscribe_again(connection: Connection, watched: Watched) -> None:
@@ -25,7 +56,7 @@ async def subscribe_again(connection: Connection, watched: Watched) -> None:
             continue  # nobody wants it any more
         try:
             await connection.request(Call("resources/subscribe", {"uri": uri}))
-        except DownstreamHttpError:
+        except DownstreamError:
             continue  # that one is no more
         except (ConnectionLostError, BudgetExceededError):
             return
@@ -48,7 +79,7 @@ class Subscriptions:
         self._sent: Json = {}  # the filter of the request that is open
         self._honoured: Json | None = None  # what the server takes of it; None: it has not acknowledged
         self._overtaken = False  # a request was replaced before its acknowledgement, which may still come
-        self._refused: DownstreamHttpError | None = None  # for good
+        self._refused: DownstreamError | None = None  # for good
         self._waiting: dict[asyncio.Future[None], str] = {}  # for a resource to be acknowledged
 
     def changed(self) -> None:
@@ -59,7 +90,7 @@ class Subscriptions:
         """Wait until the server has acknowledged that it tells of `uri`, which is watched already.
 
         Raises:
-            DownstreamHttpError: the server refuses, or leaves the resource out of what it takes.
+            DownstreamError: the server refuses, or leaves the resource out of what it takes.
             ConnectionLostError, BudgetExceededError: the request failed; it is sent again, but not waited for.
         """
         if self._refused is not None:
@@ -98,9 +129,7 @@ class Subscriptions:
                 waiting.set_result(None)
             elif uri in sent and not self._overtaken:
                 code = INVALID_PARAMS if taken else METHOD_NOT_FOUND
-                waiting.set_exception(
-                    DownstreamHttpError(code, "the server does not take subscriptions to this resource")
-                )
+                waiting.set_exception(DownstreamError(code, "the server does not take subscriptions to this resource"))
         self._overtaken = False
 
     def _fail_waiting(self, error: Exception, *, all_of_them: bool = False) -> None:
@@ -126,7 +155,7 @@ class Subscriptions:
             return True
         try:
             await self._listen(self._sent)
-        except DownstreamHttpError as refusal:
+        except DownstreamError as refusal:
             self._fail_waiting(refusal)
             if refusal.code == METHOD_NOT_FOUND:
                 self._refused = refusal

@@ -9,14 +9,12 @@ from pointsman.config.model import Limits
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
 from pointsman.router.downstream.stderr_log import StderrLog
-from pointsman.router.downstream.stdio.child import Child
+from pointsman.router.downstream.stdio.child import Child, Command, ProcessStarter
 from pointsman.router.downstream.stdio.lines import Line, LineAssembler
-from pointsman.router.downstream.stdio.process import Command, ProcessStarter
+from pointsman.router.downstream.talk.decoding import HEAD_BYTES, OFF_LOOP_BYTES, id_of_undecoded
 from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
-from pointsman.router.downstream.talk.salvage import HEAD_BYTES, salvaged_id
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 from pointsman.router.downstream.talk.unsolicited import FLOODED
 from pointsman.router.serving.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
@@ -221,7 +219,7 @@ class StdioConnection:
         self._lease_clock = None
         if self._lines.held <= LARGE_BYTES:
             return  # it is whole and being decoded
-        number = salvaged_id(self._lines.beginning(HEAD_BYTES), b"")
+        number = id_of_undecoded(self._lines.beginning(HEAD_BYTES), b"")
         if number is not None:
             self.mux.fail(number, BudgetExceededError(f"it did not finish a large answer within {LEASE_S:g} s"))
         self._lines.discard()
@@ -236,6 +234,6 @@ class StdioConnection:
             self._lease_clock = None
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
-        number = salvaged_id(head, tail)
+        number = id_of_undecoded(head, tail)
         if number is not None or tail:
             self.mux.too_large(number)
