@@ -28,7 +28,7 @@ from pointsman.router.front.http.message import echoed_id, meta_of
 from pointsman.router.front.http.message import parse as parse_message
 from pointsman.router.front.http.refusal import HttpError
 from tests.router.downstream.talking import tool_call
-from tests.router.downstream.test_mux import Stream
+from tests.router.downstream.test_multiplexer import Stream
 
 CPU_S = 3.0  # for one input of a few kilobytes: a bound against work that grows without limit
 _LIMIT_BYTES = 1 << 20
@@ -72,7 +72,7 @@ async def _downstream(data: bytes) -> None:
     stream = Stream()
     call = await stream.start(tool_call("echo"))
     for line in _lines(data, len(data) or 1):
-        stream.mux.received(line)
+        stream.mux.receive(line)
         await asyncio.sleep(0)
     stream.mux.lost("the test is over")
     with suppress(ConnectionLostError, BudgetExceededError, DownstreamError):

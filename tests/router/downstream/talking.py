@@ -81,7 +81,7 @@ async def stdio(
         starter=starter or SystemProcesses(None, SHORT_GRACE),
         era=era,
         limits=limits or Limits(),
-        noticed=lambda method, params: heard.append((method, params)),
+        on_notification=lambda method, params: heard.append((method, params)),
         probe_s=probe_s,
         memory=memory,
     )

@@ -13,7 +13,7 @@ import pytest
 from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import PROGRAM, Guard
 from tests.router.downstream.talking import SERVER, SHORT_GRACE, command
-from tests.router.downstream.test_process import Owner, alive, pids_in, until_gone
+from tests.router.downstream.test_child import Owner, alive, pids_in, until_gone
 
 STUBBORN = ("--ignore-term", "--ignore-eof", "--mute")
 
@@ -26,8 +26,8 @@ from pointsman.router.downstream.stderr_log import StderrLog
 
 class Owner:
     stderr = StderrLog()
-    def said(self, data): ...
-    def gone(self, reason): ...
+    def received(self, data): ...
+    def exited(self, reason): ...
 
 async def main():
     guard = Guard()

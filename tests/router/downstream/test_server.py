@@ -186,7 +186,7 @@ async def test_a_client_that_cannot_be_asked_gets_an_error_that_names_the_questi
         raise CannotAskError
 
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamError, match="needs `elicitation/create`, which this client cannot do"):
+        with pytest.raises(DownstreamError, match="needs `elicitation/create`, which this client does not support"):
             await opened.call("confirm", Back(refuse))
 
 
@@ -278,7 +278,7 @@ async def test_a_modern_client_gets_the_question_and_its_answer_goes_to_the_serv
 
 async def test_a_modern_client_is_not_shown_a_question_of_a_kind_that_it_did_not_declare() -> None:
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamError, match="needs `elicitation/create`, which this client cannot do"):
+        with pytest.raises(DownstreamError, match="needs `elicitation/create`, which this client does not support"):
             await opened.call_for(front_request(era="modern", capabilities={"sampling": {}}), "confirm")
 
 
@@ -287,7 +287,7 @@ async def test_a_task_is_not_handed_to_a_client_that_could_do_nothing_with_it(
     era: Literal["legacy", "modern"],
 ) -> None:
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamError, match="a result of type `task`, which this gateway does not carry"):
+        with pytest.raises(DownstreamError, match="a result of type `task`, which this gateway does not support"):
             await opened.call_for(front_request(era=era), "task")
 
 

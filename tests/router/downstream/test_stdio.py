@@ -17,7 +17,7 @@ from pointsman.router.downstream.stdio.connection import connect_stdio
 from pointsman.router.downstream.talk.handshake import WantedEra
 from pointsman.router.serving.in_flight import InFlight
 from tests.router.downstream.talking import SERVER, Heard, Person, command, stdio, text, tool_call
-from tests.router.downstream.test_process import until_gone
+from tests.router.downstream.test_child import until_gone
 
 MIB = 1 << 20
 
@@ -81,7 +81,7 @@ async def test_cancelling_a_connect_ends_the_child() -> None:
         starter=Noting(None),
         era="auto",
         limits=Limits(),
-        noticed=lambda method, params: None,
+        on_notification=lambda method, params: None,
     )
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
@@ -141,7 +141,7 @@ async def test_a_hanging_call_is_cancelled_at_the_server_and_others_go_on() -> N
 async def test_noise_is_ignored_and_counted() -> None:
     async with stdio("--banner") as connection:
         assert text(await connection.request(tool_call("garbage"))) == "done"
-        assert connection.mux.stray.noise >= 10
+        assert connection.mux.unsolicited.malformed >= 10
         assert text(await connection.request(tool_call("garbage"))) == "done"
 
 
@@ -159,7 +159,7 @@ async def test_foreign_late_and_repeated_answers_are_dropped() -> None:
     async with stdio() as connection:
         assert text(await connection.request(tool_call("foreign"))) == "mine"
         assert await connection.request(tool_call("echo"))
-        assert connection.mux.stray.answers == 7
+        assert connection.mux.unsolicited.answers == 7
 
 
 async def test_a_batch_is_taken_apart() -> None:
@@ -341,7 +341,7 @@ async def test_a_server_on_the_sdk_is_understood_in_both_eras(era: WantedEra) ->
         starter=SystemProcesses(None),
         era=era,
         limits=Limits(),
-        noticed=lambda method, params: None,
+        on_notification=lambda method, params: None,
     )
     assert connection.introduction.era == era
     added = await connection.request(tool_call("add", {"a": 1, "b": 2}, person=person))

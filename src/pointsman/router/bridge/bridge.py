@@ -15,7 +15,7 @@ from pointsman.router.bridge.legacy_session import LegacySession, SessionLostErr
 from pointsman.router.bridge.link import Answer, GatewayUnreachableError, Link, NotSentError, StreamCutError
 from pointsman.router.bridge.pipes import LineTooLongError
 from pointsman.router.downstream.stdio.lines import Line
-from pointsman.router.downstream.talk.envelope import NAMESPACE
+from pointsman.router.downstream.talk.request_meta import NAMESPACE
 
 if TYPE_CHECKING:
     from pointsman.router.bridge.headers import ModernHeaders

@@ -81,7 +81,7 @@ class ResourceSubscriptions:
             with suppress(DownstreamError):  # one that refuses needs no ending
                 await self._reads.send(place.server_id, {"uri": place.own}, request, back, uri_parts(place.own))
         except AuditUnavailableError as error:
-            server.watches.discard(request.caller, place.own)
+            server.subscribed.discard(request.caller, place.own)
             raise unavailable(error) from None
         except GatewayError:
             return  # one that is away is told nothing, and needs nothing

@@ -16,6 +16,9 @@ import msgspec
 from msgspec import Raw
 
 from pointsman.core import wire
+from pointsman.core.errors import DownstreamError
+from pointsman.core.model import Json
+from pointsman.core.seams import INTERNAL_ERROR
 
 OFF_LOOP_BYTES = 1 << 20  # a larger message is not decoded on the event loop
 _PIECE_BYTES = 128 * 1024
@@ -29,6 +32,7 @@ _ESCAPE = re.compile(
 _RAW_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # a surrogate in UTF-8, where it is forbidden
 _SURROGATE_MARKS = (rb"\ud", rb"\uD", b"\xed")
 
+NO_RESULT = "it answered with neither a result nor an error"
 HEAD_BYTES, TAIL_BYTES = 256, 128
 # Implementations write the id first (after the version) or last. Nothing inside a result can match: the head is
 # anchored at the first brace, the tail at the last.
@@ -93,3 +97,14 @@ def id_of_undecoded(head: bytes | bytearray, tail: bytes | bytearray) -> int | N
     """Find the id of a message that is too large or too broken to be decoded."""
     found = _ID_IN_HEAD.match(head) or _ID_IN_TAIL.search(tail)
     return int(found[1]) if found else None
+
+
+def error_in(message: Json) -> DownstreamError | None:
+    """The JSON-RPC error that a message holds, if any."""
+    error: Any = message.get("error")
+    if type(error) is not dict:
+        return None
+    code, text = error.get("code"), error.get("message")
+    return DownstreamError(
+        code if type(code) is int else INTERNAL_ERROR, text if type(text) is str else "", error.get("data")
+    )

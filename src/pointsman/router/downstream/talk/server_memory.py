@@ -37,7 +37,7 @@ class ServerRecord:
     may have asked a question that could not be placed. Suspicion is not kept over restarts.
     """
 
-    __slots__ = ("_note_change", "_ran", "asking", "at_large", "quiet", "suspected")
+    __slots__ = ("_note_change", "_ran", "asking", "asks_outside_calls", "quiet", "suspected")
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._note_change = changed
@@ -45,7 +45,7 @@ class ServerRecord:
         self.asking: set[str] = set()
         self.quiet: set[str] = set()
         self.suspected: set[str] = set()
-        self.at_large = False  # it asks outside the streams of its calls, although there are such streams
+        self.asks_outside_calls = False  # over HTTP: it asks on the standalone stream instead of the stream of the call
 
     @property
     def ran(self) -> bool:

@@ -29,10 +29,10 @@ class Owner:
         self.stderr = StderrLog()
         self.gone_for: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def said(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         self.output += data
 
-    def gone(self, reason: str) -> None:
+    def exited(self, reason: str) -> None:
         self.gone_for.set_result(reason)
 
 
@@ -223,7 +223,7 @@ async def test_a_servers_log_outlives_its_children_and_each_death_has_its_own_wo
         assert await owner.gone_for == "it exited with code 1"
     assert log.tail(10) == ["first"]
     told = [record.getMessage() for record in caplog.records if record.name.endswith(".child")]
-    assert told == ["server shop: it exited with code 1; the last line of its stderr: first"]
+    assert told == ["server shop: it exited with code 1; last line on stderr: first"]
 
 
 def test_the_ring_keeps_the_last_bytes_whatever_the_size_of_the_writes() -> None:
