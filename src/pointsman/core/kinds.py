@@ -24,14 +24,14 @@ class ListKind:
     """One kind of list: the request for it, and what makes an entry usable."""
 
     method: str
-    family: Family  # whose `list_changed` concerns it
-    field: str  # of the answer
-    key: str  # the field of an entry that names it
+    family: Family  # whose `list_changed` invalidates it
+    field: str  # of the answer, with the entries
+    key: str  # the field of an entry with its name
     max_key_chars: int
     words: str  # for people
 
     def is_usable(self, entry: object) -> bool:
-        """Whether a list's entry can be offered: it has a name and, if it has an inputSchema, that is an object."""
+        """Whether an entry can be offered: it has a name and, for a tool, an inputSchema that is an object, if any."""
         if not isinstance(entry, dict):
             return False
         key = entry.get(self.key)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, harmless
+from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, sanitize
 from pointsman.router.downstream.stdio.child import Child, Command, SystemProcesses, child_environment
 from tests.router.downstream.talking import SHORT_GRACE, command, stdio, text, tool_call
 
@@ -244,7 +244,7 @@ def test_what_is_shown_of_stderr_cannot_move_the_cursor_or_forge_a_line() -> Non
     assert shown.isprintable()
     assert "\x1b" not in shown
     assert len(shown) < 600
-    assert harmless("a\tb\r\n") == "a b��"
+    assert sanitize("a\tb\r\n") == "a b��"
 
 
 async def test_what_a_child_wrote_is_not_part_of_the_reason_which_reaches_clients() -> None:

@@ -145,9 +145,9 @@ async def test_a_session_that_the_server_forgot_ends_the_connection(server: SseS
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "//evil.example/messages", "https://127.0.0.1/"])
-async def test_an_endpoint_at_another_address_is_not_used(server: SseServer, endpoint: str) -> None:
+async def test_an_endpoint_at_another_origin_is_not_used(server: SseServer, endpoint: str) -> None:
     server.endpoint = endpoint
-    assert "another address" in await refused(server)
+    assert "another origin" in await refused(server)
     assert server.seen == []
 
 

@@ -60,7 +60,7 @@ async def test_a_resource_that_is_left_out_of_the_acknowledgement_is_refused() -
         await fleet.settled()
         await until(lambda: len(http.streams) == 1)
         http.leaves_out = URI
-        with pytest.raises(DownstreamError, match="does not take subscriptions"):
+        with pytest.raises(DownstreamError, match="does not accept this subscription"):
             await subscribe(fleet)
 
 

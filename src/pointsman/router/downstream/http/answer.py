@@ -12,7 +12,7 @@ from pointsman.router.downstream.connection import BudgetExceededError, Connecti
 from pointsman.router.downstream.http.client import HttpResponse
 from pointsman.router.downstream.http.event_stream import EventStreamParser
 from pointsman.router.downstream.http.failures import FAILURES, failure_reason, status_reason
-from pointsman.router.downstream.stderr_log import harmless
+from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.decoding import NO_RESULT, OFF_LOOP_BYTES, decode, decode_off_loop, error_in
 from pointsman.router.serving.in_flight import LARGE_BYTES, AnswerMemory, Lease
 
@@ -131,7 +131,7 @@ async def _find_answer(response: HttpResponse, number: int, answer: IncomingAnsw
         return await _answer_in_json(response, number, answer, on_message)
     if response.kind == EVENT_STREAM:
         return await _answer_in_stream(response, number, answer, on_message)
-    raise ConnectionLostError(f"it answered with `{harmless(response.kind, 60)}` where JSON or an event stream was due")
+    raise ConnectionLostError(f"it answered with `{sanitize(response.kind, 60)}` where JSON or an event stream was due")
 
 
 async def _answer_in_json(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:

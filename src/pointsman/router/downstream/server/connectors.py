@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pointsman.config.model import Limits, Server
-from pointsman.router.downstream.bundled import bundled_environment, revealed
+from pointsman.router.downstream.bundled import bundled_environment, secret_values
 from pointsman.router.downstream.connection import Connect, Connection, OnNotification
 from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
 from pointsman.router.downstream.stdio.child import Command, ProcessStarter
@@ -44,7 +44,7 @@ class Connectors:
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
             assert server.command is not None  # the model guarantees it
-            return Command((server.command, *server.args), revealed(server.env), server.cwd)
+            return Command((server.command, *server.args), secret_values(server.env), server.cwd)
         env = bundled_environment(server_id, server, self.state_folder, self.environ)
         # -P: a folder called `pointsman` in the working directory must not shadow the package.
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
@@ -76,7 +76,7 @@ class Connectors:
     def _http(self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
         from pointsman.router.downstream.http.connect import connect_http  # imported on demand: aiohttp takes 25 MB
 
-        headers = revealed(server.headers)
+        headers = secret_values(server.headers)
 
         async def connect(on_notification: OnNotification) -> Connection:
             return await connect_http(url, headers, server.era, self.probe_s, limits, on_notification, record, answers)
@@ -87,7 +87,7 @@ class Connectors:
 def _sse(url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
     from pointsman.router.downstream.http.sse import connect_sse
 
-    headers = revealed(server.headers)
+    headers = secret_values(server.headers)
 
     async def connect(on_notification: OnNotification) -> Connection:
         return await connect_sse(

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.stderr_log import StderrLog, harmless
-from pointsman.router.downstream.stdio.exit_watch import when_exited
-from pointsman.router.downstream.stdio.guard import Guard
+from pointsman.router.downstream.stderr_log import StderrLog, sanitize
+from pointsman.router.downstream.stdio.guard import Guard, when_exited
 
 logger = logging.getLogger(__name__)
 
@@ -251,7 +250,7 @@ class Command:
     @property
     def name(self) -> str:
         """The program without its folder: reasons reach clients, and must not show this machine's paths."""
-        return harmless(os.path.basename(self.argv[0]))
+        return sanitize(os.path.basename(self.argv[0]))
 
 
 class ProcessStarter(Protocol):

@@ -15,7 +15,7 @@ from pointsman.core.sdk import (
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
-from pointsman.router.downstream.stderr_log import harmless
+from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import CLIENT_INFO, LEGACY_CAPABILITIES, NAMESPACE, with_meta
 
 WantedEra = Literal["auto", "legacy", "modern"]
@@ -23,11 +23,11 @@ WantedEra = Literal["auto", "legacy", "modern"]
 UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 
 
-class RefusedError(ConnectionLostError):
+class HandshakeRefusedError(ConnectionLostError):
     """The server answered with an error."""
 
     def __init__(self, method: str, refusal: DownstreamError) -> None:
-        super().__init__(f"it refused {method}: {harmless(refusal.message, 200)} ({refusal.code})")
+        super().__init__(f"it refused {method}: {sanitize(refusal.message, 200)} ({refusal.code})")
         self.refusal = refusal
 
 
@@ -91,7 +91,7 @@ async def _first_success(attempts: list[asyncio.Task[Introduction]]) -> Introduc
 async def _discover(wire: Wire) -> Introduction:
     try:
         result = await _request(wire, "server/discover", _discover_params(LATEST_MODERN_VERSION))
-    except RefusedError as refused:
+    except HandshakeRefusedError as refused:
         version = _offered_instead(refused.refusal)
         if version is None:
             raise
@@ -132,7 +132,7 @@ async def _initialize(wire: Wire) -> Introduction:
     result = await _request(wire, "initialize", params)
     version = result.get("protocolVersion")
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        raise ConnectionLostError(f"it answered initialize with protocol version {harmless(repr(version), 40)}")
+        raise ConnectionLostError(f"it answered initialize with protocol version {sanitize(repr(version), 40)}")
     await wire.notify("notifications/initialized", {})
     return Introduction("legacy", version, _object(result.get("capabilities")), _object(result.get("serverInfo")))
 
@@ -141,7 +141,7 @@ async def _request(wire: Wire, method: str, params: Json) -> Json:
     try:
         return await wire.request(Call(method, params))
     except DownstreamError as refusal:
-        raise RefusedError(method, refusal) from None
+        raise HandshakeRefusedError(method, refusal) from None
     except BudgetExceededError as broken:
         raise ConnectionLostError(str(broken)) from None
 
