@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.code.imports import grammar_of
+from pointsman.archive.code.imports.syntax import grammar_of
 from pointsman.archive.tools import grep_codebase, read_file
 from pointsman.archive.tools.base import Call, ToolError
 

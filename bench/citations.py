@@ -14,7 +14,7 @@ from bench.archive_corpus import COLLECTION, Corpus
 from pointsman.archive.archive import Archive, Opening
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.model.model import Manifest, PreparedDocument
+from pointsman.archive.model.documents import Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.tools.base import Call, Json

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from jsonschema_rs import validator_for
 
-from pointsman.archive.embedding.filling import fill as embed
+from pointsman.archive.embedding.passage_vectors import fill as embed
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.model.model import Document, Manifest, PreparedDocument
+from pointsman.archive.model.documents import Document, Manifest, PreparedDocument
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from pointsman.archive.text.chunking import chunks_of
+from pointsman.archive.text.chunks import chunks_of
 from pointsman.archive.tools.registry import TOOLS
 from tests.archive.harness import WAYS, Caller, opened
 from tests.archive.making import fill, prepared

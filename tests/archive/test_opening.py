@@ -40,7 +40,7 @@ def test_a_store_that_cannot_be_opened_is_told_at_each_call_and_works_as_soon_as
     path.write_text("no database, but long enough to look like one " * 50)
     archive = opened(path)
     for _ in range(2):
-        with pytest.raises(StoreUnusableError, match=r"archive\.db is damaged or no database"):
+        with pytest.raises(StoreUnusableError, match=r"archive\.db is damaged or not a database"):
             documents_search.run(archive, {"query": "x"}, Call())
     path.unlink()
     assert documents_list_collections.run(archive, {}, Call())["collections"] == []

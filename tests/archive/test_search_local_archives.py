@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pointsman.archive.citations.extract import citations_of
-from pointsman.archive.model.model import PreparedDocument
+from pointsman.archive.model.documents import PreparedDocument
 from pointsman.archive.shipped import COLLECTION, ensure_pages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.harness import WAYS, Caller, Json, opened

@@ -15,9 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pointsman.archive.ingest import run as running
-from pointsman.archive.ingest.kinds import Kind
-from pointsman.archive.ingest.reading import read_bytes
-from pointsman.archive.model.model import FileState
+from pointsman.archive.ingest.files import Kind, read_bytes
+from pointsman.archive.model.documents import FileState
 from pointsman.router.cli.main import main
 
 Run = Callable[..., Result]
@@ -237,7 +236,7 @@ def test_reading_an_archive_that_is_no_archive_is_refused_in_words(run: Run, tmp
     for args in (("list",), ("stats",), ("search", "x"), ("remove", "x"), ("embed",)):
         refused = run(*args)
         assert refused.exit_code == 1
-        assert "archive.db is damaged or no database" in refused.stderr
+        assert "archive.db is damaged or not a database" in refused.stderr
 
 
 def test_names_and_titles_play_no_tricks_on_a_terminal(run: Run, notes: Path) -> None:
