@@ -91,7 +91,7 @@ def _run(storage: Storage, folder: Folder) -> Report:
 def _embed(storage: Storage, settings: ArchiveSettings) -> str | None:
     """What keeps passages from getting their vectors; their text is in the store all the same."""
     from pointsman.archive.embedding.base import EmbeddingError
-    from pointsman.archive.embedding.filling import MixedSpacesError
+    from pointsman.archive.embedding.passage_vectors import MixedSpacesError
 
     try:
         embedded(storage, settings)
@@ -130,7 +130,7 @@ def tell(folder: Folder, report: Report) -> None:
 
 
 def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder]) -> None:
-    from pointsman.archive.ingest.watching import Watch, WatchError
+    from pointsman.archive.ingest.watcher import Watch, WatchError
 
     def read(folder: Folder) -> None:
         report = _run(storage, folder)

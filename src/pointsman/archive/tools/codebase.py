@@ -18,8 +18,8 @@ from pointsman.archive.code.guard import (
     PathNotFoundError,
     checked_parts,
 )
-from pointsman.archive.code.reading import Dependency, ImportParseError, NotTextError, ReadFile
-from pointsman.archive.code.reading import read_file as read_with_imports
+from pointsman.archive.code.reader import Dependency, ImportParseError, NotTextError, ReadFile
+from pointsman.archive.code.reader import read_file as read_with_imports
 from pointsman.archive.code.ripgrep import RipgrepMissingError
 from pointsman.archive.code.roots import HOW_TO_SET, NoRootsError, RootGoneError, UnknownRootError, relative_form
 from pointsman.archive.tools.arguments import Arguments

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.model.model import Collection
+from pointsman.archive.model.documents import Collection
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json
 from pointsman.archive.tools.documents_lookup import (

@@ -9,8 +9,7 @@ from typing import get_args
 from pointsman.archive.archive import Archive
 from pointsman.archive.indexes.indexes import DEFAULT
 from pointsman.archive.indexes.searching import Found, search
-from pointsman.archive.model.index_tokens import GAP, Tokenizer
-from pointsman.archive.model.indexes import Backend, Entry, Index, IndexFullError
+from pointsman.archive.model.indexes import GAP, Backend, Entry, Index, IndexFullError, Tokenizer
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 
