@@ -18,10 +18,8 @@ from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import Table, json_line
-from pointsman.router.audit.filters import Filter
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import Filter, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
-from pointsman.router.audit.tail import follow
 from pointsman.router.cli.options import CommandError, ConfigCommandError, clear_errors, note
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
