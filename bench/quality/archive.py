@@ -15,10 +15,9 @@ from typing import Any, Literal
 import msgspec
 
 from pointsman.archive.archive import Archive, open_archive
-from pointsman.archive.embedding.choosing import make_embeddings
-from pointsman.archive.embedding.filling import fill
-from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.model.model import Chunk, Document, Manifest, PreparedDocument
+from pointsman.archive.embedding.passage_vectors import fill
+from pointsman.archive.embedding.settings import EmbeddingSettings, make_embeddings
+from pointsman.archive.model.documents import Chunk, Document, Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.tools import documents_search
 from pointsman.archive.tools.base import Call

@@ -11,8 +11,8 @@ import pytest
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.code import grep
-from pointsman.archive.code.parser import ImportParser
-from tests.archive.code.calling import TOOLS, Answer, CallTool, calling
+from pointsman.archive.code.imports.parser import ImportParser
+from tests.archive.code.tool_calls import TOOLS, Answer, CallTool, calling
 from tests.archive.code.trees import write
 
 AUTH = """import { TokenManager } from "./TokenManager"

@@ -84,7 +84,7 @@ def opened(settings: ArchiveSettings) -> Iterator[Storage]:
 @contextmanager
 def _clear_store_errors() -> Iterator[None]:
     from pointsman.archive.embedding.base import EmbeddingError
-    from pointsman.archive.embedding.filling import MixedSpacesError
+    from pointsman.archive.embedding.passage_vectors import MixedSpacesError
     from pointsman.archive.store.errors import StoreError
 
     try:
@@ -163,7 +163,7 @@ def search(
 
     Put -- before a query that starts with a minus sign.
     """
-    from pointsman.archive.embedding.choosing import make_embeddings
+    from pointsman.archive.embedding.settings import make_embeddings
     from pointsman.archive.search.query_parsing import parse
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.shipped import without_pages
@@ -244,8 +244,8 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
         EmbeddingError, MixedSpacesError, StoreError
     """
     from pointsman.archive.commands.progress import Bar
-    from pointsman.archive.embedding.choosing import make_embeddings
-    from pointsman.archive.embedding.filling import fill
+    from pointsman.archive.embedding.passage_vectors import fill
+    from pointsman.archive.embedding.settings import make_embeddings
 
     embeddings = make_embeddings(settings.embeddings)
     if embeddings is None:

@@ -100,7 +100,7 @@ def _run(storage: Storage, folder: Folder) -> Report:
 def _embed(storage: Storage, settings: ArchiveSettings) -> str | None:
     """Compute missing vectors; return why that failed, if it did. The text is stored in any case."""
     from pointsman.archive.embedding.base import EmbeddingError
-    from pointsman.archive.embedding.filling import MixedSpacesError
+    from pointsman.archive.embedding.passage_vectors import MixedSpacesError
 
     try:
         embedded(storage, settings)
@@ -139,7 +139,7 @@ def _print_report(folder: Folder, report: Report) -> None:
 
 
 def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder]) -> None:
-    from pointsman.archive.ingest.watching import Watch, WatchError
+    from pointsman.archive.ingest.watcher import Watch, WatchError
 
     def read(folder: Folder) -> None:
         report = _run(storage, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.model.model import Collection, Document
+from pointsman.archive.model.documents import Collection, Document
 from pointsman.archive.tools.base import Json, ToolError
 
 LONGEST_NAME = 1_000

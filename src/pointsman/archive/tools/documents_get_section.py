@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.text.naming import nearest
 from pointsman.archive.text.outline import outline
 from pointsman.archive.text.sections import find_section
+from pointsman.archive.text.similar_names import nearest
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.archive.tools.collections import (

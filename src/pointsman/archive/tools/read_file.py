@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.code.guard import AccessDeniedError, IsFolderError, PathNotFoundError
-from pointsman.archive.code.reading import Dependency, ImportParseError, NotTextError, ReadFile, read_file
+from pointsman.archive.code.reader import Dependency, ImportParseError, NotTextError, ReadFile, read_file
 from pointsman.archive.code.roots import NoRootsError, RootGoneError, UnknownRootError
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Code, Json, ToolError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.model.index_tokens import GAP
-from pointsman.archive.model.indexes import Entry, IndexFullError
+from pointsman.archive.model.indexes import GAP, Entry, IndexFullError
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.archive.tools.named_index import INDEX_NAME, named_index

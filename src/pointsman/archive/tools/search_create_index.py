@@ -6,8 +6,7 @@ import re
 from typing import get_args
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Backend, IndexFullError
+from pointsman.archive.model.indexes import Backend, IndexFullError, Tokenizer
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 
