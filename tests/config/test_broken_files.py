@@ -174,7 +174,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
         [
             "f.yaml:2:3: servers.none: needs exactly one of `bundled`, `command` and `url`, but has none of them",
             "f.yaml:3:3: servers.empty: needs exactly one of `bundled`, `command` and `url`, but has none of them",
-            "f.yaml:4:3: servers.both: needs exactly one of `bundled`, `command` and `url`, but has `command` and `url`",
+            "f.yaml:4:3: servers.both: needs exactly one of `bundled`, `command` and `url`, but has `command`, `url`",
             f"f.yaml:7:14: servers.ftp.url: {ADDRESS}",
             f"f.yaml:8:19: servers.hostless.url: {ADDRESS}",
             "f.yaml:9:3: servers.wrong: `transport: sse` needs `url`",
@@ -266,7 +266,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "write a literal `${` as `$${`",
             "f.yaml:9:10: servers.time.env.E: nested references are not supported",
             "f.yaml:10:10: servers.time.env.F: /dev/null is not a regular file",
-            "f.yaml:12:28: state.request_keys[1]: has 5 bytes, but needs at least 32; create one with `openssl rand -hex 32`",
+            "f.yaml:12:28: state.request_keys[1]: has 5 bytes, but needs at least 32; `openssl rand -hex 32` creates one",
         ],
     ),
     "a client's block": (

@@ -138,7 +138,7 @@ class Server(Part):
     def _check_kind(self) -> Server:
         kinds = [name for name in ("bundled", "command", "url") if getattr(self, name) is not None]
         if len(kinds) != 1:
-            given = " and ".join(f"`{kind}`" for kind in kinds) or "none of them"
+            given = ", ".join(f"`{kind}`" for kind in kinds) or "none of them"
             raise ValueError(f"needs exactly one of `bundled`, `command` and `url`, but has {given}")
         if self.url is None and self.transport in ("http", "sse"):
             raise ValueError(f"`transport: {self.transport}` needs `url`")

@@ -138,7 +138,7 @@ def check_request_key(key: SecretStr) -> SecretStr:
     size = len(key.get_secret_value().encode())
     if size < REQUEST_KEY_BYTES:
         raise ValueError(
-            f"has {size} bytes, but needs at least {REQUEST_KEY_BYTES}; create one with `openssl rand -hex 32`"
+            f"has {size} bytes, but needs at least {REQUEST_KEY_BYTES}; `openssl rand -hex 32` creates one"
         )
     return key
 
