@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pointsman.archive.code.describe import module
+from pointsman.archive.code.classification import module
 from pointsman.archive.context.accesses import StoredAccesses
 from pointsman.archive.context.search import ContextSearch, Found
 from pointsman.archive.context.vectors import ContextVectors

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from pointsman.archive.model.index_tokens import WORD, Tokenizer, composed
+from pointsman.archive.model.indexes import WORD, Tokenizer, composed
 
 MOST = 3
 _AROUND_CHARS = 60

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pointsman.archive.indexes.memory import MemoryIndex, Room
-from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Backend, Index, IndexFullError, KeptIndexes
+from pointsman.archive.model.indexes import Backend, Index, IndexFullError, KeptIndexes, Tokenizer
 from pointsman.archive.store.errors import StoreUnusableError
 
 DEFAULT = "default"

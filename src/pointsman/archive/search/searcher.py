@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pointsman.archive.embedding.base import EmbeddingError, Embeddings
-from pointsman.archive.embedding.filling import MixedSpacesError
+from pointsman.archive.embedding.passage_vectors import MixedSpacesError
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.evidence import Asked, scaled
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse

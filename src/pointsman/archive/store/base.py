@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pointsman.archive.model.documents import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.model.indexes import KeptIndexes
-from pointsman.archive.model.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.store.archives import ArchiveStore
 from pointsman.archive.store.context import ContextStore
@@ -264,6 +264,6 @@ class Storage(Protocol):
         ...
 
     @property
-    def memos(self) -> KeyValueStore: ...
+    def key_values(self) -> KeyValueStore: ...
 
     def close(self) -> None: ...

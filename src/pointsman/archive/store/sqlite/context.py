@@ -9,8 +9,8 @@ from pointsman.archive.model.context import Access, ContextItem, Wanted
 from pointsman.archive.model.query import Query
 from pointsman.archive.store.context import ContextFigures, KnownVector
 from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.store.sqlite.matching import with_any
-from pointsman.archive.text.identifiers import parts
+from pointsman.archive.store.sqlite.query_sql import with_any
+from pointsman.archive.text.words import identifier_parts
 from pointsman.providers.text import STOP_WORDS
 
 ADDED = "added"  # the origin of what was entered by hand
@@ -202,7 +202,7 @@ def _insert(connection: sqlite3.Connection, origin: str, item: ContextItem) -> N
             item.module,
             item.session,
             item.path,
-            parts(item.title, item.content),
+            identifier_parts(item.title, item.content),
         ),
     )
 

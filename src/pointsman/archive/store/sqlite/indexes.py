@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Entry, IndexFullError
+from pointsman.archive.model.indexes import Entry, IndexFullError, Tokenizer
 from pointsman.archive.store.sqlite.database import Database
 
 SCHEMA = """
