@@ -17,7 +17,7 @@ from pointsman.core import wire
 from pointsman.core.errors import DownstreamHttpError
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import read_rows
 from pointsman.router.audit.segments import FOLDER, Segment, last_seq, list_segments, read_entries
 from pointsman.router.audit.store import Store
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError

@@ -83,7 +83,7 @@ def test_without_a_configuration_the_next_step_is_named(folder: Path) -> None:
     for args in (("config", "validate"), ("config", "show"), ("token", "list")):
         result = run(*args)
         assert result.exit_code == 2
-        assert "`pointsman serve` writes a first one" in result.stderr
+        assert "Run `pointsman serve` to create one" in result.stderr
 
 
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:

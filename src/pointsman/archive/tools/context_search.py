@@ -31,7 +31,7 @@ HOW_TO_FILL = (
 )
 
 
-def run(archive: Archive, given: Json, call: Call) -> Json:
+def context_search(archive: Archive, given: Json, call: Call) -> Json:
     began = time.monotonic()
     arguments = Arguments(given, as_object=True)
     query = _query(arguments, given)
@@ -148,7 +148,7 @@ _RESULT: Json = {
     "required": ["id", "type", "content", "date", "score", "source"],
 }
 
-TOOL = ArchiveTool(
+CONTEXT_SEARCH = ArchiveTool(
     name="context_search",
     title="Search project context",
     description=(
@@ -194,5 +194,5 @@ TOOL = ArchiveTool(
         },
         "required": ["results", "query", "totalFound", "searchTime"],
     },
-    run=run,
+    run=context_search,
 )

@@ -1,4 +1,4 @@
-"""`pointsman config`: is the configuration right, and what does it come to?"""
+"""`pointsman config`: validate the configuration, or print the effective one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pointsman.router.cli.options import (
 
 @click.group()
 def config() -> None:
-    """Check the configuration, or show what it comes to."""
+    """Validate the configuration, or show the effective one."""
 
 
 @config.command()
@@ -39,7 +39,7 @@ def config() -> None:
 @config_option
 @json_option
 def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None:
-    """Say what is wrong with FILE (or the configuration that holds), all of it in one go."""
+    """Report all problems in FILE. Default: the configuration in effect."""
     with clear_errors():
         path = chosen_config(file or config_file, read_settings())
     try:
@@ -63,7 +63,7 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
 @config_option
 @json_option
 def show(config_file: Path | None, as_json: bool) -> None:
-    """Print the configuration that holds, defaults and environment included, secrets masked."""
+    """Print the effective configuration with defaults and environment, secrets masked."""
     with clear_errors():
         settings = read_settings()
         path = chosen_config(config_file, settings)
@@ -75,8 +75,8 @@ def show(config_file: Path | None, as_json: bool) -> None:
         click.echo(f"# {path} with defaults and environment; secrets are masked\n{_as_yaml(shown)}", nl=False)
 
 
-def _counts(found: GatewayConfig) -> str:
-    parts = ((found.servers, "server"), (found.projects, "project"), (found.tokens, "token"))
+def _counts(config: GatewayConfig) -> str:
+    parts = ((config.servers, "server"), (config.projects, "project"), (config.tokens, "token"))
     return ", ".join(f"{len(entries)} {word}{'' if len(entries) == 1 else 's'}" for entries, word in parts)
 
 

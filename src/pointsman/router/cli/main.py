@@ -1,4 +1,4 @@
-"""The command line. Each command lives in its own module and is imported only when it is called."""
+"""The command line. Each command has its own module, imported only when it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name, so that `token create` does not pay for importing the daemon."""
+    """A group that imports a command on first use, so that `token create` does not import the daemon."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -40,7 +40,7 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise click.UsageError(f"No command `{args[0]}`.{hint}", ctx)
+            raise click.UsageError(f"Unknown command `{args[0]}`.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
 

@@ -12,14 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.router.audit.database import FILE
-from pointsman.router.audit.filters import Filter
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog, Record
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import Filter, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS
 from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
-from pointsman.router.audit.tail import follow
 from tests.router.audit.samples import Clock, open_log, request, rows
 
 TEXT = st.text(max_size=20)
