@@ -266,7 +266,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "write a literal `${` as `$${`",
             "f.yaml:9:10: servers.time.env.E: nested references are not supported",
             "f.yaml:10:10: servers.time.env.F: /dev/null is not a regular file",
-            "f.yaml:12:28: state.request_keys[1]: has 5 bytes, but needs 32 or more; `openssl rand -hex 32` creates one",
+            "f.yaml:12:28: state.request_keys[1]: has 5 bytes, but needs at least 32; try `openssl rand -hex 32`",
         ],
     ),
     "a client's block": (

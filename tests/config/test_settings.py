@@ -46,7 +46,7 @@ def test_bad_values_are_told_all_at_once_and_by_name(monkeypatch: pytest.MonkeyP
         read_settings()
     assert str(caught.value).splitlines() == [
         "environment: POINTSMAN_PORT: must be a whole number",
-        "environment: POINTSMAN_REQUEST_KEY: has 7 bytes, but needs 32 or more; `openssl rand -hex 32` creates one",
+        "environment: POINTSMAN_REQUEST_KEY: has 7 bytes, but needs at least 32; try `openssl rand -hex 32`",
         "environment: POINTSMAN_LOG_LEVEL: must be `debug`, `info`, `warning` or `error` (did you mean `warning`?)",
     ]
 

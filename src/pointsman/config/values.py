@@ -137,7 +137,7 @@ def check_bearer_token(token: SecretStr) -> SecretStr:
 def check_request_key(key: SecretStr) -> SecretStr:
     size = len(key.get_secret_value().encode())
     if size < REQUEST_KEY_BYTES:
-        raise ValueError(f"has {size} bytes, but needs {REQUEST_KEY_BYTES} or more; `openssl rand -hex 32` creates one")
+        raise ValueError(f"has {size} bytes, but needs at least {REQUEST_KEY_BYTES}; try `openssl rand -hex 32`")
     return key
 
 
