@@ -17,9 +17,9 @@ from bench.process import cpu_ms, http_servers
 from bench.soak.clients import Client, Journal
 from bench.soak.figures import Figures
 from bench.soak.reconcile import reconcile
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import read_rows
 from tests.gateway_process import GatewayProcess, gateway_process
-from tests.router.speaking import ERAS
+from tests.router.raw_client import ERAS
 
 RATE = 30.0  # requests a second: far below what one core can do, so that nothing queues up
 CLIENTS = 12  # requests under way at most

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.config.errors import ConfigError, ConfigProblem
-from pointsman.config.loading import parse as parse_config
+from pointsman.config.loader import parse as parse_config
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamError
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import read_rows
 from pointsman.router.audit.segments import FOLDER, Segment, last_seq, list_segments, read_entries
 from pointsman.router.audit.store import Store
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
@@ -27,8 +27,8 @@ from pointsman.router.downstream.talk.decoding import decode, decode_in_pieces
 from pointsman.router.front.http.message import echoed_id, meta_of
 from pointsman.router.front.http.message import parse as parse_message
 from pointsman.router.front.http.refusal import HttpError
-from tests.router.downstream.talking import tool_call
-from tests.router.downstream.test_multiplexer import Stream
+from tests.router.downstream.stdio_parts import tool_call
+from tests.router.downstream.talk.test_multiplexer import Stream
 
 CPU_S = 3.0  # for one input of a few kilobytes: a bound against work that grows without limit
 _LIMIT_BYTES = 1 << 20

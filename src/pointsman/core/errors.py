@@ -10,7 +10,7 @@ DownstreamError              a JSON-RPC error that a server answered with
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 
 class GatewayError(Exception):
@@ -98,23 +98,22 @@ class DownstreamError(Exception):
 
 
 # The codes of our own bundled servers. The text of any other server never becomes a code of ours.
-BUNDLED_CODES = frozenset(
-    {
-        "already_exists",
-        "embedding_failed",
-        "file_not_found",
-        "internal_error",
-        "invalid_parameters",
-        "limit_reached",
-        "no_embeddings",
-        "not_configured",
-        "not_found",
-        "not_parsed",
-        "not_text",
-        "permission_denied",
-        "rate_limited",
-        "result_too_large",
-        "store_unavailable",
-        "timeout",
-    }
-)
+BundledCode = Literal[
+    "already_exists",
+    "embedding_failed",
+    "file_not_found",
+    "internal_error",
+    "invalid_parameters",
+    "limit_reached",
+    "no_embeddings",
+    "not_configured",
+    "not_found",
+    "not_parsed",
+    "not_text",
+    "permission_denied",
+    "rate_limited",
+    "result_too_large",
+    "store_unavailable",
+    "timeout",
+]
+BUNDLED_CODES: frozenset[str] = frozenset(get_args(BundledCode))
