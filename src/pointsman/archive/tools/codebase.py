@@ -118,7 +118,7 @@ def read_file(archive: Archive, arguments: Json, call: Call) -> Json:
     include = given.flag("includeDeps", default=False)
     depth = given.integer("maxDepth", low=0, high=1, default=1)
     file = _read(archive, path, with_dependencies=include and depth > 0)
-    archive.accesses.accessed(file.root, file.inside)
+    archive.accesses.record(file.root, file.inside)
     return {
         "file": {
             "path": file.path,
