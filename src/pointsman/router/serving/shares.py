@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from pointsman.config.model import Limits
 from pointsman.core.errors import RateLimitedError
 
 RETRY_S = 1  # slots come free as soon as a call ends
+
+
+async def wait_for_slot(
+    turn: asyncio.Future[None], timeout_s: float, *, withdraw: Callable[[], None], give_back: Callable[[], None]
+) -> None:
+    """Wait until `turn` is set, which hands over a slot.
+
+    A wait that ends otherwise withdraws from the queue, or gives back a slot that arrived at the same moment. Raises
+    TimeoutError.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await turn
+    except BaseException:
+        if turn.done() and not turn.cancelled():
+            give_back()
+        else:
+            withdraw()
+        raise
 
 
 class TokenShares:
@@ -78,15 +98,10 @@ class FairQueue:
         self._waiting.setdefault(token_id, deque()).append(turn)
         limits = self._shares.limits
         try:
-            async with asyncio.timeout(limits.queue_s):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():  # the slot came in the moment of leaving
-                self.give_back()
-            else:
-                self._withdraw(token_id, turn)
-            if not isinstance(error, TimeoutError):
-                raise
+            await wait_for_slot(
+                turn, limits.queue_s, withdraw=lambda: self._withdraw(token_id, turn), give_back=self.give_back
+            )
+        except TimeoutError:
             raise RateLimitedError(
                 f"Server `{self._server_id}` has {self.running} calls under way, and no slot came free within "
                 f"{limits.queue_s:g} s, so the call was not made. Repeat it later; "
