@@ -254,7 +254,7 @@ async def test_when_the_gateway_is_restarted_a_call_under_way_fails_clearly_and_
             while not trace.exists() or not noted(trace, "began"):
                 await asyncio.sleep(0.02)
             await gateway.stop(signal.SIGKILL)
-            assert "went away" in (await wire.answer(number))["error"]["message"]
+            assert "connection to the gateway was lost" in (await wire.answer(number))["error"]["message"]
             async with gateway_process(tmp_path, asker(tmp_path), token=token):
                 result = (await wire.answer(wire.execute("s:plain", modern=modern, tag="t")))["result"]
                 assert result["content"][0]["text"] == "plain t"
