@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.config.model import GatewayConfig, Token
 from pointsman.router.bridge.gateway_client import Address, GatewayUnreachableError
-from pointsman.router.serving.state_folder import Running, StateFolderError, running
+from pointsman.router.serving.state_folder import RunningGateway, StateFolderError, find_running
 
 if TYPE_CHECKING:
     from pointsman.router.daemon import Launch
@@ -43,7 +43,7 @@ class GatewayLocator:
         if self._stop.is_set():
             raise GatewayUnreachableError("The gateway of this process is stopping.")
         if self._embedded is None or self._embedded.failed:
-            found = running(self._state_dir)
+            found = find_running(self._state_dir)
             if found is not None:
                 return self._address_of(found)
             self._embedded = self._start()
@@ -58,11 +58,11 @@ class GatewayLocator:
     async def _wait_for_restart(self) -> None:
         """Wait for a gateway that ran before, and start our own only if it stays away."""
         waited_s = 0.0
-        while running(self._state_dir) is None and waited_s < RESTART_S:
+        while find_running(self._state_dir) is None and waited_s < RESTART_S:
             await asyncio.sleep(_POLL_S)
             waited_s += _POLL_S
 
-    def _address_of(self, found: Running) -> Address:
+    def _address_of(self, found: RunningGateway) -> Address:
         self._found_before = True
         if self._token is None:
             raise GatewayUnreachableError(

@@ -28,7 +28,7 @@ from pointsman.router.cli.options import (
     log_to_stderr,
     state_dir_option,
 )
-from pointsman.router.serving import signals
+from pointsman.router.serving import process
 
 if TYPE_CHECKING:
     from pointsman.router.daemon import Launch
@@ -77,7 +77,7 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
 async def _run(locator: GatewayLocator, project: str | None) -> None:
     """Run until stdin ends, stdout is closed or a signal arrives."""
     stop = asyncio.Event()
-    with signals.stopping(stop):  # until the end, with an embedded gateway or without
+    with process.stop_on_signals(stop):  # until the end, with an embedded gateway or without
         output = Output(sys.stdout.buffer)
         await output.open()
         async with GatewayClient(locator.find, project) as gateway:

@@ -21,7 +21,7 @@ from pointsman.router.front.http.protocol import guarded_protocol
 from pointsman.router.search_api.app import SearchApp
 from pointsman.router.search_api.errors import http_error_body
 from pointsman.router.search_api.service import SearchService
-from pointsman.router.serving import signals
+from pointsman.router.serving import process
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import TaskSet
@@ -86,7 +86,7 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
     app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, lifespan)
     server = HttpServer(_http_settings(app, service), opened)
     stop = asyncio.Event()
-    with signals.stopping(stop), signals.reloading(reloader.request):
+    with process.stop_on_signals(stop), process.reload_on_sighup(reloader.request):
         tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
         try:
             await tasks.until(stop)
