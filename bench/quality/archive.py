@@ -19,8 +19,8 @@ from pointsman.archive.embedding.passage_vectors import fill
 from pointsman.archive.embedding.settings import EmbeddingSettings, make_embeddings
 from pointsman.archive.model.documents import Chunk, Document, Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.tools import documents_search
 from pointsman.archive.tools.base import Call
+from pointsman.archive.tools.documents_search import search_documents
 
 DATA = "POINTSMAN_ARCHIVE_DATA"
 FLOORS = {  # nDCG@10
@@ -85,7 +85,7 @@ def _asked(archive: Archive, each: JudgedSet) -> tuple[float, float]:
     gains, times = [], []
     for number, judged in each.relevant.items():
         began = perf_counter()
-        answer = documents_search.run(archive, {"query": each.queries[number], "limit": DEPTH}, Call())
+        answer = search_documents(archive, {"query": each.queries[number], "limit": DEPTH}, Call())
         times.append(perf_counter() - began)
         gains.append(_ndcg([hit["documentId"] for hit in answer["results"]], judged))
     return fmean(gains), median(times) * 1000

@@ -123,13 +123,13 @@ def _text(content: bytes) -> str:
 
 
 class AccessLog(Protocol):
-    def accessed(self, root: str, path: str) -> None:
+    def record(self, root: str, path: str) -> None:
         """Note that a file was read. Never waits and never raises: a read does not fail over its note."""
         ...
 
 
-class Unnoted:
+class NullAccessLog:
     """The log of an archive that has nothing to keep it in."""
 
-    def accessed(self, root: str, path: str) -> None:
+    def record(self, root: str, path: str) -> None:
         pass

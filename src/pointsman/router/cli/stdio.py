@@ -13,7 +13,7 @@ import click
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import NoHomeError, state_folder
-from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.config.settings import Settings, apply_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.gateway_client import GatewayClient, GatewayUnreachableError
@@ -65,7 +65,7 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
         path, _ = find_or_create_config(config_file, settings)
 
         def read() -> GatewayConfig:
-            return overlaid(load_gateway_config(path), settings)
+            return apply_overrides(load_gateway_config(path), settings)
 
         return Launch(read(), path, read, folder, lambda url: None)
     except (ConfigError, NoHomeError) as error:
