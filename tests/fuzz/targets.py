@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.config.errors import ConfigError, ConfigProblem
-from pointsman.config.loading import parse as parse_config
+from pointsman.config.loader import parse as parse_config
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamHttpError
 from pointsman.router.audit.database import FILE

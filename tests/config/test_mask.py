@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from pointsman.config.loading import examine
-from pointsman.config.masking import MASK, mask_args, mask_url, masked
+from pointsman.config.loader import examine
+from pointsman.config.mask import MASK, mask_args, mask_config, mask_url
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -29,7 +29,7 @@ tokens: {{laptop: {{sha256: {HASH}, servers: [a]}}}}
 
 def test_no_secret_is_shown_wherever_it_stands() -> None:
     loaded = examine(TEXT, "f.yaml", {"FILLED": "in-the-open-12"})
-    shown = json.dumps(masked(loaded.config, loaded.filled))
+    shown = json.dumps(mask_config(loaded.config, loaded.external_texts))
     assert "in-the-open" not in shown
     for plain in ("docker", "run", "--api-key", "image", "b.example", HASH):
         assert plain in shown

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.config.replacing import ReplaceError, rewrite
+from pointsman.config.files import ReplaceError, rewrite
 
 WAIT_S = 30.0
 
@@ -99,7 +99,7 @@ def test_what_cannot_be_changed_is_named(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ReplaceError, match=r"none\.yaml cannot be changed: No such file or directory\.$"):
         rewrite(tmp_path / "none.yaml", str)
     file.write_bytes(b"\xff")
-    with pytest.raises(ReplaceError, match=r"it is not text in UTF-8\.$"):
+    with pytest.raises(ReplaceError, match=r"it is not UTF-8 text\.$"):
         rewrite(file, str)
 
 
@@ -113,5 +113,5 @@ def test_a_folder_that_takes_no_new_file_is_an_error_and_changes_nothing(tmp_pat
 
 def test_a_fifo_is_refused_and_never_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(ReplaceError, match="it is a FIFO, and only regular files are read"):
+    with pytest.raises(ReplaceError, match="it is a FIFO, not a regular file"):
         rewrite(tmp_path / "fifo", lambda text: text)

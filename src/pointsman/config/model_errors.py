@@ -1,4 +1,4 @@
-"""What the model refuses, in our own short sentences."""
+"""Turns pydantic's validation errors into problems with a position, in short sentences."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pointsman.config.document import Document, KeyPath
-from pointsman.config.errors import near
+from pointsman.config.errors import closest
 from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Part
 
 MAX_EXPLAINED = 100
-_KEY_ITSELF = "[key]"  # pydantic's last step where a mapping's key is wrong and not its value
-_CLIENT_WORDS = {"type": "transport", "disabled": "enabled", "timeout": "timeouts"}  # as clients write them
+_KEY_ITSELF = "[key]"  # pydantic's last step if the key of a mapping is wrong and not its value
+_CLIENT_KEYS = {"type": "transport", "disabled": "enabled", "timeout": "timeouts"}  # as clients write them
 
 
 def explain(error: ValidationError, document: Document) -> None:
-    """Add the refusals to the document's problems, where they were written.
+    """Add the errors to the document's problems, at most MAX_EXPLAINED of them.
 
-    At most MAX_EXPLAINED: finding the place of one takes time in proportion to the file, so all could take hours.
+    Finding the position of one takes time in proportion to the file's size, so all of them could take hours.
     """
     details = error.errors(include_url=False)
     if len(details) > MAX_EXPLAINED:
-        document.complain((), f"{len(details) - MAX_EXPLAINED} more problems are not listed")
+        document.add_problem((), f"{len(details) - MAX_EXPLAINED} more problems not listed")
     for detail in details[:MAX_EXPLAINED]:
         path: KeyPath = detail["loc"]
         wrong_key = path[-1:] == (_KEY_ITSELF,)
         if wrong_key:
             path = path[:-1]
-        if any(path[:length] in document.unknown for length in range(1, len(path) + 1)):
-            continue  # said already, with the real reason
+        if any(path[:length] in document.unresolved for length in range(1, len(path) + 1)):
+            continue  # already reported, with the real reason
         if detail["type"] == "extra_forbidden":
-            document.complain(path, "unknown key", _near_key(path), key=True)
+            document.add_problem(path, "unknown key", _closest_key(path), key=True)
             continue
-        hint = _near_choice(detail, document.filled) if detail["type"] == "literal_error" else None
-        document.complain(path, sentence(detail), hint, key=wrong_key)
+        hint = _closest_choice(detail, document.external_texts) if detail["type"] == "literal_error" else None
+        document.add_problem(path, sentence(detail), hint, key=wrong_key)
 
 
 def sentence(detail: ErrorDetails) -> str:
@@ -57,16 +57,16 @@ def _one_of(context: Mapping[str, Any]) -> str:
 
 
 _PATTERNS = {
-    ID_PATTERN: "an id takes letters, digits, `_` and `-`, and no `__`",
-    PREFIX_PATTERN: 'a prefix takes letters, digits, `_`, `.` and `-`; "" stands for none',
+    ID_PATTERN: "an id may contain letters, digits, `_` and `-`, but not `__`",
+    PREFIX_PATTERN: 'a prefix may contain letters, digits, `_`, `.` and `-`; "" means no prefix',
     DIGEST_PATTERN: "must be the SHA-256 of a token's secret, 64 hexadecimal digits; "
-    "`pointsman token create` makes one",
+    "`pointsman token create` creates one",
 }
 _SENTENCES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "must be a whole number"),
     **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "must be a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
-    **dict.fromkeys(("string_type", "path_type"), "must be text; put quotes around it"),
+    **dict.fromkeys(("string_type", "path_type"), "must be text; quote it"),
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list, like [first, second]"),
     **dict.fromkeys(
         ("model_type", "model_attributes_type", "dict_type", "mapping_type"), "must be a mapping of keys to values"
@@ -83,22 +83,22 @@ _SENTENCES: Mapping[str, str | Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def _near_choice(detail: ErrorDetails, secrets: Iterable[str]) -> str | None:
+def _closest_choice(detail: ErrorDetails, secrets: Iterable[str]) -> str | None:
     given = detail["input"]
-    return near(given, choices_of(detail)) if isinstance(given, str) and given not in secrets else None
+    return closest(given, choices_of(detail)) if isinstance(given, str) and given not in secrets else None
 
 
-def _near_key(path: KeyPath) -> str | None:
+def _closest_key(path: KeyPath) -> str | None:
     part = _part_at(path[:-1])
     fields = {*part.model_fields, *({"mcpServers"} if part is GatewayConfig else ())}
     word = str(path[-1])
-    if (meant := _CLIENT_WORDS.get(word)) in fields:
+    if (meant := _CLIENT_KEYS.get(word)) in fields:
         return meant
-    return near(word, fields)
+    return closest(word, fields)
 
 
 def _part_at(path: KeyPath) -> type[Part]:
-    """The part of the model whose keys stand at `path`."""
+    """The part of the model that `path` leads to."""
     part: type[Part] = GatewayConfig
     steps = iter(path)
     for step in steps:

@@ -12,24 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.config.document import Document
-from pointsman.config.editing import (
+from pointsman.config.edits import (
+    EditError,
     InvalidEntryError,
     NameTakenError,
     UnknownNameError,
     add_entry,
     add_token,
+    insert,
+    remove,
     remove_entry,
     remove_token,
 )
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import load, parse
-from pointsman.config.sample import sample
-from pointsman.config.splice import EditError, insert, remove
+from pointsman.config.loader import load, parse
+from pointsman.config.sample import render_sample
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
 SHAPES = {
-    "the sample": sample(A),
+    "the sample": render_sample(A),
     "a comment beside each line": f"tokens:  # who\n  a:  # first\n    sha256: {A}  # hash\n  # last word\n\n# end\n",
     "a comment inside the last entry": f"tokens:\n  a:\n    sha256: {A}\n    # expires: later\n\nlisten: {{port: 1}}\n",
     "other indentation": f"tokens:\n      a:\n         sha256: '{A}'\n\n\naudit:\n   arguments:   false\n",
@@ -124,8 +126,8 @@ def test_a_name_is_taken_once(file: Path) -> None:
     ("name", "sha256", "projects", "reason"),
     [
         ("b", B, ["reserch"], "tokens.b.projects[0]: no project `reserch` (did you mean `research`?)"),
-        ("b", A, [], "tokens.b.sha256: is the secret of token `a` too; make a new one"),
-        ("b b", B, [], 'tokens."b b": an id takes letters, digits, `_` and `-`, and no `__`'),
+        ("b", A, [], "tokens.b.sha256: is the secret of token `a`, too; create a new one"),
+        ("b b", B, [], 'tokens."b b": an id may contain letters, digits, `_` and `-`, but not `__`'),
     ],
 )
 def test_an_entry_that_would_break_the_file_is_refused(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import MAX_BYTES, load, load_tokens, parse
+from pointsman.config.loader import MAX_BYTES, load, load_tokens, parse
 from pointsman.config.model import GatewayConfig, Limits, Server, Timeouts
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -186,14 +186,14 @@ def test_expires_is_one_moment_however_it_is_written(written: str, meant: dateti
 def test_a_file_that_cannot_be_read_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file or directory$"):
         load(tmp_path / "none.yaml", {})
-    with pytest.raises(ConfigError, match=r": is a directory; the configuration is read from a regular file only$"):
+    with pytest.raises(ConfigError, match=r": is a directory; the configuration must be a regular file$"):
         load(tmp_path, {})
 
 
 def test_bytes_that_are_no_text_are_an_error_with_their_place(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_bytes(b"listen:\n  host: caf\xe9\n")
-    with pytest.raises(ConfigError, match=r"f\.yaml:2:12: is not text in UTF-8$"):
+    with pytest.raises(ConfigError, match=r"f\.yaml:2:12: is not UTF-8 text$"):
         load(file, {})
 
 
@@ -201,7 +201,7 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path: Path) -> None
     file = tmp_path / "f.yaml"
     with file.open("wb") as sparse:
         sparse.truncate(MAX_BYTES + 1)
-    with pytest.raises(ConfigError, match=rf"has more than {MAX_BYTES} bytes"):
+    with pytest.raises(ConfigError, match=rf"is larger than {MAX_BYTES} bytes"):
         load(file, {})
 
 
@@ -228,7 +228,7 @@ def test_many_aliases_of_one_thing_cost_one_thing() -> None:
     doublings = "\n".join(f"x{n}: &x{n} [*x{n - 1}, *x{n - 1}]" for n in range(1, 25))
     with pytest.raises(ConfigError) as caught:
         parsed(f"x0: &x0 [1]\n{doublings}\nlisten: {{allowed_hosts: *x24}}")
-    assert "listen.allowed_hosts[0]: must be text; put quotes around it" in str(caught.value)
+    assert "listen.allowed_hosts[0]: must be text; quote it" in str(caught.value)
 
 
 IDS = st.text("aZ0_- .", min_size=1, max_size=70)
