@@ -87,7 +87,7 @@ class Executor:
     def _begin(self, request: FrontRequest, tool_key: str | None, arguments: object) -> Record:
         """Raises AuditUnavailableError."""
         key = ToolKey.parse(tool_key) if tool_key is not None else None
-        server_id = key.server_id if key and self._fleet.get(key.server_id) else None
+        server_id = key.server_id if key and self._fleet.servers.get(key.server_id) else None
         return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
 
     async def _call(
@@ -97,7 +97,7 @@ class Executor:
         unproven = self._catalog.check_arguments(tool, arguments)
         if unproven is not None:
             await self._check_process.settle(unproven, request.caller.token_id)
-        server = self._fleet.get(tool.server_id)
+        server = self._fleet.servers.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailableError(tool.server_id, "it was taken out of the configuration")
         params = with_round({"name": tool.tool_name, "arguments": arguments}, request.params)

@@ -106,7 +106,7 @@ class Reads:
         """
         key = str(ToolKey(server_id, prompt)) if prompt is not None else None
         with self._audit.begin(request, "read", tool_key=key, server_id=server_id, arguments=arguments) as record:
-            server = self._fleet.get(server_id)
+            server = self._fleet.servers.get(server_id)
             if server is None:
                 raise ServerUnavailableError(server_id, "it was taken out of the configuration")
             result = await server.request(request.method, params, request, recorded(back, request, record))

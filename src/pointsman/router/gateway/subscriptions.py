@@ -74,7 +74,7 @@ class ResourceSubscriptions:
         return True
 
     async def _send(self, place: Target, request: FrontRequest, back: BackChannel) -> None:
-        server = self._fleet.get(place.server_id)
+        server = self._fleet.servers.get(place.server_id)
         if server is None:
             return
         try:
