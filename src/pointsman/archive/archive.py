@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.archive.code.imports.parser import ImportParser
-from pointsman.archive.code.reader import AccessLog, Unnoted
+from pointsman.archive.code.reader import AccessLog, NullAccessLog
 from pointsman.archive.indexes.indexes import Indexes, no_store
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
@@ -66,7 +66,7 @@ class Archive:
         try:
             return self.context.accesses
         except StoreError:
-            return Unnoted()
+            return NullAccessLog()
 
     def prepare(self) -> None:
         """Open the store before somebody asks, and go on with what was left to do; nobody waits for it."""

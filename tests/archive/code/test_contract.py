@@ -48,7 +48,7 @@ class Noted:
     def __init__(self) -> None:
         self.files: list[tuple[str, str]] = []
 
-    def accessed(self, root: str, path: str) -> None:
+    def record(self, root: str, path: str) -> None:
         self.files.append((root, path))
 
 

@@ -116,7 +116,7 @@ def test_passages_that_go_while_they_are_embedded_leave_no_vector(
     storage.vectors.put(space, [(passage.number, b"\0" * 32) for passage in pending])
     with storage.database.reading() as connection:
         assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (0,)
-    assert storage.vectors.waiting(space) == 0
+    assert storage.vectors.count_pending(space) == 0
 
 
 def test_in_the_background_new_passages_get_their_vectors(

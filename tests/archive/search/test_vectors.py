@@ -90,7 +90,7 @@ def test_it_begins_afresh_after_another_model_and_after_too_long_an_absence(
     other = Space("test", "other", 8)
     embed(storage, other)
     assert index.refresh() == SPACE
-    storage.vectors.use(other)
+    storage.vectors.switch_to(other)
     assert index.refresh() == other
     assert len(nearest(index)) == 3
 

@@ -67,9 +67,7 @@ def test_a_refusal_says_how_long_to_wait() -> None:
 
 
 def test_a_limit_of_an_unknown_tool_is_refused_with_those_there_are() -> None:
-    with pytest.raises(
-        SettingsError, match=r"POINTSMAN_ARCHIVE_RATE_LIMITS: no tool `grep`; the tools are context_search"
-    ):
+    with pytest.raises(SettingsError, match=r"RATE_LIMITS: no tool `grep`; the tools are context_search"):
         RateLimits({"grep": 1}, TOOLS)
 
 

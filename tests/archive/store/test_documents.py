@@ -13,7 +13,7 @@ STATE = FileState("/notes/a.md", 10, 20, "abc")
 
 
 def numbers(storage: SqliteStorage, id_: str) -> list[int]:
-    return storage.passages.of_document("notes", id_)
+    return storage.passages.numbers_of("notes", id_)
 
 
 def test_a_collection_is_found_by_its_name_and_by_its_alias(storage: SqliteStorage) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.secrets import digest
 from pointsman.router.cli.main import main
 
@@ -80,7 +80,7 @@ def test_a_name_that_is_taken_names_the_way_out(file: Path) -> None:
     [
         (("a", "--project", "reserch"), "tokens.a.projects[0]: no project `reserch` (did you mean `research`?)"),
         (("a", "--server", "tme"), "tokens.a.servers[0]: no server `tme` (did you mean `time`?)"),
-        (("a__b",), "tokens.a__b: an id takes letters, digits, `_` and `-`, and no `__`"),
+        (("a__b",), "tokens.a__b: an id may contain letters, digits, `_` and `-`, but not `__`"),
         (("a", "--expires", "tomorrow"), "or a duration from now such as 12h, 30d or 8w."),
         (("a", "--expires", "2020-01-01"), "2020-01-01 is in the past."),
         (("a", "--expires", "0d"), "or a duration from now such as 12h, 30d or 8w."),

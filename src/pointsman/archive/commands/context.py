@@ -21,7 +21,7 @@ from pointsman.archive.commands.commands import (
 )
 from pointsman.archive.context.importer import Imported, import_file, import_folder
 from pointsman.archive.context.items import Defaults, InvalidItemError, format_time, make_item
-from pointsman.archive.model.context import TYPES, ContextItem, Wanted
+from pointsman.archive.model.context import TYPES, ContextItem, ItemFilter
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.context import ContextStore
 
@@ -115,7 +115,7 @@ def _import(store: ContextStore, path: Path, defaults: Defaults) -> Imported:
 def list_(settings: ArchiveSettings, kind: str | None, module: str | None, limit: int, as_json: bool) -> None:
     """List items, newest first."""
     with opened(settings) as storage:
-        items = storage.context.newest(Wanted(kind, module), limit)
+        items = storage.context.newest(ItemFilter(kind, module), limit)
     for item in items:
         click.echo(json.dumps(asdict(item), ensure_ascii=False) if as_json else _line(item))
     if not items:

@@ -35,7 +35,7 @@ class StoredAccesses:
         self._thread = threading.Thread(target=self._run, name="accesses", daemon=True)
         self._thread.start()
 
-    def accessed(self, root: str, path: str) -> None:
+    def record(self, root: str, path: str) -> None:
         with self._lock:
             known = self._pending.get((root, path))
             if known is None and len(self._pending) >= MAX_PENDING:
@@ -51,7 +51,7 @@ class StoredAccesses:
         if not pending:
             return
         try:
-            self._store.note_accesses(pending)
+            self._store.record_accesses(pending)
         except StoreError as error:
             logger.warning("%d file reads were not recorded: %s", len(pending), error)
 

@@ -14,7 +14,7 @@ from pointsman.archive.context.items import Defaults
 from pointsman.archive.context.search import ContextSearch, Found
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.base import EmbeddingError, Embeddings
-from pointsman.archive.model.context import Wanted
+from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.store.context import ContextStore
 from pointsman.archive.store.errors import StoreError
 
@@ -35,7 +35,7 @@ class ProjectContext:
         self.accesses = StoredAccesses(store)
         self._watcher.start()
 
-    def search(self, query: str, wanted: Wanted, limit: int) -> Found:
+    def search(self, query: str, wanted: ItemFilter, limit: int) -> Found:
         """Raises NoContextError, NoProviderError, NoVectorsYetError, QueryNotEmbeddedError, StoreError."""
         return self._search.search(query, wanted, limit)
 

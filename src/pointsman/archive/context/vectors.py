@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pointsman.archive.embedding.base import BATCH, MAX_CHARS, Embeddings, embed_batch
-from pointsman.archive.model.context import Wanted
+from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.search.circuit_breaker import CircuitBreaker
 from pointsman.archive.search.vectors import Matrix, VectorFilter
-from pointsman.archive.store.context import ContextStore, KnownVector
+from pointsman.archive.store.context import ContextStore, ItemVector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ class ContextVectors:
             EmbeddingError: the provider does not answer; earlier batches are kept.
             StoreError
         """
-        if self.embeddings is None or not self._store.figures("").items:
+        if self.embeddings is None or not self._store.stats("").items:
             return  # don't load a model without need
         space = str(self.embeddings.space())
         while not ended.is_set():
@@ -55,7 +55,7 @@ class ContextVectors:
             vectors = embed_batch(self.embeddings, [text[:MAX_CHARS] for _, text in batch])
             self._store.put_vectors(space, [(row, vector) for (row, _), vector in zip(batch, vectors, strict=True)])
 
-    def nearest(self, space: str, query: NDArray[np.float32], wanted: Wanted, limit: int) -> dict[int, float]:
+    def nearest(self, space: str, query: NDArray[np.float32], wanted: ItemFilter, limit: int) -> dict[int, float]:
         """Rows that pass the filter and are near, nearest first, with their cosine."""
         return self._load(space).nearest(query, wanted, limit)
 
@@ -70,7 +70,7 @@ class ContextVectors:
 class _Loaded:
     """All vectors of one space at one generation of the store. Never changes after its creation."""
 
-    def __init__(self, state: tuple[str, int], vectors: Sequence[KnownVector]) -> None:
+    def __init__(self, state: tuple[str, int], vectors: Sequence[ItemVector]) -> None:
         self.state = state
         self._matrix = Matrix(len(vectors[0].vector) // 2 if vectors else 0)
         self._by_type: defaultdict[str, set[int]] = defaultdict(set)
@@ -80,11 +80,11 @@ class _Loaded:
             self._by_type[each.type].add(each.row)
             self._by_module[(each.module or "").casefold()].add(each.row)
 
-    def nearest(self, query: NDArray[np.float32], wanted: Wanted, limit: int) -> dict[int, float]:
+    def nearest(self, query: NDArray[np.float32], wanted: ItemFilter, limit: int) -> dict[int, float]:
         near = self._matrix.nearest(query, limit, VectorFilter(only=self._rows(wanted)))
         return {each.number: each.cosine for each in near if each.cosine >= MIN_COSINE}
 
-    def _rows(self, wanted: Wanted) -> frozenset[int] | None:
+    def _rows(self, wanted: ItemFilter) -> frozenset[int] | None:
         """None: all."""
         passing = []
         if wanted.type is not None:

@@ -45,12 +45,12 @@ def fill(
     stored = storage.vectors.space()
     if stored is not None and stored != wanted and not again:
         raise MixedSpacesError(stored, wanted)
-    done, total = 0, storage.vectors.waiting(wanted) if told else 0
+    done, total = 0, storage.vectors.count_pending(wanted) if told else 0
     while not stopped():
         passages = storage.vectors.pending(wanted, BATCH)
         if not passages:
             if stored is not None and stored != wanted:
-                storage.vectors.use(wanted)
+                storage.vectors.switch_to(wanted)
             break
         vectors = embed_batch(embeddings, [passage_text(passage) for passage in passages])
         storage.vectors.put(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pointsman.archive.indexes.memory import Budget, MemoryIndex
-from pointsman.archive.model.indexes import Backend, Index, IndexFullError, KeptIndexes, Tokenizer
+from pointsman.archive.model.indexes import Backend, Index, IndexFullError, StoredIndexes, Tokenizer
 from pointsman.archive.store.errors import StoreUnusableError
 
 DEFAULT = "default"
@@ -22,7 +22,7 @@ class IndexLimits:
     bytes: int = 268_435_456
 
 
-def no_store() -> KeptIndexes:
+def no_store() -> StoredIndexes:
     raise StoreUnusableError("This archive has no store. Set SEARCH_DB_PATH, or `db` in the server's entry, to a file.")
 
 
@@ -33,7 +33,7 @@ class Indexes:
         StoreError: from all methods, except for indexes in memory.
     """
 
-    def __init__(self, limits: IndexLimits | None = None, kept: Callable[[], KeptIndexes] = no_store) -> None:
+    def __init__(self, limits: IndexLimits | None = None, kept: Callable[[], StoredIndexes] = no_store) -> None:
         self._limits = limits or IndexLimits()
         self._kept = kept
         self._budget = Budget(self._limits.documents, self._limits.bytes)

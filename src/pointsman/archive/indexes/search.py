@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pointsman.archive.indexes.query import IndexQuery, parse
-from pointsman.archive.model.indexes import WORD, Entry, Index, IndexView, Tokenizer, composed
+from pointsman.archive.model.indexes import WORD, Entry, Index, IndexView, Tokenizer, compose
 
 _SCORE_DIGITS = 4
 MAX_HIGHLIGHTS = 3
@@ -88,7 +88,7 @@ def _matching(view: IndexView, query: IndexQuery, postings: dict[str, dict[int, 
 
 def highlights(content: str, words: Collection[str], tokenizer: Tokenizer) -> list[str]:
     """The windows with the most words, in the order of the text; the beginning of the text if no word is in it."""
-    text = composed(content)
+    text = compose(content)
     windows = sorted(_windows(text, words, tokenizer), key=lambda window: (-len(window.words), window.start))
     chosen = sorted(windows[:MAX_HIGHLIGHTS], key=lambda window: window.start) or [_Window(0, 2 * _AROUND_CHARS)]
     return [_shown(text, window) for window in chosen]
@@ -105,7 +105,7 @@ def _windows(text: str, words: Collection[str], tokenizer: Tokenizer) -> list[_W
     windows: list[_Window] = []
     matches = 0
     for match in WORD.finditer(text, 0, _SCANNED_CHARS):
-        word = tokenizer.folded(match[0])
+        word = tokenizer.fold(match[0])
         if word not in words:
             continue
         end = match.end() + _AROUND_CHARS

@@ -1,4 +1,4 @@
-"""What the archive holds: collections of documents, their passages and what they cite. Frozen at birth."""
+"""What the archive contains: collections of documents, their passages and citations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Source = Literal["research", "url"]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a collection says of itself."""
+    """The description of a collection."""
 
     name: str
     alias: str | None = None
@@ -30,23 +30,23 @@ class Collection:
 
     @property
     def shown_as(self) -> str:
-        """The alias where there is one: what people and models call it."""
+        """The alias if there is one: the name that users and models see."""
         return self.manifest.alias or self.manifest.name
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text, whole. Its id is unique in its collection, usually the path below the folder that was ingested."""
+    """One whole text. Its id is unique in its collection, usually the path below the ingested folder."""
 
     collection: str
     id: str
     title: str
     content: str
     source: Source
-    date: str  # ISO: a day, or a moment
+    date: str  # ISO 8601: a day, or a time
     tags: tuple[str, ...] = ()
     url: str | None = None  # where it came from, if from the web
-    metadata: Mapping[str, Any] | None = None  # what else its front matter says
+    metadata: Mapping[str, Any] | None = None  # the other keys of its front matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,18 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A reference that a document makes, as written; what it leads to is found out by the store."""
+    """A reference in a document, as written; the store resolves it."""
 
     kind: str  # inline, reference, autolink, bare, footnote, wiki, doi, arxiv
     target: str  # the address, path, title or number, without decoration
-    context: str  # the sentence round it
+    context: str  # the sentence around it
     confidence: float
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """How a file looked when it was read; the same again means nothing to do."""
+    """The state of a file when it was read; an unchanged state means that the file can be skipped."""
 
     path: str
     size: int
@@ -82,7 +82,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDocument:
-    """A document with all that is worked out of it before the store is touched."""
+    """A document with everything that is computed from it before it is written."""
 
     document: Document
     chunks: tuple[Chunk, ...]

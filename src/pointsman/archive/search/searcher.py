@@ -86,7 +86,9 @@ class Searcher:
         notices = list(query.notices)
         try:
             vector: NDArray[np.float32] | None = self._embed(query.prose)
-            wanted = VectorFilter(self._storage.passages.scope(query.filters), *self._storage.passages.barred(query))
+            wanted = VectorFilter(
+                self._storage.passages.scope(query.filters), *self._storage.passages.required_and_excluded(query)
+            )
         except _NoVectorsError as error:
             why = str(error) or ("" if by_words else "There are no vectors to compare: searched by words instead.")
             vector, wanted, by_words = None, VectorFilter(), True
@@ -113,7 +115,7 @@ class Searcher:
         Raises:
             StoreError: the store cannot be read.
         """
-        own = self._storage.passages.of_document(source.collection, source.document)
+        own = self._storage.passages.numbers_of(source.collection, source.document)
         never = frozenset() if same_document else frozenset(own)
         filters = Filters(collections=(source.collection,))
         try:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pointsman.archive.store.base import Mark, Scope, Space, VectorChanges, VectorStore
+from pointsman.archive.store.base import Scope, Space, VectorChanges, VectorCursor, VectorStore
 from pointsman.providers.numeric import load_numpy
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class VectorIndex:
     def __init__(self, store: VectorStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._mark: Mark | None = None
+        self._cursor: VectorCursor | None = None
         self._space: Space | None = None
         self._matrices: dict[int, Matrix] = {}
         self._rows: dict[int, tuple[Matrix, int]] = {}
@@ -114,7 +114,7 @@ class VectorIndex:
         with self._lock:
             more = True
             while more:
-                changes = self._store.changes(self._mark)
+                changes = self._store.changes(self._cursor)
                 self._apply(changes)
                 more = changes.more
             return self._space
@@ -152,19 +152,19 @@ class VectorIndex:
         return direction if direction.any() else None
 
     def _apply(self, changes: VectorChanges) -> None:
-        if changes.afresh:
+        if changes.reset:
             self._matrices.clear()
             self._rows.clear()
         self._space = changes.space
-        for number in changes.gone:
+        for number in changes.removed:
             located = self._rows.pop(number, None)
             if located is not None:
                 matrix, row = located
                 matrix.drop(row)
-        for stored in changes.came:
+        for stored in changes.added:
             matrix = self._matrix_of(stored.collection)
             self._rows[stored.number] = matrix, matrix.put(stored.number, stored.vector, stored.document)
-        self._mark = changes.mark
+        self._cursor = changes.cursor
 
     def _matrix_of(self, collection: int) -> Matrix:
         matrix = self._matrices.get(collection)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pointsman.config.secret_shapes import MASK, SECRET
+from pointsman.config.secrets import MASK, SECRET
 
 CUT = "…"
 MAX_QUERIES = 20

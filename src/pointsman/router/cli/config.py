@@ -13,12 +13,11 @@ from typing import Any
 import click
 from ruamel.yaml import YAML
 
-from pointsman.config.advice import advice
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import examine, read_text
-from pointsman.config.masking import masked
+from pointsman.config.loader import advice, examine, read_text
+from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
-from pointsman.config.settings import overlaid, read_settings
+from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.router.cli.options import (
     chosen_config,
     clear_errors,
@@ -68,7 +67,7 @@ def show(config_file: Path | None, as_json: bool) -> None:
         settings = read_settings()
         path = chosen_config(config_file, settings)
         loaded = examine(read_text(path), str(path), os.environ)
-    shown = masked(overlaid(loaded.config, settings), loaded.filled)
+    shown = mask_config(apply_overrides(loaded.config, settings), loaded.external_texts)
     if as_json:
         _print_json(shown)
     else:

@@ -14,7 +14,7 @@ import click
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.paths import find_config, state_folder
-from pointsman.config.settings import Settings, overlaid, read_settings
+from pointsman.config.settings import Settings, apply_overrides, read_settings
 from pointsman.router.cli.options import (
     NO_CONFIG,
     clear_errors,
@@ -57,7 +57,7 @@ def _inspected(config_file: Path | None, state_dir: Path, settings: Settings) ->
     if path is None:
         return Inspected(None, (NO_CONFIG,), "", state_dir, token)
     try:
-        config = overlaid(load_gateway_config(path), settings)
+        config = apply_overrides(load_gateway_config(path), settings)
     except ConfigError as error:
         return Inspected(None, tuple(str(problem) for problem in error.problems), str(path), state_dir, token)
     return Inspected(config, (), str(path), state_dir, token)

@@ -7,6 +7,8 @@ from importlib import import_module
 
 import click
 
+from pointsman import __version__
+
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
     "stdio": "pointsman.router.cli.stdio:stdio",
@@ -45,6 +47,6 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="pointsman")
+@click.version_option(__version__, prog_name="pointsman")
 def main() -> None:
     """One URL in front of all your MCP servers."""

@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import NoHomeError, find_config
 from pointsman.config.settings import Settings

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.sample import SEARCH_API
-from pointsman.config.settings import overlaid_search_api, read_settings
+from pointsman.config.settings import apply_search_api_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.cli.first_start import find_or_create_config, welcome_to_search_api
 from pointsman.router.cli.options import CommandError, clear_errors, config_option, log_to_stderr, note
@@ -43,7 +43,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
         path, secret = find_or_create_config(config_file, settings, SEARCH_API)
 
         def read() -> GatewayConfig:
-            return overlaid_search_api(load(path, os.environ), settings, host=host, port=port)
+            return apply_search_api_overrides(load(path, os.environ), settings, host=host, port=port)
 
         def ready(url: str) -> None:
             if secret is not None:

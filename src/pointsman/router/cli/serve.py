@@ -10,7 +10,7 @@ import click
 
 from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import state_folder
-from pointsman.config.settings import overlaid, read_settings
+from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.cli.first_start import find_or_create_config, welcome
 from pointsman.router.cli.options import (
@@ -46,7 +46,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
         folder = state_folder(state_dir, settings, os.environ)
 
         def read() -> GatewayConfig:
-            return overlaid(load_gateway_config(path), settings, host=host, port=port)
+            return apply_overrides(load_gateway_config(path), settings, host=host, port=port)
 
         def ready(url: str) -> None:
             if secret is not None:

@@ -12,14 +12,20 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.editing import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
-from pointsman.config.loading import load_tokens
+from pointsman.config.edits import (
+    EditError,
+    InvalidEntryError,
+    NameTakenError,
+    UnknownNameError,
+    add_token,
+    remove_token,
+)
+from pointsman.config.files import ReplaceError
+from pointsman.config.loader import load_tokens
 from pointsman.config.model import Token
-from pointsman.config.replacing import ReplaceError
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
-from pointsman.config.splice import EditError
-from pointsman.config.values import moment
+from pointsman.config.values import parse_moment
 from pointsman.router.cli.options import (
     CommandError,
     ConfigCommandError,
@@ -138,7 +144,7 @@ def _expiry(given: str, now: datetime) -> str:
         until = now + timedelta(**{_UNITS[duration[2]]: int(duration[1])})
         return until.strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        until = moment(given)
+        until = parse_moment(given)
     except ValueError as error:
         raise click.BadParameter(
             f"{error}, or a duration from now such as 12h, 30d or 8w.", param_hint="--expires"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pointsman.catalog.rights import identify
-from pointsman.config.advice import advice, cloud_projects
+from pointsman.config.loader import advice, cloud_projects
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.providers.base import SearchRequest, ToolDocument
@@ -69,7 +69,7 @@ async def check_configuration(patient: Inspected) -> list[Finding]:
 
 async def check_gateway(patient: Inspected) -> list[Finding]:
     """The one that holds the state folder, and what it says of itself."""
-    running = state_folder.running(patient.state_dir)
+    running = state_folder.find_running(patient.state_dir)
     if running is None:
         return [Finding("gateway", "note", "No gateway runs with this state folder. `pointsman serve` starts one.")]
     import httpx2

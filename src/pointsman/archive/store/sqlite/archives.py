@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pointsman.archive.model.query import Filters
-from pointsman.archive.store.archives import Described, Graph, Holders, References
+from pointsman.archive.store.archives import DocumentDescription, Graph, Postings, References
 from pointsman.archive.store.sqlite import citations
 from pointsman.archive.store.sqlite.database import Database, counter, placeholders
-from pointsman.archive.store.sqlite.documents import count_passages
+from pointsman.archive.store.sqlite.documents import total_passages
 from pointsman.archive.store.sqlite.query_sql import any_of, in_hidden, on_collections, on_documents, term
 from pointsman.archive.store.sqlite.vocabulary import SqliteVocabulary
 from pointsman.archive.text.vocabulary import Vocabulary
@@ -60,22 +60,22 @@ class SqliteArchiveView:
         self._map = map_
         self._vocabulary = vocabulary
 
-    def total(self) -> int:
-        return int(count_passages(self._connection))
+    def passage_count(self) -> int:
+        return int(total_passages(self._connection))
 
-    def seen(self, text: str, most: int) -> int:
+    def count_passages(self, text: str, most: int) -> int:
         (times,) = self._connection.execute(
             "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)", (term(text), most + 1)
         ).fetchone()
         return int(times) if times > _EXACT_UP_TO else len(self._match(term(text))[0])
 
-    def holders(self, text: str) -> Holders:
+    def postings(self, text: str) -> Postings:
         passages, documents = self._match(f"{_BODY} : ({term(text)})")
         _, titles = self._match(f"title : ({term(text)})")
-        return Holders(passages, documents, np.unique(titles))
+        return Postings(passages, documents, np.unique(titles))
 
-    def together(self, texts: Sequence[Sequence[str]]) -> Numbers:
-        expression = " AND ".join(f"({any_of(group)})" for group in texts)
+    def documents_with_all(self, groups: Sequence[Sequence[str]]) -> Numbers:
+        expression = " AND ".join(f"({any_of(group)})" for group in groups)
         return np.unique(self._match(expression)[1])
 
     def lengths(self, documents: Numbers) -> Numbers:
@@ -99,16 +99,16 @@ class SqliteArchiveView:
         )
         return [row for (row,) in rows]
 
-    def described(self, documents: Sequence[int]) -> dict[int, Described]:
+    def describe(self, documents: Sequence[int]) -> dict[int, DocumentDescription]:
         rows = self._connection.execute(
             "SELECT documents.id, collections.name || '/' || documents.name, title, documents.name, source, date "
             "FROM documents JOIN collections ON collections.id = documents.collection "
             f"WHERE documents.id IN ({placeholders(documents)})",
             tuple(documents),
         )
-        return {row[0]: Described(*row[1:]) for row in rows}
+        return {row[0]: DocumentDescription(*row[1:]) for row in rows}
 
-    def marked_title(self, document: int, texts: Sequence[str]) -> str | None:
+    def highlight_title(self, document: int, texts: Sequence[str]) -> str | None:
         row = self._connection.execute(
             "SELECT highlight(words, ?, ?, ?) FROM words WHERE words MATCH ? "
             "AND rowid = (SELECT min(id) FROM passages WHERE document = ?)",
@@ -116,7 +116,7 @@ class SqliteArchiveView:
         ).fetchone()
         return _highlighted(row[0]) if row else None
 
-    def marked_passage(self, passage: int, texts: Sequence[str]) -> str | None:
+    def highlight_passage(self, passage: int, texts: Sequence[str]) -> str | None:
         row = self._connection.execute(
             "SELECT snippet(words, ?, ?, ?, '…', ?) FROM words WHERE words MATCH ? AND rowid = ?",
             (_TEXT, _OPEN, _CLOSE, _TOKENS, any_of(texts), passage),

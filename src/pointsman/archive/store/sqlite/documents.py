@@ -196,7 +196,7 @@ def _surrogate_message(documents: Sequence[PreparedDocument]) -> str:
     return "A document's metadata contains a lone surrogate, which is not valid Unicode text."
 
 
-def count_passages(connection: sqlite3.Connection) -> float:
+def total_passages(connection: sqlite3.Connection) -> float:
     (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
     return float(total)
 

@@ -13,7 +13,7 @@ from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.store.base import Passage, Scope, TextHit
 from pointsman.archive.store.sqlite import query_sql
 from pointsman.archive.store.sqlite.database import Database, placeholders
-from pointsman.archive.store.sqlite.documents import collection_number, count_passages, document_row
+from pointsman.archive.store.sqlite.documents import collection_number, document_row, total_passages
 from pointsman.archive.store.sqlite.query_sql import in_hidden, on_collections, on_documents
 
 COMMON_SHARE = 0.1  # of all passages: a word in more of them is common
@@ -59,11 +59,11 @@ class SqlitePassages:
 
     def weights(self, texts: Sequence[str]) -> dict[str, float]:
         with self._database.reading() as connection:
-            total = count_passages(connection)
+            total = total_passages(connection)
             seen = {text: self._count(connection, text, total) for text in texts}
         return {text: math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5)) for text, times in seen.items()}
 
-    def of_document(self, collection: str, id: str) -> list[int]:  # noqa: A002
+    def numbers_of(self, collection: str, id: str) -> list[int]:  # noqa: A002
         with self._database.reading() as connection:
             row = document_row(connection, collection_number(connection, collection), id)
             rows = connection.execute("SELECT id FROM passages WHERE document = ? ORDER BY place", (row,)).fetchall()
@@ -74,7 +74,7 @@ class SqlitePassages:
         with self._database.reading() as connection:
             return Scope(_passing(connection, *on_collections(filters)), _passing(connection, *on_documents(filters)))
 
-    def barred(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
+    def required_and_excluded(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
         if not query.must and not query.must_not:
             return None, frozenset()
         with self._database.reading() as connection:
@@ -84,7 +84,7 @@ class SqlitePassages:
 
     def _without_commonest(self, connection: sqlite3.Connection, words: Sequence[str]) -> list[str]:
         """The words to rank by: the commonest are dropped where all together would cost too much, but never all."""
-        total = count_passages(connection)
+        total = total_passages(connection)
         seen = {word: self._count(connection, word, total) for word in dict.fromkeys(words)}
         work = sum(seen[word] for word in words)
         kept = list(words)
