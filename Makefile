@@ -33,7 +33,7 @@ fix: install ## Repair what ruff can repair
 fuzz: install ## Malformed input for all readers, FUZZ_SECONDS (60) in total; with atheris where it is installed
 	$(BIN)/python -m tests.fuzz
 
-bench: install ## Measure calls, discovery, start and memory; prints figures, asserts none
+bench: install ## Measure calls, discovery, start and memory, and count the functions a call passes through
 	$(BIN)/python -m bench
 
 bench-archive: install ## Measure searches and updates in an archive of 100,000 passages; takes some minutes

@@ -12,6 +12,7 @@ from bench.fallback import fallback
 from bench.search import search
 from bench.service import service
 from bench.start import start
+from bench.trace import trace
 
 
 async def main() -> None:
@@ -27,6 +28,8 @@ async def main() -> None:
     await service()
     print()
     await start()
+    print()
+    await trace()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.load_http import open_connection
-from bench.wire import call_body, http_call
+from bench.load.http import open_connection
+from bench.load.requests import call_body, http_call
 from tests.gateway_process import GatewayProcess, gateway_process
 
 ROOT = Path(__file__).parents[1]
@@ -24,16 +24,21 @@ def http_entries(urls: Sequence[str]) -> dict[str, Any]:
 
 
 def stdio_entry() -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-m", "bench.stdio_server"], "cwd": str(ROOT)}
+    return {"command": sys.executable, "args": ["-m", "bench.servers.stdio"], "cwd": str(ROOT)}
 
 
 @asynccontextmanager
 async def measured_gateway(
-    servers: Mapping[str, Any], limits: Mapping[str, Any] | None = None, **more: Any
+    servers: Mapping[str, Any],
+    limits: Mapping[str, Any] | None = None,
+    *,
+    prefix: Sequence[str] = (),
+    env: Mapping[str, str] = USUAL,
+    **more: Any,
 ) -> AsyncIterator[GatewayProcess]:
     config = {"servers": servers, "limits": limits or {}, **more}
     with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as folder:
-        async with gateway_process(Path(folder), config, env=USUAL) as gateway:
+        async with gateway_process(Path(folder), config, prefix=prefix, env=env) as gateway:
             yield gateway
 
 

@@ -55,7 +55,7 @@ def cases(sets: Sequence[ToolSet], embeddings: bool) -> list[Case]:
 
 
 def fit(known: Sequence[Case]) -> Floats:
-    """Logistic regression by Newton's method. Doubt comes first: strangers have twice the say of right hits."""
+    """Logistic regression by Newton's method. Foreign requests weigh twice as much as right hits."""
     rows = np.array([[1.0, *features(case.evidence)] for case in known])
     right = np.array([float(case.right) for case in known])
     weights = np.where(right == 1, 1 / right.sum(), 2 / (1 - right).sum()) * len(known) / 3

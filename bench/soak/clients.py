@@ -15,7 +15,7 @@ import httpx2
 
 from bench.soak.reconcile import REFUSED, Sent, Status
 from tests.gateway_process import GatewayProcess
-from tests.router.speaking import Era, Speaker, speaker
+from tests.router.raw_client import Era, Speaker, speaker
 
 SERVERS = ("legacy", "modern", "crashing", "churning", "visitor")
 REQUESTS_OF_A_CLIENT = 150  # then a new one takes its place; every other legacy session is abandoned, not closed

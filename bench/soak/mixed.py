@@ -19,7 +19,7 @@ from bench.soak.figures import Figures
 from bench.soak.reconcile import reconcile
 from pointsman.router.audit.reading import read_rows
 from tests.gateway_process import GatewayProcess, gateway_process
-from tests.router.speaking import ERAS
+from tests.router.raw_client import ERAS
 
 RATE = 30.0  # requests a second: far below what one core can do, so that nothing queues up
 CLIENTS = 12  # requests under way at most

@@ -1,3 +1,3 @@
 """Pointsman: one URL in front of all your MCP servers."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

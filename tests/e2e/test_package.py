@@ -77,7 +77,7 @@ def test_the_first_search_of_an_installed_pointsman_finds_its_documentation(
     with zipfile.ZipFile(published[0]) as archive:
         archive.extractall(tmp_path)
     env = os.environ | {"PYTHONPATH": str(tmp_path), "SEARCH_DB_PATH": str(tmp_path / "archive.db")}
-    command = (sys.executable, "-P", "-m", "pointsman", "archive", "search", "--json", "give somebody a token")
+    command = (sys.executable, "-P", "-m", "pointsman", "archive", "search", "--json", "create a token")
     run = subprocess.run(command, env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["results"][0]["document"] == "README.md"

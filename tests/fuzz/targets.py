@@ -28,8 +28,8 @@ from pointsman.router.downstream.talk.mending import decode
 from pointsman.router.front.http.message import echoed_id, meta_of
 from pointsman.router.front.http.message import parse as parse_message
 from pointsman.router.front.http.refusal import HttpError
-from tests.router.downstream.talking import tool_call
-from tests.router.downstream.test_mux import Stream
+from tests.router.downstream.stdio_parts import tool_call
+from tests.router.downstream.talk.test_multiplexer import Stream
 
 CPU_S = 3.0  # for one input of a few kilobytes: a bound against work that grows without limit
 _LIMIT_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.tools import documents_search, search_local_archives
 from pointsman.archive.tools.base import Call
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 HIGH, LOW = 0.6, 0.35
 GOLDEN: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_name("archive_scores.yaml"))

@@ -12,7 +12,7 @@ import pytest
 from pointsman.archive.archive import Archive
 from pointsman.archive.code import grep
 from pointsman.archive.code.parser import ImportParser
-from tests.archive.code.calling import TOOLS, Answer, CallTool, calling
+from tests.archive.code.tool_calls import TOOLS, Answer, CallTool, calling
 from tests.archive.code.trees import write
 
 AUTH = """import { TokenManager } from "./TokenManager"

@@ -6,7 +6,7 @@ import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
-from tests.archive.code.calling import TOOLS
+from tests.archive.code.tool_calls import TOOLS
 from tests.golden.golden import servers
 
 REQUESTS = {

@@ -15,8 +15,8 @@ from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import EmbeddingServer, embedding_server
-from tests.archive.making import fill, prepared
-from tests.archive.waiting import wait_until
+from tests.archive.sample_documents import fill, prepared
+from tests.archive.wait import wait_until
 
 PORTION = 4
 

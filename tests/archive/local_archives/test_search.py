@@ -9,7 +9,7 @@ import pytest
 from pointsman.archive.local_archives.search import Found, search
 from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 
 def find(storage: SqliteStorage, query: str, *, fuzzy: bool = True, limit: int = 10) -> Found:

@@ -15,7 +15,7 @@ from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.search.searcher import REST_S, Answer, Searcher, Source
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import embedding_server
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 DOCUMENTS = (
     prepared("cars.md", "How to repair the engine of an automobile", "Changing tires on a vehicle", tags=("travel",)),

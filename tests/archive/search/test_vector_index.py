@@ -13,7 +13,7 @@ from pointsman.archive.search.vectors import VectorIndex, Wanted
 from pointsman.archive.store.base import Scope, Space
 from pointsman.archive.store.sqlite import housekeeping
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 SPACE = Space("test", "random", 8)
 

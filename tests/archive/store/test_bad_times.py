@@ -11,7 +11,7 @@ import pytest
 from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 PROJECT = Path(__file__).parents[3]
 MEGABYTE = 1_048_576
@@ -38,7 +38,7 @@ import resource, signal, sys
 from pathlib import Path
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 storage = SqliteStorage(Path(sys.argv[1]))
 fill(storage, prepared("a.md", "one"))

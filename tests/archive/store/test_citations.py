@@ -11,7 +11,7 @@ from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.model.model import PreparedDocument
 from pointsman.archive.store.archives import Graph, References
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 
 def citing(id_: str, *texts: str, **more: Any) -> PreparedDocument:

@@ -7,7 +7,7 @@ import pytest
 from pointsman.archive.model.model import Collection, FileState, Manifest
 from pointsman.archive.store.errors import NameTakenError, UnknownCollectionError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 STATE = FileState("/notes/a.md", 10, 20, "abc")
 

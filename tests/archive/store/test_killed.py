@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 PROJECT = Path(__file__).parents[3]
 DEATHS = 6

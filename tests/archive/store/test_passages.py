@@ -8,7 +8,7 @@ from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.query_parsing import parse
 from pointsman.archive.store.sqlite import passages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 
 def found(storage: SqliteStorage, text: str, limit: int = 10) -> list[str]:

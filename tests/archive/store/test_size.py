@@ -7,7 +7,7 @@ from pathlib import Path
 from pointsman.archive.embedding.filling import fill as embed
 from pointsman.archive.embedding.static import DIMENSION, StaticEmbedding
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 
 def test_documents_are_kept_compressed_and_vectors_with_two_bytes_a_number(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pointsman.archive.store.sqlite import vocabulary
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.text.words import words_of
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 
 def counted(storage: SqliteStorage) -> dict[str, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pointsman.archive.model.model import Citation, PreparedDocument
 from pointsman.archive.store.base import Space
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.making import fill, prepared
+from tests.archive.sample_documents import fill, prepared
 
 SPACE = Space("test", "zeros", 4)
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"]

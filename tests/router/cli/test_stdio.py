@@ -22,8 +22,8 @@ from tests.e2e.people import Person
 from tests.e2e.processes import descendants, gone
 from tests.e2e.test_eras import noted, stdio_asker
 from tests.gateway_process import gateway_process, own_environment, write_config
-from tests.router.test_changes import until
-from tests.router.test_resources import library
+from tests.router.gateway.test_changes import until
+from tests.router.gateway.test_resources import library
 
 PATIENCE_S = 60.0
 VERSION = "2026-07-28"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.router.front.raw_http import Answer, Json, modern_call
-from tests.router.front.serving import Served
+from tests.router.front.served_front import Served
 
 ELICITS: Json = {"elicitation": {}}
 

@@ -21,7 +21,7 @@ from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import MODERN_PROTOCOL_VERSIONS
 from pointsman.core.seams import CannotAskError, Client, Era, FrontRequest, ProtocolError
 from pointsman.router.front.http.protocol import guarded_protocol
-from tests.router.front.serving import SERVER_INFO, Served, free_port, listening
+from tests.router.front.served_front import SERVER_INFO, Served, free_port, listening
 from tests.router.front.small_gateway import SmallGateway
 
 CARRIED: dict[str, type[types.RequestParams]] = {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tests.router.front.compared_requests import REQUESTS, Compared, as_bytes
 from tests.router.front.raw_http import Answer
 from tests.router.front.sdk_front import sdk_serving
-from tests.router.front.serving import Served, serving
+from tests.router.front.served_front import Served, serving
 from tests.router.front.small_gateway import SmallGateway
 
 

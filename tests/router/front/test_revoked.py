@@ -7,7 +7,7 @@ import asyncio
 from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S, call, modern
 from tests.router.front.rounds import called
-from tests.router.front.serving import serving
+from tests.router.front.served_front import serving
 
 
 async def test_the_stream_of_a_session_ends() -> None:

@@ -18,7 +18,7 @@ from mcp.types import ElicitRequestParams, ElicitResult, LoggingMessageNotificat
 
 from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S
-from tests.router.front.serving import Served, serving
+from tests.router.front.served_front import Served, serving
 
 Mode = Literal["legacy", "auto"]
 ERAS: tuple[Mode, ...] = ("legacy", "auto")

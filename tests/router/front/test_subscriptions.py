@@ -10,7 +10,7 @@ import pytest
 from pointsman.config.model import Limits
 from pointsman.core.seams import Change
 from tests.router.front.raw_http import LONG_S, NAMESPACE, Connection, Json, call, modern
-from tests.router.front.serving import Served, serving
+from tests.router.front.served_front import Served, serving
 
 
 def plain(method: str, uri: str) -> Json:

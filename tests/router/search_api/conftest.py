@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.router.search_api.asking import Client, digest_of, open_service
+from tests.router.search_api.search_client import Client, digest_of, open_service
 
 ALPHA, BOTH, NOBODY, OLD = "ptm_alpha", "ptm_both", "ptm_nobody", "ptm_old"
 ANY = "ptm_any"

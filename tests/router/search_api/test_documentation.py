@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pointsman.config.loading import parse
 from pointsman.config.model import SearchApiLimits
-from tests.router.search_api.asking import Client
+from tests.router.search_api.search_client import Client
 
 PAGE = (Path(__file__).parents[3] / "docs" / "guide" / "search-api.md").read_text(encoding="utf-8")
 

@@ -14,7 +14,7 @@ import httpx2
 from pointsman.config.loading import load
 from pointsman.config.sample import SEARCH_API, write_sample
 from tests.gateway_process import own_environment, write_config
-from tests.router.search_api.asking import LONG_S, TOOLS, Client, digest_of, error_of, open_service
+from tests.router.search_api.search_client import LONG_S, TOOLS, Client, digest_of, error_of, open_service
 from tests.search_api_process import started
 from tests.servers.chat_endpoint import chat_endpoint, selects
 

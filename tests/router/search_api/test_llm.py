@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from aiohttp import web
 
-from tests.router.search_api.asking import TOOLS, Client, open_service, tool
+from tests.router.search_api.search_client import TOOLS, Client, open_service, tool
 from tests.servers.chat_endpoint import Answer, ChatEndpoint, Json, chat_endpoint, says, selects, shown_to_the_model
 
 QUERY = "send a letter about the weather"

@@ -11,7 +11,7 @@ import pytest
 
 from pointsman import __version__
 from pointsman.router.search_api.messages import API_VERSION
-from tests.router.search_api.asking import Client
+from tests.router.search_api.search_client import Client
 
 ROOT = Path(__file__).parents[3]
 LEAST = 30  # requests in each mode; it makes 60 or a few less
@@ -32,7 +32,14 @@ async def test_it_names_its_version_and_all_errors_of_a_search(client: Client) -
 @pytest.mark.parametrize("mode", ["positive", "negative"])
 async def test_the_service_does_what_its_document_says(client: Client, mode: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.router.search_api.asks_all", client.service.url, client.service.token, mode),
+        *(
+            sys.executable,
+            "-m",
+            "tests.router.search_api.schema_run",
+            client.service.url,
+            client.service.token,
+            mode,
+        ),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -12,7 +12,7 @@ from pointsman.providers.bm25.documents import texts_of
 from pointsman.router.search_api.document_cache import DocumentCache
 from pointsman.router.search_api.reading import MAX_WORDS, Read, read
 from pointsman.router.search_api.refusals import ApiError
-from tests.router.search_api.asking import TOOLS, tool
+from tests.router.search_api.search_client import TOOLS, tool
 
 LETTERS = "abcdefghijklmnop"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.router.front.raw_http import Connection, request
-from tests.router.search_api.asking import TOOLS, Client, error_of, tool
 from tests.router.search_api.conftest import ALPHA, BOTH, NOBODY, OLD
+from tests.router.search_api.search_client import TOOLS, Client, error_of, tool
 
 GOOD = {"query": ["weather"], "tools": TOOLS}
 JSON = {"Content-Type": "application/json"}

@@ -7,7 +7,7 @@ import json
 
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
-from tests.router.search_api.asking import TOOLS, Client, Json, tool
+from tests.router.search_api.search_client import TOOLS, Client, Json, tool
 
 
 async def test_the_tools_that_fit_come_back_best_first_in_the_words_of_the_request(client: Client) -> None:

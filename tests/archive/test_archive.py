@@ -1,0 +1,88 @@
+"""From settings to an archive: opened when it is needed, in words when it cannot be, and ended without a trace."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from pointsman.archive.archive import Archive, open_archive
+from pointsman.archive.embedding.settings import EmbeddingSettings
+from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.store.errors import StoreError, StoreUnusableError
+from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.tools import documents_list_collections, documents_search
+from pointsman.archive.tools.base import Call
+from tests.archive.sample_documents import fill, prepared
+from tests.archive.wait import wait_until
+
+
+def opened(path: Path | None, provider: str = "none") -> Archive:
+    embeddings = EmbeddingSettings(provider)  # type: ignore[arg-type]
+    return open_archive(ArchiveSettings(path, {}, embeddings=embeddings), shipped=False)
+
+
+def threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("archive-")}
+
+
+def test_without_a_store_its_tools_say_which_setting_names_one() -> None:
+    archive = opened(None)
+    archive.prepare()
+    with pytest.raises(StoreError, match="SEARCH_DB_PATH"):
+        documents_list_collections.run(archive, {}, Call())
+    archive.close()
+
+
+def test_a_store_that_cannot_be_opened_is_told_at_each_call_and_works_as_soon_as_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "archive.db"
+    path.write_text("no database, but long enough to look like one " * 50)
+    archive = opened(path)
+    for _ in range(2):
+        with pytest.raises(StoreUnusableError, match=r"archive\.db is damaged or no database"):
+            documents_search.run(archive, {"query": "x"}, Call())
+    path.unlink()
+    assert documents_list_collections.run(archive, {}, Call())["collections"] == []
+    archive.close()
+    with pytest.raises(StoreUnusableError, match="closing"):
+        documents_list_collections.run(archive, {}, Call())
+
+
+def test_an_open_archive_embeds_what_another_process_ingests_and_ends_its_threads(tmp_path: Path) -> None:
+    before = threads()
+    archive = opened(tmp_path / "archive.db", "static")
+    archive.prepare()
+    other = SqliteStorage(tmp_path / "archive.db")
+    fill(other, prepared("a.md", "how to repair an automobile"))
+    other.close()
+
+    def embedded() -> bool:
+        found = documents_search.run(archive, {"query": "car maintenance", "hybridSearch": False}, Call())
+        return bool(found["results"]) and "notice" not in found
+
+    wait_until(embedded)
+    archive.close()
+    wait_until(lambda: threads() <= before)
+
+
+def test_what_another_process_left_undone_is_done_when_the_archive_opens(tmp_path: Path) -> None:
+    path = tmp_path / "archive.db"
+    left = SqliteStorage(path)
+    left.housekeeper.close()  # as if the process had been killed before it came to this
+    fill(left, prepared("a.md", "old"))
+    fill(left, prepared("a.md", "new"))
+    left.close()
+    assert rows(path) == 2
+    archive = opened(path)
+    archive.prepare()
+    wait_until(lambda: rows(path) == 1)
+    archive.close()
+
+
+def rows(path: Path) -> int:
+    storage = SqliteStorage(path)
+    with storage.database.reading() as connection:
+        (count,) = connection.execute("SELECT count(*) FROM passages").fetchone()
+    storage.close()
+    return int(count)
