@@ -127,7 +127,7 @@ class Daemon:
         stack.push_async_callback(self._cloud.close)
         stack.push_async_callback(self._offers.close)
         keys = request_keys(self.config.state.request_keys, launch.state_dir)
-        self._gateway = PointsmanGateway(
+        self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,
             self._fleet,
@@ -137,7 +137,7 @@ class Daemon:
             CallerIds(keys),
             self._shares,
         )
-        stack.push_async_callback(self._gateway.close)
+        stack.push_async_callback(self.gateway.close)
         self._health = Health(
             self._catalog, self._cloud, self._fleet, self._audit, self._reloader, self._tasks, launch.state_dir
         )
@@ -180,7 +180,7 @@ class Daemon:
         self._catalog.reconfigure(config)
         self._shares.limits = config.limits
         self._offers.reconfigure(config)
-        self._gateway.hub.rights_changed()
+        self.gateway.hub.rights_changed()
         self._front.hosts = HostRules.of(config.listen, self._port)
         for key in _needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
@@ -224,16 +224,16 @@ class Daemon:
 
     def _build_front(self, keys: Sequence[str]) -> None:
         self._front = Front(
-            self._gateway,
+            self.gateway,
             self._limits,
             HostRules.of(self.config.listen, self._port),
             server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
-            instructions=self._gateway.instructions,
+            instructions=self.gateway.instructions,
             request_keys=keys,
             full=lambda: self._shares.full,
             in_flight=self._in_flight,
         )
-        self._front.other_paths = build_app(self._front, self._gateway, self._health, self._metrics, self._lifespan)
+        self._front.other_paths = build_app(self._front, self.gateway, self._health, self._metrics, self.lifespan)
 
     def _gauges(self) -> Gauges:
         servers = self._fleet.servers
@@ -251,7 +251,7 @@ class Daemon:
         )
 
     @asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:
+    async def lifespan(self, _: Starlette) -> AsyncGenerator[None]:
         """Start the background tasks before the port opens, and cancel them when it closes."""
         tasks = self._tasks
         with suppress(TimeoutError):  # slow servers connect later
@@ -272,7 +272,7 @@ class Daemon:
         return self.config.limits
 
     def _publish(self, server_id: str, change: Change) -> None:
-        self._gateway.hub.publish(server_id, change)
+        self.gateway.hub.publish(server_id, change)
 
     def _record_changed_tools(self, server_id: str, names: Sequence[str]) -> None:
         self._audit.changed_tools(server_id, names)
