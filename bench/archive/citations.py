@@ -14,11 +14,11 @@ from bench.archive.corpus import COLLECTION, Corpus
 from pointsman.archive.archive import Archive, Opening
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.model.model import Manifest, PreparedDocument
+from pointsman.archive.model.documents import Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.tools.base import Call, Json
-from pointsman.archive.tools.search_local_archives import run
+from pointsman.archive.tools.search_local_archives import search_local_archives
 
 DOCUMENTS = 15_000
 SEARCHES = 200
@@ -95,7 +95,7 @@ def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
 
 def _search(archive: Archive, asked: list[str], more: Json) -> Iterator[Callable[[], object]]:
     for query in asked:
-        yield partial(run, archive, {"query": query, **more}, Call())
+        yield partial(search_local_archives, archive, {"query": query, **more}, Call())
 
 
 def _updates(storage: SqliteStorage, corpus: Corpus, chance: random.Random) -> None:

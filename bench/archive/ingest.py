@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.archive.corpus import Corpus
-from pointsman.archive.embedding.filling import fill
+from pointsman.archive.embedding.passage_vectors import fill
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.ingest.run import Order, Report, ingest
-from pointsman.archive.model.model import Manifest
+from pointsman.archive.model.documents import Manifest
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 DOCUMENTS = 2_000

@@ -18,7 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
 from pointsman.router import daemon
 from pointsman.router.gateway.gateway import PointsmanGateway

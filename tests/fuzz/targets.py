@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.config.errors import ConfigError, ConfigProblem
-from pointsman.config.loading import parse as parse_config
+from pointsman.config.loader import parse as parse_config
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamHttpError
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import read_rows
 from pointsman.router.audit.segments import FOLDER, Segment, last_seq, list_segments, read_entries
 from pointsman.router.audit.store import Store
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 
 class GatewayError(Exception):
@@ -89,24 +89,23 @@ class DownstreamHttpError(Exception):
         self.data = data
 
 
-# The codes that our own bundled servers put beside `error`. A foreign server's text never becomes a code of ours.
-BUNDLED_CODES = frozenset(
-    {
-        "already_exists",
-        "embedding_failed",
-        "file_not_found",
-        "internal_error",
-        "invalid_parameters",
-        "limit_reached",
-        "no_embeddings",
-        "not_configured",
-        "not_found",
-        "not_parsed",
-        "not_text",
-        "permission_denied",
-        "rate_limited",
-        "result_too_large",
-        "store_unavailable",
-        "timeout",
-    }
-)
+# Why a call of our own bundled servers failed, beside `error`. A foreign server's text never becomes a code of ours.
+BundledCode = Literal[
+    "already_exists",
+    "embedding_failed",
+    "file_not_found",
+    "internal_error",
+    "invalid_parameters",
+    "limit_reached",
+    "no_embeddings",
+    "not_configured",
+    "not_found",
+    "not_parsed",
+    "not_text",
+    "permission_denied",
+    "rate_limited",
+    "result_too_large",
+    "store_unavailable",
+    "timeout",
+]
+BUNDLED_CODES: frozenset[str] = frozenset(get_args(BundledCode))

@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from pointsman import __version__
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.config.advice import advice
+from pointsman.config.loader import advice
 from pointsman.config.model import GatewayConfig, Limits, Strategy
 from pointsman.core.sdk import load_sealing
 from pointsman.core.seams import Change

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pointsman.archive.code import grep, ripgrep
-from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.code.imports.parser import ImportParser
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.code.imports import READY, Import
-from pointsman.archive.code.parser import ImportParser, ParseError
+from pointsman.archive.code.imports.parser import ImportParser, ParseError
+from pointsman.archive.code.imports.syntax import READY, Import
 
 LIMIT_S = 60
 SOURCE = b"import a\n"
@@ -145,7 +145,7 @@ def test_closing_ends_the_process(own: ImportParser) -> None:
 
 def test_the_process_ends_when_its_archive_is_killed() -> None:
     script = (
-        "import sys; from pointsman.archive.code.parser import ImportParser; p = ImportParser(60); "
+        "import sys; from pointsman.archive.code.imports.parser import ImportParser; p = ImportParser(60); "
         "p.parse('python', b'import a'); print(p._worker._process.pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -9,7 +9,7 @@ import pytest
 
 from pointsman.archive.context.importing import import_file, import_folder
 from pointsman.archive.context.parsing import Defaults
-from pointsman.archive.model.context import Wanted
+from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
@@ -29,7 +29,7 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 
 def contents(store: SqliteContext) -> set[str]:
-    return {item.content for item in store.newest(Wanted(), 100)}
+    return {item.content for item in store.newest(ItemFilter(), 100)}
 
 
 def test_a_folder_is_followed_and_only_what_changed_is_read(store: SqliteContext, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_defaults_hold_where_a_file_says_nothing(store: SqliteContext, tmp_path:
     file = write(tmp_path, "note.md", "Call it by its name.")
     assert import_file(store, file, Defaults()).problems
     assert import_file(store, file, Defaults(type="rule", module="naming")).items == 1
-    [item] = store.newest(Wanted(), 5)
+    [item] = store.newest(ItemFilter(), 5)
     assert (item.type, item.module, item.title) == ("rule", "naming", "note")
     assert import_file(store, write(tmp_path, "x.png", ""), Defaults()).problems == [
         "x.png: neither Markdown nor JSON lines (.md, .txt, .jsonl)"

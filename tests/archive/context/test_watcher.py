@@ -12,7 +12,7 @@ from pointsman.archive.context.parsing import Defaults, make_item
 from pointsman.archive.context.search import NoContextError, NoVectorsYetError
 from pointsman.archive.context.service import ProjectContext
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.model.context import Wanted
+from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 PATIENCE_S = 60.0
@@ -39,12 +39,12 @@ def test_a_projects_notes_are_followed(storage: SqliteStorage, tmp_path: Path) -
 
     def found(query: str) -> list[str]:
         try:
-            return [hit.item.content for hit in context.search(query, Wanted(), 5).hits if hit.score > 0.5]
+            return [hit.item.content for hit in context.search(query, ItemFilter(), 5).hits if hit.score > 0.5]
         except (NoContextError, NoVectorsYetError):
             return []
 
     def embedded() -> bool:
-        figures = storage.context.figures(str(StaticEmbedding().space()))
+        figures = storage.context.stats(str(StaticEmbedding().space()))
         return figures.embedded == figures.items
 
     assert found("database") == []
@@ -65,12 +65,12 @@ def test_a_root_that_is_not_mounted_forgets_nothing(storage: SqliteStorage, tmp_
     (project / ".context" / "rules").mkdir(parents=True)
     (project / ".context" / "rules" / "a.md").write_text("Stay.")
     first = ProjectContext(storage.context, None, {"app": project})
-    until(lambda: storage.context.figures("").items == 1)
+    until(lambda: storage.context.stats("").items == 1)
     first.close()
     project.rename(tmp_path / "elsewhere")
     second = ProjectContext(storage.context, None, {"app": project})
     second.close()
-    assert storage.context.figures("").items == 1
+    assert storage.context.stats("").items == 1
 
 
 def test_what_is_wrong_is_logged_once(storage: SqliteStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_logged_once(storage: SqliteStorage, tmp_path: Path, ca
     until(lambda: "untyped.md" in caplog.text)
     (notes / "rules").mkdir()
     (notes / "rules" / "fine.md").write_text("Fine.")
-    until(lambda: storage.context.figures("").items == 1)
+    until(lambda: storage.context.stats("").items == 1)
     context.close()
     assert caplog.text.count("untyped.md") == 1
 
@@ -91,10 +91,10 @@ def test_what_another_process_enters_gets_its_vector_before_anybody_asks(
 ) -> None:
     context = ProjectContext(storage.context, StaticEmbedding(), {})
     space = str(StaticEmbedding().space())
-    until(lambda: storage.context.figures(space).items == 0)
+    until(lambda: storage.context.stats(space).items == 0)
     for number in range(2):  # the second comes when the first look is long over
         other = SqliteStorage(tmp_path / "store.db")
         other.context.add(make_item({}, f"Rule number {number}.", Defaults(type="rule"), "added"))
         other.close()
-        until(lambda: storage.context.figures(space).embedded == number + 1)  # noqa: B023 - called at once
+        until(lambda: storage.context.stats(space).embedded == number + 1)  # noqa: B023 - called at once
     context.close()

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pointsman.archive.indexes.indexes import Indexes, IndexLimits
 from pointsman.archive.indexes.query import parse
 from pointsman.archive.indexes.searching import search
-from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Entry, Index, IndexFullError
+from pointsman.archive.model.indexes import Entry, Index, IndexFullError, Tokenizer
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.indexes import SqliteIndexes
 from pointsman.archive.store.sqlite.storage import VERSIONS

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.ingest.run import EmptyFolderError, Order, Report, ingest
-from pointsman.archive.ingest.walking import FoundFile, Selection
-from pointsman.archive.model.model import Manifest
+from pointsman.archive.ingest.walk import FoundFile, Selection
+from pointsman.archive.model.documents import Manifest
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 BROKEN = {

@@ -131,7 +131,7 @@ SYNTAX = st.sampled_from(
 def test_no_text_whatever_is_an_error_to_the_store(small_store: SqliteStorage, text: str) -> None:
     query = parse(text)
     small_store.passages.search(query, 10, enough=10)
-    small_store.passages.barred(query)
+    small_store.passages.required_and_excluded(query)
     small_store.passages.scope(query.filters)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.embedding.filling import fill as embed
+from pointsman.archive.embedding.passage_vectors import fill as embed
 from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.search.fusion import alone, fuse

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pointsman.archive.search import matrix
 from pointsman.archive.search.vectors import VectorIndex, Wanted
 from pointsman.archive.store.base import Scope, Space
-from pointsman.archive.store.sqlite import housekeeping
+from pointsman.archive.store.sqlite import housekeeper
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared
 
@@ -79,7 +79,7 @@ def test_it_follows_what_others_put_replace_and_remove(storage: SqliteStorage, t
 def test_it_begins_afresh_after_another_model_and_after_too_long_an_absence(
     storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(housekeeping, "TOMBSTONES_KEPT", 1)
+    monkeypatch.setattr(housekeeper, "TOMBSTONES_KEPT", 1)
     fill(storage, *(prepared(f"{number}.md", "x") for number in range(8)))
     embed(storage)
     index = VectorIndex(storage.vectors)
@@ -90,7 +90,7 @@ def test_it_begins_afresh_after_another_model_and_after_too_long_an_absence(
     other = Space("test", "other", 8)
     embed(storage, other)
     assert index.refresh() == SPACE
-    storage.vectors.use(other)
+    storage.vectors.switch_to(other)
     assert index.refresh() == other
     assert len(nearest(index)) == 3
 

@@ -1,4 +1,4 @@
-"""How far a long command is: a line on a terminal, nothing anywhere else."""
+"""A progress bar on terminals; silent elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 class Bar:
-    """A `with` block; the line ends with it."""
+    """Context manager that shows a progress bar on stderr."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -26,7 +26,7 @@ class Bar:
         if self._bar is not None:
             self._bar.render_finish()
 
-    def told(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int) -> None:
         if not sys.stderr.isatty():
             return
         if self._bar is None:
@@ -36,6 +36,6 @@ class Bar:
 
     def over(self, items: Iterable[Item], total: int) -> Iterator[Item]:
         for done, item in enumerate(items):
-            self.told(done, total)
+            self.update(done, total)
             yield item
-        self.told(total, total)
+        self.update(total, total)

@@ -33,7 +33,7 @@ class StoredAccesses:
         self._thread = threading.Thread(target=self._run, name="accesses", daemon=True)
         self._thread.start()
 
-    def accessed(self, root: str, path: str) -> None:
+    def record(self, root: str, path: str) -> None:
         with self._lock:
             known = self._waiting.get((root, path))
             if known is None and len(self._waiting) >= MOST_WAITING:
@@ -49,7 +49,7 @@ class StoredAccesses:
         if not waiting:
             return
         try:
-            self._store.note_accesses(waiting)
+            self._store.record_accesses(waiting)
         except StoreError as error:
             logger.warning("%d reads of files were not noted: %s", len(waiting), error)
 

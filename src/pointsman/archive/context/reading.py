@@ -11,7 +11,7 @@ from typing import Any
 
 from pointsman.archive.context.parsing import Defaults, InvalidItemError, make_item, moment
 from pointsman.archive.model.context import TYPES, ContextItem, ContextSource
-from pointsman.archive.text.chunking import chunks_of
+from pointsman.archive.text.chunks import chunks_of
 from pointsman.archive.text.front_matter import FrontMatterError, read_front_matter
 from pointsman.archive.text.lines import front_matter_end, lines_of
 

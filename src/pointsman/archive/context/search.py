@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pointsman.archive.context.popularity import Popularity
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.base import EmbeddingError
-from pointsman.archive.model.context import ContextItem, Wanted
+from pointsman.archive.model.context import ContextItem, ItemFilter
 from pointsman.archive.search.fusion import REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
 from pointsman.archive.search.query_parsing import parse
-from pointsman.archive.store.context import ContextFigures, ContextStore
+from pointsman.archive.store.context import ContextStats, ContextStore
 from pointsman.providers.text import tokens
 
 CANDIDATES = 100  # of each side
@@ -77,14 +77,14 @@ class ContextSearch:
         self._embeddings_wanted = embeddings_wanted
         self._wall_clock = wall_clock
 
-    def search(self, query: str, wanted: Wanted, limit: int) -> Found:
+    def search(self, query: str, wanted: ItemFilter, limit: int) -> Found:
         """The best that fit `wanted`, best first.
 
         Raises:
             NoContextError, NoProviderError, NoVectorsYetError, QueryNotEmbeddedError, StoreError
         """
         embeddings = self._vectors.embeddings
-        if not self._store.figures("").items:
+        if not self._store.stats("").items:
             raise NoProviderError(recorded=False) if embeddings is None else NoContextError
         by_words = dict(self._store.find(parse(query), wanted, CANDIDATES))
         if embeddings is None:
@@ -96,7 +96,7 @@ class ContextSearch:
             space = str(embeddings.space())
         except EmbeddingError as error:
             raise QueryNotEmbeddedError(str(error), self._found(query, by_words, {}, limit, None)) from error
-        figures = self._store.figures(space)
+        figures = self._store.stats(space)
         if figures.embedded < figures.items:
             self._embeddings_wanted()
         if not figures.embedded and not by_words:
@@ -121,7 +121,7 @@ class ContextSearch:
         return Found(hits, len(fused), notice)
 
 
-def _notice(figures: ContextFigures) -> str | None:
+def _notice(figures: ContextStats) -> str | None:
     if not figures.embedded:
         return TEXT_ONLY
     return PARTLY if figures.embedded < figures.items else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pointsman.archive.code.describe import module
+from pointsman.archive.code.classification import module
 from pointsman.archive.context.accesses import StoredAccesses
 from pointsman.archive.context.search import ContextSearch, Found
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.context.watcher import ContextWatcher
 from pointsman.archive.embedding.base import Embeddings
-from pointsman.archive.model.context import Wanted
+from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.store.context import ContextStore
 
 
@@ -25,7 +25,7 @@ class ProjectContext:
         self.accesses = StoredAccesses(store)
         self._keeper.start()
 
-    def search(self, query: str, wanted: Wanted, limit: int) -> Found:
+    def search(self, query: str, wanted: ItemFilter, limit: int) -> Found:
         """Raises NoContextError, NoVectorsYetError, QueryNotEmbeddedError, StoreError."""
         return self._search.search(query, wanted, limit)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingError, Embeddings
-from pointsman.archive.model.context import Wanted
-from pointsman.archive.store.context import ContextStore, KnownVector
+from pointsman.archive.model.context import ItemFilter
+from pointsman.archive.store.context import ContextStore, ItemVector
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +64,7 @@ class ContextVectors:
             EmbeddingError: the provider does not answer; what was made until then is kept.
             StoreError
         """
-        if self.embeddings is None or not self._store.figures("").items:
+        if self.embeddings is None or not self._store.stats("").items:
             return  # and no model is loaded for nothing
         space = str(self.embeddings.space())
         while not ended.is_set():
@@ -75,7 +75,7 @@ class ContextVectors:
             rows = vectors.astype("<f2")
             self._store.put_vectors(space, [(row, made.tobytes()) for (row, _), made in zip(batch, rows, strict=True)])
 
-    def nearest(self, space: str, query: NDArray[np.float32], wanted: Wanted, most: int) -> dict[int, float]:
+    def nearest(self, space: str, query: NDArray[np.float32], wanted: ItemFilter, most: int) -> dict[int, float]:
         """Rows that fit and are near, with their cosine."""
         import numpy as np
 
@@ -98,7 +98,7 @@ class ContextVectors:
             return self._matrix
 
 
-def _loaded(known: tuple[str, int], vectors: Sequence[KnownVector]) -> Matrix:
+def _loaded(known: tuple[str, int], vectors: Sequence[ItemVector]) -> Matrix:
     import numpy as np
 
     joined = np.frombuffer(b"".join(one.vector for one in vectors), dtype="<f2").astype(np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from pointsman.archive.store.base import Pending, Space
+from pointsman.archive.store.base import PendingPassage, Space
 
 if TYPE_CHECKING:  # heavy: loaded when there is something to embed
     import numpy as np
@@ -45,6 +45,6 @@ class Embeddings(Protocol):
         ...
 
 
-def passage_text(passage: Pending) -> str:
+def passage_text(passage: PendingPassage) -> str:
     """What a passage means depends on what it is a passage of."""
     return "\n".join(filter(None, (passage.title, passage.heading, passage.text)))[:MAX_CHARS]

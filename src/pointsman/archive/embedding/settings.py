@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
+from pointsman.archive.embedding.base import Embeddings
+
 EMBEDDINGS = "POINTSMAN_ARCHIVE_EMBEDDINGS"
 URL, MODEL, KEY, DIMENSIONS = (f"{EMBEDDINGS}_{name}" for name in ("URL", "MODEL", "KEY", "DIMENSIONS"))
 
@@ -62,3 +64,18 @@ def _dimensions(text: str) -> int | None:
     if not text.isascii() or not text.isdigit() or not 0 < int(text[:9]) <= MOST_DIMENSIONS:
         raise ValueError(f"{DIMENSIONS} is `{text[:40]}`; it must be a number from 1 to {MOST_DIMENSIONS}")
     return int(text)
+
+
+def make_embeddings(settings: EmbeddingSettings) -> Embeddings | None:
+    """None: the archive is searched by words alone."""
+    if settings.provider == "none":
+        return None
+    if settings.provider == "static":
+        from pointsman.archive.embedding.static import StaticEmbedding
+
+        return StaticEmbedding()
+    from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
+
+    assert settings.url is not None
+    assert settings.model is not None
+    return RemoteEmbedding(Endpoint(settings.url, settings.model, settings.key, settings.dimensions))

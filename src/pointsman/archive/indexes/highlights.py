@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from pointsman.archive.model.index_tokens import WORD, Tokenizer, composed
+from pointsman.archive.model.indexes import WORD, Tokenizer, compose
 
 MOST = 3
 _AROUND_CHARS = 60
@@ -19,7 +19,7 @@ _SPACE = re.compile(r"\s+")
 
 def highlights(content: str, words: Collection[str], tokenizer: Tokenizer) -> list[str]:
     """In the order of the text; places with several of the words first choice. Where there are none, the beginning."""
-    text = composed(content)
+    text = compose(content)
     best = sorted(_windows(text, words, tokenizer), key=lambda window: (-len(window.words), window.start))[:MOST]
     chosen = sorted(best, key=lambda window: window.start) or [_Window(0, 2 * _AROUND_CHARS)]
     return [_shown(text, window) for window in chosen]
@@ -36,7 +36,7 @@ def _windows(text: str, words: Collection[str], tokenizer: Tokenizer) -> list[_W
     windows: list[_Window] = []
     matches = 0
     for match in WORD.finditer(text, 0, _SCANNED_CHARS):
-        word = tokenizer.folded(match[0])
+        word = tokenizer.fold(match[0])
         if word not in words:
             continue
         end = match.end() + _AROUND_CHARS

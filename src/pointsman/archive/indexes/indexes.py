@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pointsman.archive.indexes.memory import MemoryIndex, Room
-from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Backend, Index, IndexFullError, KeptIndexes
+from pointsman.archive.model.indexes import Backend, Index, IndexFullError, StoredIndexes, Tokenizer
 from pointsman.archive.store.errors import StoreUnusableError
 
 DEFAULT = "default"
@@ -23,7 +22,7 @@ class IndexLimits:
     bytes: int = 268_435_456
 
 
-def nothing_kept() -> KeptIndexes:
+def nothing_kept() -> StoredIndexes:
     raise StoreUnusableError(
         "This archive has no store. Name a file in SEARCH_DB_PATH, or in `db` of the server's entry."
     )
@@ -36,7 +35,7 @@ class Indexes:
         StoreError: from all of it but for indexes in memory.
     """
 
-    def __init__(self, limits: IndexLimits | None = None, kept: Callable[[], KeptIndexes] = nothing_kept) -> None:
+    def __init__(self, limits: IndexLimits | None = None, kept: Callable[[], StoredIndexes] = nothing_kept) -> None:
         self._limits = limits or IndexLimits()
         self._kept = kept
         self._room = Room(self._limits.documents, self._limits.bytes)

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Entry, IndexFullError
+from pointsman.archive.model.indexes import Entry, IndexFullError, Tokenizer
 
 # What Python needs for these, beside the text itself; measured, and rounded up.
 _BYTES_OF_A_DOCUMENT = 800

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pointsman.archive.model.index_tokens import GAP, Tokenizer
+from pointsman.archive.model.indexes import GAP, Tokenizer
 
 _PART = re.compile(r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))')
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pointsman.archive.ingest.manifest import ManifestError, ManifestFile, checked, put_together, read_manifest
 from pointsman.archive.ingest.run import Order
-from pointsman.archive.ingest.walking import GlobError, Selection, Walk
-from pointsman.archive.model.model import Manifest, Source
+from pointsman.archive.ingest.walk import GlobError, Selection, Walk
+from pointsman.archive.model.documents import Manifest, Source
 from pointsman.archive.shipped import COLLECTION as SHIPPED
 from pointsman.archive.store.base import Storage
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from pointsman.archive.model.model import Manifest
+from pointsman.archive.model.documents import Manifest
 from pointsman.archive.text.front_matter import FrontMatterError, read_yaml
 
 FILE_NAMES = ("collection.yaml", "collection.yml")

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pointsman.archive.ingest.kinds import Kind, kind_of
-from pointsman.archive.ingest.preparing import prepare
-from pointsman.archive.ingest.reading import MAX_BYTES, BrokenFileError, read_bytes
-from pointsman.archive.ingest.walking import EVERYTHING, FoundFile, Selection, Walk
-from pointsman.archive.model.model import FileState, PreparedDocument, Source
+from pointsman.archive.ingest.documents import prepare
+from pointsman.archive.ingest.files import MAX_BYTES, BrokenFileError, Kind, kind_of, read_bytes
+from pointsman.archive.ingest.walk import EVERYTHING, FoundFile, Selection, Walk
+from pointsman.archive.model.documents import FileState, PreparedDocument, Source
 from pointsman.archive.store.base import DocumentStore
 
 BATCH_DOCUMENTS = 100

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pointsman.archive.embedding.base import EmbeddingError, Embeddings
-from pointsman.archive.embedding.filling import MixedSpacesError
+from pointsman.archive.embedding.passage_vectors import MixedSpacesError
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.evidence import Asked, scaled
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
@@ -87,7 +87,9 @@ class Searcher:
         notices = list(query.notices)
         try:
             vector: NDArray[np.float32] | None = self._vector(query.prose)
-            wanted = Wanted(self._storage.passages.scope(query.filters), *self._storage.passages.barred(query))
+            wanted = Wanted(
+                self._storage.passages.scope(query.filters), *self._storage.passages.required_and_excluded(query)
+            )
         except _NoVectorsError as error:
             why = str(error) or ("" if by_words else "There are no vectors to compare: search went by words.")
             vector, wanted, by_words = None, Wanted(), True
@@ -114,7 +116,7 @@ class Searcher:
         Raises:
             StoreError: the store cannot be read.
         """
-        own = self._storage.passages.of_document(source.collection, source.document)
+        own = self._storage.passages.numbers_of(source.collection, source.document)
         never = frozenset() if same_document else frozenset(own)
         filters = Filters(collections=(source.collection,))
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pointsman.archive.search.matrix import Matrix
-from pointsman.archive.store.base import Mark, Scope, Space, VectorChanges, VectorStore
+from pointsman.archive.store.base import Scope, Space, VectorChanges, VectorCursor, VectorStore
 from pointsman.providers.numeric import load_numpy
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class VectorIndex:
     def __init__(self, store: VectorStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._mark: Mark | None = None
+        self._cursor: VectorCursor | None = None
         self._space: Space | None = None
         self._matrices: dict[int, Matrix] = {}
         self._places: dict[int, tuple[Matrix, int]] = {}
@@ -52,7 +52,7 @@ class VectorIndex:
         with self._lock:
             more = True
             while more:
-                changes = self._store.changes(self._mark)
+                changes = self._store.changes(self._cursor)
                 self._apply(changes)
                 more = changes.more
             return self._space
@@ -88,21 +88,21 @@ class VectorIndex:
         return directed if directed.any() else None
 
     def _apply(self, changes: VectorChanges) -> None:
-        if changes.afresh:
+        if changes.reset:
             self._matrices.clear()
             self._places.clear()
         self._space = changes.space
-        for number in changes.gone:
+        for number in changes.removed:
             place = self._places.pop(number, None)
             if place is not None:
                 place[0].drop(place[1])
-        for stored in changes.came:
+        for stored in changes.added:
             matrix = self._matrices.get(stored.collection)
             if matrix is None:
                 assert changes.space is not None
                 matrix = self._matrices[stored.collection] = Matrix(changes.space.dimension)
             self._places[stored.number] = matrix, matrix.put(stored)
-        self._mark = changes.mark
+        self._cursor = changes.cursor
 
 
 def _nearest(matrix: Matrix, vector: NDArray[np.float32], limit: int, wanted: Wanted) -> list[Near]:

@@ -40,3 +40,13 @@ def front_matter_end(lines: Sequence[str]) -> int:
         if lines[number].rstrip(" \t") in closings:
             return number + 1
     return 0
+
+
+_ANCHOR = re.compile(r"\s*\{#[^{}]*\}$")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_MARKS = re.compile(r"[`*]|\\(?=[!-/:-@\[-`{-~])|(?<!\w)_|_(?!\w)")
+
+
+def plain(line: str) -> str:
+    said = _MARKS.sub("", _LINK.sub(r"\1", _ANCHOR.sub("", line)))
+    return " ".join(said.split())

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pointsman.archive.text.lines import lines_of
+from pointsman.archive.text.lines import lines_of, plain
 from pointsman.archive.text.outline import Heading, structure
-from pointsman.archive.text.plain import plain
 
 MAX_CANDIDATES = 50
 PATH = " > "

@@ -23,7 +23,7 @@ MOST_NODES = 200
 _MOST_REFERENCES = 20  # of a document in each direction
 
 
-def run(archive: Archive, arguments: Json, call: Call) -> Json:
+def search_local_archives(archive: Archive, arguments: Json, call: Call) -> Json:
     try:
         return _answer(archive, Arguments(arguments))
     except ToolError as refusal:
@@ -134,7 +134,7 @@ _CITATIONS = _list(
     _object(sourceId=_TEXT, targetId={"type": ["string", "null"]}, targetUrl=_TEXT, context=_TEXT, confidence=_NUMBER)
 )
 
-TOOL = ArchiveTool(
+SEARCH_LOCAL_ARCHIVES = ArchiveTool(
     name="searchLocalArchives",
     title="Search the local archives",
     description=(
@@ -231,5 +231,5 @@ TOOL = ArchiveTool(
         },
         "required": ["results", "metadata"],
     },
-    run=run,
+    run=search_local_archives,
 )

@@ -1,4 +1,4 @@
-"""`pointsman archive`: fill, look into and search the store that the gateway hands to its bundled server."""
+"""`pointsman archive`: fill, inspect and search the store of a bundled archive server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pointsman.router.downstream.bundled import bundled_environment
 @click.group()
 @click.pass_context
 def archive(ctx: click.Context) -> None:
-    """Fill and search the archive: your own notes, papers and pages."""
+    """Fill and search the archive of your notes, papers and web pages."""
     ctx.obj = find_settings
 
 
@@ -35,7 +35,7 @@ for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed,
 def find_settings(
     *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
 ) -> ArchiveSettings:
-    """`--db`, else the store of --server or of the only archive in the configuration, else $SEARCH_DB_PATH alone."""
+    """Use --db, else the store of --server or of the only configured archive, else $SEARCH_DB_PATH."""
     if db is not None:
         environment = {**os.environ, DATABASE: str(db)}
     else:
@@ -47,7 +47,10 @@ def find_settings(
 
 
 def _configured(server_id: str | None, config: Path | None, state_dir: Path | None) -> dict[str, str]:
-    """What the gateway would tell that server; nothing, where the environment names the store and no server has it."""
+    """Return the environment that the gateway would give that server.
+
+    Empty if $SEARCH_DB_PATH names the store and no archive is configured.
+    """
     named = os.environ.get(DATABASE)
     with clear_errors():
         settings = read_settings()
@@ -61,7 +64,9 @@ def _configured(server_id: str | None, config: Path | None, state_dir: Path | No
         return {}
     chosen = _chosen(archives, server_id, path)
     if named and archives[chosen].names_store:
-        note(f"{DATABASE} is not used: `servers.{chosen}` in {path} names its own store. --db FILE names another one.")
+        note(
+            f"Ignoring {DATABASE}: `servers.{chosen}` in {path} names its own store. Pass --db FILE to use another one."
+        )
     return bundled_environment(chosen, archives[chosen], folder, os.environ)
 
 
@@ -71,10 +76,10 @@ def _chosen(archives: Mapping[str, Server], server_id: str | None, path: Path) -
     names = ", ".join(archives)
     if not archives:
         raise ConfigCommandError(
-            f"{path} names no archive. Add `archive: {{bundled: archive}}` to `servers`, or name a store with --db."
+            f"{path} configures no archive. Add `archive: {{bundled: archive}}` to `servers`, or pass --db FILE."
         )
     if server_id is not None:
-        raise ConfigCommandError(f"`{server_id}` is no bundled archive in {path}. There is: {names}.")
+        raise ConfigCommandError(f"`{server_id}` is not a bundled archive in {path}. Available: {names}.")
     if len(archives) > 1:
-        raise ConfigCommandError(f"{path} names several archives. Choose with --server: {names}.")
+        raise ConfigCommandError(f"{path} configures several archives. Choose one with --server: {names}.")
     return next(iter(archives))

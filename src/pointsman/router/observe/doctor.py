@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pointsman.catalog.rights import identify
-from pointsman.config.advice import advice, cloud_projects
+from pointsman.config.loader import advice, cloud_projects
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.providers.base import SearchRequest, ToolDocument
