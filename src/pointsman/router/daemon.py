@@ -43,9 +43,8 @@ from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.usage import UsageMemory
-from pointsman.router.serving import signals, state_folder
+from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.in_flight import InFlight
-from pointsman.router.serving.malloc import return_large_blocks
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
@@ -79,8 +78,8 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
         ListenError: could not bind the address.
         DaemonError: an essential task ended.
     """
-    return_large_blocks()
-    with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
+    process.return_large_blocks()
+    with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         daemon = Daemon(launch, listener)
         try:
             await daemon.start()
@@ -88,7 +87,7 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
                 await daemon.serve(stop)
                 return
             stop = asyncio.Event()
-            with signals.stopping(stop):
+            with process.stop_on_signals(stop):
                 await daemon.serve(stop)
         finally:
             await daemon.stop()
@@ -161,7 +160,7 @@ class Daemon:
             unread=self._front.unread,
         )
         server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
-        with signals.reloading(self._reloader.request), state_folder.announced(self._launch.state_dir, url):
+        with process.reload_on_sighup(self._reloader.request), state_folder.announced(self._launch.state_dir, url):
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
                 await self._tasks.until(stop)

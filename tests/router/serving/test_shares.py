@@ -87,7 +87,7 @@ async def test_a_token_over_its_share_is_refused_and_others_are_not() -> None:
     shares = TokenShares(Limits(token_calls=2, calls=3))
     shares.enter("a")
     shares.enter("a")
-    with pytest.raises(RateLimitedError, match="2 requests under way") as refused:
+    with pytest.raises(RateLimitedError, match="2 requests in progress") as refused:
         shares.enter("a")
     assert refused.value.retry_after_s == 1
     shares.enter("b")
