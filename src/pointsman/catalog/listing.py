@@ -15,7 +15,7 @@ import msgspec
 from pointsman.catalog.arguments import ArgumentCheck
 from pointsman.catalog.definitions import listed_names, shown_tool
 from pointsman.catalog.pages import MalformedListError, walk
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import ListKind
 from pointsman.core.model import Json, ToolKey, ToolSource
 from pointsman.providers.base import ToolDocument
@@ -168,7 +168,7 @@ class KnownList(Generic[Item]):
             return self._fail(generation, Silent("timeout", f"{self._no_list} within {limit_s:g} s"))
         except ServerUnavailableError as error:
             return self._fail(generation, Silent("failed", self._no_list), error.reason)
-        except (DownstreamHttpError, MalformedListError) as error:
+        except (DownstreamError, MalformedListError) as error:
             return self._fail(generation, Silent("failed", self._no_list), str(error))
         except Exception:  # one server's surprise must not cost the others' answer
             logger.exception("server %s: its list of %s could not be read", self.source.id, self.kind.words)

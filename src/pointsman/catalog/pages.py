@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.kinds import TOOLS, ListKind
 from pointsman.core.model import Json
 from pointsman.providers.visible import is_visible_name
@@ -41,7 +41,7 @@ async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES
 
     Raises:
         MalformedListError: no page held a list.
-        ServerUnavailableError, CallTimeoutError, DownstreamHttpError: as `page` does.
+        ServerUnavailableError, CallTimeoutError, DownstreamError: as `page` does.
     """
     try:
         return await _Walk(page, kind, max_pages, max_items).run()
@@ -54,7 +54,7 @@ async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES
 
 
 class _CursorExpiredError(Exception):
-    def __init__(self, refusal: DownstreamHttpError) -> None:
+    def __init__(self, refusal: DownstreamError) -> None:
         self.refusal = refusal
 
 
@@ -97,7 +97,7 @@ class _Walk:
     async def _ask(self, cursor: str | None) -> Any:
         try:
             return await self._page(cursor)
-        except DownstreamHttpError as refusal:
+        except DownstreamError as refusal:
             if cursor is not None and refusal.code == _INVALID_PARAMS:
                 raise _CursorExpiredError(refusal) from None
             raise

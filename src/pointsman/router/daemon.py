@@ -29,9 +29,9 @@ from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.stderr_log import ServerLogs
+from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.downstream.stdio.process import SystemProcesses
-from pointsman.router.downstream.stdio.server_logs import ServerLogs
 from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.connections import is_exempt

@@ -12,11 +12,12 @@ from pointsman.core import wire
 from pointsman.core.errors import (
     BUNDLED_CODES,
     AuditUnavailableError,
-    DownstreamHttpError,
+    DownstreamError,
     GatewayError,
     ServerUnavailableError,
     UnknownToolError,
 )
+from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import (
@@ -30,17 +31,16 @@ from pointsman.core.seams import (
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending, Kind
 from pointsman.router.downstream.server.fleet import Fleet
-from pointsman.router.downstream.talk.envelope import OURS
+from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.meta_tools import read_execute
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
-CALLER_KEY = OURS + "caller"  # in `_meta` of a call to a bundled server
+CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 TOOL_ERROR = "tool_error"  # the row's code when a tool returned `isError`; bundled servers give a code of their own
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16
 _ROUND_KEYS = ("inputResponses", "requestState")
-_CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 
 
 class Executor:
@@ -119,7 +119,7 @@ class Executor:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
             result = await send_to_server(self._fleet, tool.server_id, params, request, back, record)
-        except DownstreamHttpError as error:
+        except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         self._links.remember(request.caller, tool.server_id, result.get("content"))
         record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))
@@ -132,7 +132,7 @@ async def send_to_server(
     """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
 
     Raises:
-        GatewayError, DownstreamHttpError: see `Downstream.request`.
+        GatewayError, DownstreamError: see `Downstream.request`.
     """
     server = fleet.get(server_id)
     if server is None:  # a reload removed it after the request was resolved
@@ -179,7 +179,7 @@ class RecordedRounds:
         self._back.tell(method, params)
 
     async def ask(self, method: str, params: Json) -> Json:
-        if _CAPABILITY.get(method) not in self._request.client.capabilities:
+        if QUESTION_CAPABILITIES.get(method) not in self._request.client.capabilities:
             return await self._back.ask(method, params)  # which refuses, so there is no round
         if not self._waiting:
             self._waiting = True

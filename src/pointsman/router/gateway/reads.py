@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from pointsman.catalog.offers import Offers, Target
 from pointsman.catalog.uris import wrapped
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamHttpError, GatewayError, RateLimitedError
+from pointsman.core.errors import DownstreamError, GatewayError, RateLimitedError
 from pointsman.core.model import Json, ToolKey
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, BackChannel, Era, FrontRequest, ProtocolError
 from pointsman.router.audit.log import AuditLog
@@ -54,7 +54,7 @@ class Reads:
             params, parts = {"uri": target.own}, uri_parts(target.own)
             try:
                 return target, as_own_result(await self.send(target.server_id, params, request, back, parts))
-            except DownstreamHttpError as error:
+            except DownstreamError as error:
                 if error.code not in _NOT_FOUND or target is targets[-1]:
                     raise _resource_error(error, uri, era) from None
             except GatewayError as error:
@@ -99,7 +99,7 @@ class Reads:
 
         Raises:
             AuditUnavailableError: the row could not be begun, and nothing was sent.
-            GatewayError, DownstreamHttpError: see `Downstream.request`.
+            GatewayError, DownstreamError: see `Downstream.request`.
         """
         key = str(ToolKey(server_id, prompt)) if prompt is not None else None
         with self._audit.begin(request, "read", tool_key=key, server_id=server_id, arguments=arguments) as record:
@@ -120,7 +120,7 @@ class Reads:
     ) -> Json:
         try:
             return as_own_result(await self.send(target.server_id, params, request, back, arguments, prompt))
-        except DownstreamHttpError as error:
+        except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         except GatewayError as error:
             raise unavailable(error) from None
@@ -170,7 +170,7 @@ def _not_found(era: Era) -> int:
     return RESOURCE_NOT_FOUND if era == "legacy" else INVALID_PARAMS
 
 
-def _resource_error(error: DownstreamHttpError, uri: str, era: Era) -> ProtocolError:
+def _resource_error(error: DownstreamError, uri: str, era: Era) -> ProtocolError:
     """Return the server's error; "not found" gets the era's code and the URI that the client sent."""
     if error.code not in _NOT_FOUND:
         return ProtocolError(error.code, error.message, error.data)

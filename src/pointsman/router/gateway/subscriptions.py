@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pointsman.catalog.offers import Target
-from pointsman.core.errors import AuditUnavailableError, DownstreamHttpError, GatewayError
+from pointsman.core.errors import AuditUnavailableError, DownstreamError, GatewayError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import BackChannel, FrontRequest
 from pointsman.router.downstream.server.fleet import Fleet
@@ -78,10 +78,10 @@ class ResourceSubscriptions:
         if server is None:
             return
         try:
-            with suppress(DownstreamHttpError):  # a server that refuses is not subscribed
+            with suppress(DownstreamError):  # a server that refuses is not subscribed
                 await self._reads.send(target.server_id, {"uri": target.own}, request, back, uri_parts(target.own))
         except AuditUnavailableError as error:
-            server.watches.discard(request.caller, target.own)
+            server.subscribed.discard(request.caller, target.own)
             raise unavailable(error) from None
         except GatewayError:
             return  # a server that is not connected has no subscriptions
