@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
-from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
 from pointsman.core.errors import (
@@ -94,14 +94,14 @@ class Executor:
         self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool, arguments: Json
     ) -> Json:
         """The server's result, whose row is finished. Raises GatewayError, ProtocolError."""
-        unproven = self._catalog.check_arguments(tool, arguments)
-        if unproven is not None:
-            await self._check_process.settle(unproven, request.caller.token_id)
+        bundled = self._catalog.is_bundled(tool.server_id)
+        deferred = None if bundled else tool.check_arguments(arguments)  # bundled servers check their own arguments
+        if deferred is not None:
+            await self._check_process.settle(deferred, request.caller.token_id)
         server = self._fleet.get(tool.server_id)
         if server is None:  # a reload took it away while its list was fetched
             raise ServerUnavailableError(tool.server_id, "it was taken out of the configuration")
         params = with_round({"name": tool.tool_name, "arguments": arguments}, request.params)
-        bundled = self._catalog.is_bundled(tool.server_id)
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NoReturn
 from urllib.parse import parse_qsl
 
+from pointsman.catalog.names import wrap_uri
 from pointsman.catalog.offers import Offers, Target
-from pointsman.catalog.uris import wrapped
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamHttpError, GatewayError, RateLimitedError, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey
@@ -213,5 +213,5 @@ def uri_parts(uri: str) -> Json:
 
 def _outside(server_id: str, part: object) -> object:
     if isinstance(part, dict) and isinstance(part.get("uri"), str):
-        return {**part, "uri": wrapped(server_id, part["uri"])}
+        return {**part, "uri": wrap_uri(server_id, part["uri"])}
     return part
