@@ -10,7 +10,7 @@ import pytest
 
 from pointsman.catalog.definitions import KnownTool, build_tools
 from pointsman.catalog.list_cache import CachedList, ListFailure, ListWaits, Snapshot
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import ToolSource
 from tests.catalog.sources import Clock, SmallServer, tool
@@ -240,7 +240,7 @@ async def test_a_slow_list_of_many_pages_has_one_clock_for_all_of_them(clock: Cl
     [
         (ServerUnavailableError("s", "the connection ended"), "failed"),
         (CallTimeoutError("s", 5), "timeout"),
-        (DownstreamHttpError(-32603, "/srv/secret/path exploded"), "failed"),
+        (DownstreamError(-32603, "/srv/secret/path exploded"), "failed"),
         (ZeroDivisionError("a mistake of ours"), "failed"),
     ],
 )

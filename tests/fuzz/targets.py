@@ -14,7 +14,7 @@ from typing import Any
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.loader import parse as parse_config
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.query import read_rows
@@ -23,8 +23,7 @@ from pointsman.router.audit.store import Store
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.stdio.lines import LineAssembler
-from pointsman.router.downstream.talk.large import decode_in_pieces
-from pointsman.router.downstream.talk.mending import decode
+from pointsman.router.downstream.talk.decoding import decode, decode_in_pieces
 from pointsman.router.front.http.message import echoed_id, meta_of
 from pointsman.router.front.http.message import parse as parse_message
 from pointsman.router.front.http.refusal import HttpError
@@ -73,10 +72,10 @@ async def _downstream(data: bytes) -> None:
     stream = Stream()
     call = await stream.start(tool_call("echo"))
     for line in _lines(data, len(data) or 1):
-        stream.mux.received(line)
+        stream.mux.receive(line)
         await asyncio.sleep(0)
     stream.mux.lost("the test is over")
-    with suppress(ConnectionLostError, BudgetExceededError, DownstreamHttpError):
+    with suppress(ConnectionLostError, BudgetExceededError, DownstreamError):
         await call
     assert not failures, failures
 

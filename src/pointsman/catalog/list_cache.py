@@ -18,7 +18,7 @@ from typing import Generic, Literal, TypeVar
 
 from pointsman.catalog.definitions import encode_entry, quote_names
 from pointsman.catalog.pages import MalformedListError, walk
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import ListKind
 from pointsman.core.model import Json, ToolSource
 
@@ -308,7 +308,7 @@ class CachedList(Generic[Item]):
             return self._fail(generation, timeout, f"timed out after {limit_s:g} s")
         except ServerUnavailableError as error:
             return self._fail(generation, failed, f"failed: {error.reason!r}")  # quoted: it may be the server's text
-        except (DownstreamHttpError, MalformedListError) as error:
+        except (DownstreamError, MalformedListError) as error:
             return self._fail(generation, failed, f"failed: {str(error)!r}")
         except Exception:  # a surprise of one server must not cost the answers of the others
             logger.exception("server %s: %s could not be read", self.source.id, self.kind.method)

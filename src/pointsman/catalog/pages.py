@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.kinds import TOOLS, ListKind
 from pointsman.core.model import Json
 from pointsman.providers.visible import is_visible_name
@@ -41,7 +41,7 @@ async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES
 
     Raises:
         MalformedListError: no page had a list.
-        ServerUnavailableError, CallTimeoutError, DownstreamHttpError: as `page` does.
+        ServerUnavailableError, CallTimeoutError, DownstreamError: as `page` does.
     """
     try:
         return await _Walk(page, kind, max_pages, max_items).run()
@@ -54,7 +54,7 @@ async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES
 
 
 class _CursorExpiredError(Exception):
-    def __init__(self, error: DownstreamHttpError) -> None:
+    def __init__(self, error: DownstreamError) -> None:
         self.error = error
 
 
@@ -97,7 +97,7 @@ class _Walk:
     async def _read_page(self, cursor: str | None) -> Any:
         try:
             return await self._page(cursor)
-        except DownstreamHttpError as error:
+        except DownstreamError as error:
             if cursor is not None and error.code == _INVALID_PARAMS:
                 raise _CursorExpiredError(error) from None
             raise

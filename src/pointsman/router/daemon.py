@@ -29,9 +29,9 @@ from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.stderr_log import ServerLogs
+from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.downstream.stdio.process import SystemProcesses
-from pointsman.router.downstream.stdio.server_logs import ServerLogs
 from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.entrance import Entrance
@@ -44,9 +44,8 @@ from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.usage import UsageMemory
-from pointsman.router.serving import signals, state_folder
+from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.in_flight import InFlight
-from pointsman.router.serving.malloc import return_large_blocks
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
@@ -89,14 +88,14 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
         ListenError: the address cannot be had.
         DaemonError: an essential task ended.
     """
-    return_large_blocks()
-    with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
+    process.return_large_blocks()
+    with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         async with _put_together(launch, listener.getsockname()[1]) as parts:
             if stop is not None:
                 await _serve(launch, parts, listener, stop)
                 return
             stop = asyncio.Event()
-            with signals.stopping(stop):
+            with process.stop_on_signals(stop):
                 await _serve(launch, parts, listener, stop)
 
 
@@ -109,7 +108,7 @@ async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: as
         launch.ready(url)
 
     server = HttpServer(_http_settings(parts), opened)
-    with signals.reloading(parts.reloader.request), state_folder.announced(launch.state_dir, url):
+    with process.reload_on_sighup(parts.reloader.request), state_folder.announced(launch.state_dir, url):
         parts.tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
         try:
             await parts.tasks.until(stop)

@@ -16,8 +16,8 @@ from pointsman.config.paths import NoHomeError, state_folder
 from pointsman.config.settings import Settings, apply_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.bridge.bridge import Bridge
+from pointsman.router.bridge.gateway_client import GatewayClient, GatewayUnreachableError
 from pointsman.router.bridge.gateway_locator import GatewayLocator
-from pointsman.router.bridge.link import GatewayUnreachableError, Link
 from pointsman.router.bridge.pipes import Lines, Output
 from pointsman.router.cli.first_start import find_or_create_config
 from pointsman.router.cli.options import (
@@ -28,7 +28,7 @@ from pointsman.router.cli.options import (
     log_to_stderr,
     state_dir_option,
 )
-from pointsman.router.serving import signals
+from pointsman.router.serving import process
 
 if TYPE_CHECKING:
     from pointsman.router.daemon import Launch
@@ -77,11 +77,11 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
 async def _run(locator: GatewayLocator, project: str | None) -> None:
     """Run until stdin ends, stdout is closed or a signal arrives."""
     stop = asyncio.Event()
-    with signals.stopping(stop):  # until the end, with an embedded gateway or without
+    with process.stop_on_signals(stop):  # until the end, with an embedded gateway or without
         output = Output(sys.stdout.buffer)
         await output.open()
-        async with Link(locator.find, project) as link:
-            work = asyncio.ensure_future(Bridge(link, output).run(Lines(sys.stdin.buffer).read()))
+        async with GatewayClient(locator.find, project) as gateway:
+            work = asyncio.ensure_future(Bridge(gateway, output).run(Lines(sys.stdin.buffer).read()))
             ends = [work, *(asyncio.ensure_future(event.wait()) for event in (output.gone, stop, locator.ended))]
             try:
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

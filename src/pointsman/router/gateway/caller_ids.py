@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 
 from pointsman.core.model import Caller
-from pointsman.router.downstream.talk.envelope import OURS
+from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 
-KEY = OURS + "caller"  # in `_meta` of a call
+KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call
 _PURPOSE = b"caller id"
 _BYTES = 16
 

@@ -8,7 +8,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
 from pointsman.core.errors import (
     BUNDLED_CODES,
-    DownstreamHttpError,
+    DownstreamError,
     GatewayError,
     ServerUnavailableError,
     UnknownToolError,
@@ -106,7 +106,7 @@ class Executor:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
             result = await server.request("tools/call", params, request, recorded(back, request, record))
-        except DownstreamHttpError as error:
+        except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         self._links.note(request.caller, tool.server_id, result.get("content"))
         record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from pointsman.catalog.names import wrap_uri
 from pointsman.catalog.offers import Offers, Target
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamHttpError, GatewayError, RateLimitedError, ServerUnavailableError
+from pointsman.core.errors import DownstreamError, GatewayError, RateLimitedError, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, BackChannel, Era, FrontRequest, ProtocolError
 from pointsman.router.audit.log import AuditLog
@@ -56,7 +56,7 @@ class Reads:
             params = with_round({"uri": place.own}, request.params)
             try:
                 return place, own_result(await self.send(place.server_id, params, request, back, uri_parts(place.own)))
-            except DownstreamHttpError as refusal:
+            except DownstreamError as refusal:
                 if refusal.code not in _NOT_FOUND or place is places[-1]:
                     _refuse_resource(refusal, uri, era)
             except GatewayError as error:
@@ -102,7 +102,7 @@ class Reads:
 
         Raises:
             AuditUnavailableError: the row could not be begun, and nothing was sent.
-            GatewayError, DownstreamHttpError: as `Downstream.request` has it.
+            GatewayError, DownstreamError: as `Downstream.request` has it.
         """
         key = str(ToolKey(server_id, prompt)) if prompt is not None else None
         with self._audit.begin(request, "read", tool_key=key, server_id=server_id, arguments=arguments) as record:
@@ -126,7 +126,7 @@ class Reads:
     ) -> Json:
         try:
             return own_result(await self.send(place.server_id, params, request, back, arguments, prompt))
-        except DownstreamHttpError as error:
+        except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         except GatewayError as error:
             raise unavailable(error) from None
@@ -189,7 +189,7 @@ def _not_found(era: Era) -> int:
     return RESOURCE_NOT_FOUND if era == "legacy" else INVALID_PARAMS
 
 
-def _refuse_resource(refusal: DownstreamHttpError, uri: str, era: Era) -> NoReturn:
+def _refuse_resource(refusal: DownstreamError, uri: str, era: Era) -> NoReturn:
     """In the words of the server; that there is no such resource has a code of each era, and names it as asked for."""
     if refusal.code not in _NOT_FOUND:
         raise ProtocolError(refusal.code, refusal.message, refusal.data) from None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pointsman.core.errors import AuditUnavailableError
+from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, BackChannel, CannotAskError, FrontRequest, ProtocolError
 from pointsman.router.audit.log import Record
 
-_CAPABILITY = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 _ROUND_KEYS = ("inputResponses", "requestState")
 
 
@@ -43,7 +43,7 @@ class Rounds:
         self._back.tell(method, params)
 
     async def ask(self, method: str, params: Json) -> Json:
-        if _CAPABILITY.get(method) not in self._request.client.capabilities:
+        if QUESTION_CAPABILITIES.get(method) not in self._request.client.capabilities:
             return await self._back.ask(method, params)  # is refused, so there is no round
         if not self._waiting:
             self._waiting = True

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pointsman.catalog.offers import Target
-from pointsman.core.errors import AuditUnavailableError, DownstreamHttpError, GatewayError
+from pointsman.core.errors import AuditUnavailableError, DownstreamError, GatewayError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import BackChannel, FrontRequest
 from pointsman.router.downstream.server.fleet import Fleet
@@ -78,10 +78,10 @@ class ResourceSubscriptions:
         if server is None:
             return
         try:
-            with suppress(DownstreamHttpError):  # one that refuses needs no ending
+            with suppress(DownstreamError):  # one that refuses needs no ending
                 await self._reads.send(place.server_id, {"uri": place.own}, request, back, uri_parts(place.own))
         except AuditUnavailableError as error:
-            server.watches.discard(request.caller, place.own)
+            server.subscribed.discard(request.caller, place.own)
             raise unavailable(error) from None
         except GatewayError:
             return  # one that is away is told nothing, and needs nothing

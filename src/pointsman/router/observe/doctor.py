@@ -69,7 +69,7 @@ async def check_configuration(patient: Inspected) -> list[Finding]:
 
 async def check_gateway(patient: Inspected) -> list[Finding]:
     """The one that holds the state folder, and what it says of itself."""
-    running = state_folder.running(patient.state_dir)
+    running = state_folder.find_running(patient.state_dir)
     if running is None:
         return [Finding("gateway", "note", "No gateway runs with this state folder. `pointsman serve` starts one.")]
     import httpx2

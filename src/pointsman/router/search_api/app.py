@@ -1,4 +1,4 @@
-"""The routes of the search service, and how every answer is written."""
+"""The HTTP routes of the search service."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pointsman.router.front.http.headers import Head, HostRules, check_content_t
 from pointsman.router.front.http.refusal import ClientDisconnectedError, HttpError
 from pointsman.router.observe.metrics import CONTENT_TYPE
 from pointsman.router.search_api import openapi
-from pointsman.router.search_api.admission import admitted
-from pointsman.router.search_api.refusals import ApiError, internal, of_the_front, unsupported_encoding
+from pointsman.router.search_api.auth import authenticate
+from pointsman.router.search_api.errors import ApiError, from_http_error, internal, unsupported_encoding
 from pointsman.router.search_api.service import SearchService, answer
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class SearchApp:
-    """Set `open` while requests are taken, and `hosts` when the configuration changes."""
+    """The ASGI app. Set `open` while it accepts requests, and `hosts` when the configuration changes."""
 
     def __init__(
         self, service: SearchService, hosts: HostRules, faults: Callable[[], dict[str, str]], lifespan: Lifespan
@@ -53,28 +53,28 @@ class SearchApp:
             Route("/openapi.json", self._answered(self._openapi), methods=["GET"]),
         ]
         self.asgi = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_page})
-        self.asgi.router.redirect_slashes = False  # a redirect would repeat whatever Host the request came with
+        self.asgi.router.redirect_slashes = False  # a redirect would reflect the Host of the request
 
     async def _search(self, request: Request, head: Head) -> Response:
-        token_id = admitted(self._service.rights, head, time.time())
+        token_id = authenticate(self._service.rights, head, time.time())
         check_content_type(head)
         gzipped = _is_gzipped(head)
-        # A place first: bodies are read for as many as can be served.
-        await self._service.places.take(token_id)
+        # Take a slot before reading the body, which bounds the memory of bodies.
+        await self._service.slots.take(token_id)
         try:
             body = await read_body(head, request.receive, self._service.settings.limits.body_bytes)
-            admitted(self._service.rights, head, time.time())  # again: the token may be revoked by now
+            authenticate(self._service.rights, head, time.time())  # again: the token may have been revoked meanwhile
         except BaseException:
-            self._service.places.give_back(token_id)
+            self._service.slots.give_back(token_id)
             raise
-        found = await self._service.search(token_id, body, gzipped=gzipped)
-        return _json(answer(found))
+        ranking = await self._service.search(token_id, body, gzipped=gzipped)
+        return _json(answer(ranking))
 
     async def _health(self, request: Request, head: Head) -> Response:
-        """Strangers learn only whether we are ready."""
+        """Without a token, report only whether the service is ready."""
         report: Json = {"ready": self.open}
         if b"authorization" in head:
-            admitted(self._service.rights, head, time.time())
+            authenticate(self._service.rights, head, time.time())
             report |= {"version": __version__, "provider": self._service.settings.provider}
             report |= self._faults()
         return _json(report, 200 if self.open else 503)
@@ -102,16 +102,16 @@ class SearchApp:
         except ApiError as refusal:
             return _refused(refusal)
         except HttpError as refusal:
-            return _refused(of_the_front(refusal))
+            return _refused(from_http_error(refusal))
         except ClientDisconnectedError:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # not delivered
         except Exception:
             logger.exception("request %s failed", request_id_of(request))
             return _refused(internal())
 
 
 def request_id_of(request: Request) -> str:
-    """The sender's own, where it is one; it goes into headers and logs."""
+    """Return the sender's X-Request-Id if it is valid, else a new one; used in headers and logs."""
     if "request_id" not in request.scope:
         given = request.headers.get("x-request-id", "")
         request.scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else uuid4().hex
@@ -139,9 +139,9 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     allow = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
     if error.status_code == 405:
-        refusal = ApiError(405, "This path takes another method; the Allow header names it.", headers=allow)
+        refusal = ApiError(405, "Method not allowed. The Allow header names the allowed one.", headers=allow)
     else:
-        refusal = ApiError(404, "There is nothing here. Searches go to POST /catalog/search; see /openapi.json.")
+        refusal = ApiError(404, "Not found. Search with POST /catalog/search; see /openapi.json.")
     response = _refused(refusal)
     response.headers["X-Request-Id"] = request_id_of(request)
     return response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from pointsman.core.kinds import declares
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, CannotAskError, ClientGoneError, ProtocolError
 from pointsman.router.front.exchange import Exchange
@@ -58,20 +59,14 @@ def check_may_ask(capabilities: Json, method: str, params: Json) -> None:
 
 
 def _declared(capabilities: Json, method: str, params: Json) -> bool:
-    match method:
-        case "sampling/createMessage":
-            return isinstance(capabilities.get("sampling"), dict)
-        case "roots/list":
-            return isinstance(capabilities.get("roots"), dict)
-        case "elicitation/create":
-            elicitation = capabilities.get("elicitation")
-            if not isinstance(elicitation, dict):
-                return False
-            mode = params.get("mode", "form")
-            # A bare `{}` is from the time when forms were all there was.
-            return mode in elicitation or (mode == "form" and not elicitation)
-        case _:
-            return False
+    if not declares(capabilities, method):
+        return False
+    if method != "elicitation/create":
+        return True
+    elicitation = capabilities["elicitation"]
+    mode = params.get("mode", "form")
+    # A bare `{}` is from the time when forms were all there was.
+    return mode in elicitation or (mode == "form" and not elicitation)
 
 
 def _as_error(error: object) -> ProtocolError:

@@ -1,4 +1,4 @@
-"""What a modern request over HTTP says twice: its method, its name and some arguments stand in headers, too."""
+"""The headers of a modern HTTP request, which repeat its method, its name and some arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pointsman.core.sdk import (
 
 
 class ModernHeaders:
-    """Learns from the tool lists that pass which arguments go into headers."""
+    """Builds the headers. Learns from forwarded tool lists which arguments go into headers."""
 
     def __init__(self) -> None:
         self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}
@@ -31,7 +31,7 @@ class ModernHeaders:
         return headers
 
     def learn(self, answer: Json) -> None:
-        """From the answer to `tools/list`."""
+        """Read the mirrored arguments from the answer to `tools/list`."""
         result = answer.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
         for tool in tools if isinstance(tools, list) else ():

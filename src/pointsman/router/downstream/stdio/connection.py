@@ -6,23 +6,25 @@ from asyncio import Future, Task, TimerHandle, get_running_loop
 from collections import deque
 
 from pointsman.config.model import Limits
-from pointsman.core.model import Json
-from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
+from pointsman.router.downstream.connection import (
+    BudgetExceededError,
+    ConnectionLostError,
+    Introduction,
+    OnNotification,
+)
 from pointsman.router.downstream.stderr_log import StderrLog
-from pointsman.router.downstream.stdio.child import Child
+from pointsman.router.downstream.stdio.child import Child, Command, ProcessStarter
 from pointsman.router.downstream.stdio.lines import Line, LineAssembler
-from pointsman.router.downstream.stdio.process import Command, ProcessStarter
-from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES
+from pointsman.router.downstream.talk.decoding import HEAD_BYTES, OFF_LOOP_BYTES, id_of_undecoded
+from pointsman.router.downstream.talk.handshake import WantedEra, negotiate
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
-from pointsman.router.downstream.talk.salvage import HEAD_BYTES, salvaged_id
 from pointsman.router.downstream.talk.server_memory import ServerRecord
-from pointsman.router.downstream.talk.unsolicited import FLOODED
+from pointsman.router.downstream.talk.server_messages import FLOODED
 from pointsman.router.serving.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
 
 PROBE_S = 5.0
-_BATCH = 64  # messages taken in one go, before others get their turn on the loop
+_BATCH = 64  # messages handled in one go, before other work gets its turn on the loop
 
 
 async def connect_stdio(
@@ -31,25 +33,25 @@ async def connect_stdio(
     starter: ProcessStarter,
     era: WantedEra,
     limits: Limits,
-    noticed: Noticed,
+    on_notification: OnNotification,
     probe_s: float = PROBE_S,
     stderr: StderrLog | None = None,
     record: ServerRecord | None = None,
     memory: AnswerMemory | None = None,
 ) -> StdioConnection:
-    """Start the child and shake hands. The total time is the caller's to limit.
+    """Start the child and negotiate the version. The caller limits the total time.
 
-    `stderr` is the server's log, `record` what it is known to do and `memory` what its large answers may take of the
-    daemon's; all outlive its children.
+    `stderr` is the server's log, `record` what it was seen to do, and `memory` the budget for its large answers; all
+    outlive its children.
 
     Raises:
-        ConnectionLostError: with the reason. Nothing is left behind then, nor after cancellation.
+        ConnectionLostError: with the reason. The child is gone then, also after a cancellation.
     """
-    connection = StdioConnection(limits, noticed, stderr or StderrLog(), record or ServerRecord(), memory)
+    connection = StdioConnection(limits, on_notification, stderr or StderrLog(), record or ServerRecord(), memory)
     child = await starter(command, connection)
     try:
         connection.attach(child)
-        connection.introduced(await shake_hands(connection.mux, era, probe_s))
+        connection.introduced(await negotiate(connection.mux, era, probe_s))
     except BaseException:
         child.kill()
         raise
@@ -57,48 +59,38 @@ async def connect_stdio(
 
 
 class StdioConnection:
-    """As `Connection` has it; hears of its child as `ChildEvents`."""
+    """Fits `Connection`, and `ChildEvents` for its child."""
 
     def __init__(
         self,
         limits: Limits,
-        noticed: Noticed,
+        on_notification: OnNotification,
         stderr: StderrLog,
         record: ServerRecord,
         memory: AnswerMemory | None = None,
     ) -> None:
         self.stderr = stderr
         self._memory = memory or unshared(limits.in_flight_bytes)
-        self._lease: Future[Lease] | None = None  # of a large line; not done: it waits for room
+        self._lease: Future[Lease] | None = None  # of a large line; not done: it waits for memory
         self._lease_clock: TimerHandle | None = None
-        self.mux = Multiplexer(self._send, limits, noticed, QuestionRouter(record, mixed=True))
+        self.mux = Multiplexer(self._send, limits, on_notification, QuestionRouter(record, shared_stream=True))
+        self.request = self.mux.request
+        self.ended = self.mux.ended
         self._unsent_limit = limits.result_bytes
         self._lines = LineAssembler(limits.result_bytes, self._too_long)
-        self._backlog: deque[Line] = deque()  # at most what one read brought: reading stands still while it is filled
+        self._backlog: deque[Line] = deque()  # at most what one read brought: reading is paused while it is filled
         self._decoding: Task[None] | None = None
-        self._paused = False  # something waits: a large line that is being decoded, or a timer
-        self._last_reason: str | None = None
+        self._paused = False  # a large line is being decoded, or a timer runs
+        self._exit_reason: str | None = None
         self._child: Child | None = None
-        self._introduction: Introduction | None = None
+        self.introduction: Introduction
 
     def attach(self, child: Child) -> None:
         self._child = child
 
     def introduced(self, introduction: Introduction) -> None:
-        self._introduction = self.mux.introduction = introduction
-
-    # --- Connection
-
-    @property
-    def introduction(self) -> Introduction:
-        assert self._introduction is not None
-        return self._introduction
-
-    async def request(self, call: Call) -> Json:
-        return await self.mux.carry(call)
-
-    async def ended(self) -> str:
-        return await self.mux.ended()
+        self.introduction = introduction
+        self.mux.introduced(introduction)
 
     async def close(self) -> None:
         self.mux.lost("the connection was closed")
@@ -108,11 +100,9 @@ class StdioConnection:
             await self._child.stop()
 
     def _send(self, data: bytes, number: int | None) -> None:
-        child = self._child
-        if child is None:
+        if self._child is None:
             raise ConnectionLostError("it is not running")
-        child.write(data + b"\n")
-        if child.unsent > self._unsent_limit:
+        if self._child.write(data + b"\n") > self._unsent_limit:
             reason = f"it does not read its input: more than {self._unsent_limit} bytes wait for it"
             self._give_up(reason)
             raise ConnectionLostError(reason)
@@ -124,36 +114,38 @@ class StdioConnection:
         if self._child is not None:
             self._child.kill()
 
-    # --- ChildEvents
+    # ------------------------------------------------------------------ ChildEvents
 
-    def said(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         lines = self._lines.feed(data)
         if len(lines) == 1 and not self._paused and len(lines[0]) <= OFF_LOOP_BYTES:
-            self.mux.received(lines[0])  # by far the most frequent case: one answer, nothing waiting
+            self.mux.receive(lines[0])
+            if lines[0] is data and self._lease is None and not self.mux.unsolicited.over:
+                return  # by far the most frequent case: one whole line, and nothing else to do
         else:
             self._backlog.extend(lines)
         if self._lines.discarding:
-            self.mux.stray.charge(len(data), 0)
-        if not self._paused and (self._backlog or self.mux.stray.breather()):
-            self._work_off()
+            self.mux.unsolicited.charge(len(data), 0)
+        if not self._paused and (self._backlog or self.mux.unsolicited.over):
+            self._process_backlog()
         if self._lease is not None or self._lines.held > LARGE_BYTES:
-            self._settle_lease()
+            self._adjust_lease()
 
-    def gone(self, reason: str) -> None:
-        self._last_reason = reason
+    def exited(self, reason: str) -> None:
+        self._exit_reason = reason
         if self._decoding is None:
             self._finish(reason)
 
     def _finish(self, reason: str) -> None:
-        while self._backlog:  # what it said before it died still counts
-            self.mux.received(self._backlog.popleft())
+        while self._backlog:  # what it wrote before it exited still counts
+            self.mux.receive(self._backlog.popleft())
         self._release()
         self.mux.lost(reason)
 
-    # --- lines that wait
+    # ------------------------------------------------------------------ lines that wait
 
-    def _work_off(self) -> None:
-        """Take up to a batch; then rest, if there is more or if the server says too much that no call explains."""
+    def _process_backlog(self) -> None:
+        """Handle up to a batch; then pause, if there is more or if unsolicited messages exceed their rate."""
         for _ in range(_BATCH):
             if not self._backlog:
                 break
@@ -161,17 +153,17 @@ class StdioConnection:
             if len(line) > OFF_LOOP_BYTES:
                 self._start_decoding(line)
                 return
-            self.mux.received(line)
-        if self.mux.stray.hopeless:
+            self.mux.receive(line)
+        if self.mux.unsolicited.flooding:
             self._give_up(FLOODED)
             return
-        pause_s = self.mux.stray.breather()
+        pause_s = self.mux.unsolicited.pause_s()
         if self._backlog or pause_s:
             self._pause()
-            get_running_loop().call_later(pause_s, self._work_off)
+            get_running_loop().call_later(pause_s, self._process_backlog)
             return
         if self._lease is not None:
-            self._settle_lease()
+            self._adjust_lease()
         if self._paused and (self._lease is None or self._lease.done()):
             self._paused = False
             if self._child is not None:
@@ -179,15 +171,15 @@ class StdioConnection:
 
     def _start_decoding(self, line: Line) -> None:
         self._pause()
-        self._decoding = get_running_loop().create_task(self.mux.received_large(line))
+        self._decoding = get_running_loop().create_task(self.mux.receive_large(line))
         self._decoding.add_done_callback(self._decoded)
 
     def _decoded(self, task: Task[None]) -> None:
         self._decoding = None
-        if self._last_reason is None:
-            self._work_off()
+        if self._exit_reason is None:
+            self._process_backlog()
         else:
-            self._finish(self._last_reason)
+            self._finish(self._exit_reason)
 
     def _pause(self) -> None:
         if not self._paused:
@@ -195,16 +187,17 @@ class StdioConnection:
             if self._child is not None:
                 self._child.pause()
 
-    # --- the lease of a large line: from its first bytes until it is decoded; without it, reading stands still
+    # ------------------------------------------------------------------ the lease of a large line
+    # It is held from the first bytes until the line is decoded; while it is not granted, reading is paused.
 
-    def _settle_lease(self) -> None:
+    def _adjust_lease(self) -> None:
         if self._lines.held <= LARGE_BYTES:
             if not self._backlog and self._decoding is None:
                 self._release()
         elif self._lease is None:
             self._lease = self._memory.request(self._unsent_limit)
             if self._lease.done():
-                self._lease_clock = get_running_loop().call_later(LEASE_S, self._unfinished)
+                self._lease_clock = get_running_loop().call_later(LEASE_S, self._discard_unfinished)
             else:
                 self._pause()
                 self._lease.add_done_callback(self._granted)
@@ -212,16 +205,16 @@ class StdioConnection:
     def _granted(self, lease: Future[Lease]) -> None:
         if lease is not self._lease:
             return  # it was withdrawn
-        self._lease_clock = get_running_loop().call_later(LEASE_S, self._unfinished)
+        self._lease_clock = get_running_loop().call_later(LEASE_S, self._discard_unfinished)
         if self._decoding is None:
-            self._work_off()
+            self._process_backlog()
 
-    def _unfinished(self) -> None:
-        """The calls on this pipe have their own deadlines, but memory that others wait for must not be kept."""
+    def _discard_unfinished(self) -> None:
+        """Free the memory, for which other servers wait; the calls of this one have their own deadlines."""
         self._lease_clock = None
         if self._lines.held <= LARGE_BYTES:
-            return  # it is whole and being decoded
-        number = salvaged_id(self._lines.beginning(HEAD_BYTES), b"")
+            return  # the line is complete and being decoded
+        number = id_of_undecoded(self._lines.beginning(HEAD_BYTES), b"")
         if number is not None:
             self.mux.fail(number, BudgetExceededError(f"it did not finish a large answer within {LEASE_S:g} s"))
         self._lines.discard()
@@ -236,6 +229,6 @@ class StdioConnection:
             self._lease_clock = None
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
-        number = salvaged_id(head, tail)
+        number = id_of_undecoded(head, tail)
         if number is not None or tail:
             self.mux.too_large(number)

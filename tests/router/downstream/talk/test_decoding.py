@@ -7,8 +7,7 @@ import json
 import pytest
 
 from pointsman.core import wire
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_off_loop
-from pointsman.router.downstream.talk.mending import decode
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES, decode, decode_off_loop
 
 
 @pytest.mark.parametrize(

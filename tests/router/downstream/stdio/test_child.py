@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, harmless
-from pointsman.router.downstream.stdio.child import Child
-from pointsman.router.downstream.stdio.process import Command, SystemProcesses, child_environment
+from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, sanitize
+from pointsman.router.downstream.stdio.child import Child, Command, SystemProcesses, child_environment
 from tests.router.downstream.stdio_parts import SHORT_GRACE, command, stdio, text, tool_call
 
 IGNORES_EVERYTHING = ("--ignore-term", "--ignore-eof")
@@ -30,10 +29,10 @@ class Owner:
         self.stderr = StderrLog()
         self.gone_for: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    def said(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         self.output += data
 
-    def gone(self, reason: str) -> None:
+    def exited(self, reason: str) -> None:
         self.gone_for.set_result(reason)
 
 
@@ -224,7 +223,7 @@ async def test_a_servers_log_outlives_its_children_and_each_death_has_its_own_wo
         assert await owner.gone_for == "it exited with code 1"
     assert log.tail(10) == ["first"]
     told = [record.getMessage() for record in caplog.records if record.name.endswith(".child")]
-    assert told == ["server shop: it exited with code 1; the last line of its stderr: first"]
+    assert told == ["server shop: it exited with code 1; last line on stderr: first"]
 
 
 def test_the_ring_keeps_the_last_bytes_whatever_the_size_of_the_writes() -> None:
@@ -245,7 +244,7 @@ def test_what_is_shown_of_stderr_cannot_move_the_cursor_or_forge_a_line() -> Non
     assert shown.isprintable()
     assert "\x1b" not in shown
     assert len(shown) < 600
-    assert harmless("a\tb\r\n") == "a b��"
+    assert sanitize("a\tb\r\n") == "a b��"
 
 
 async def test_what_a_child_wrote_is_not_part_of_the_reason_which_reaches_clients() -> None:

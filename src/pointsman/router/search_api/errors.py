@@ -1,4 +1,4 @@
-"""Refusals of the search service: a status, a code for programs, and a sentence with the next step."""
+"""The errors of the search service: an HTTP status, a code, and a message with the next step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SOON = ((b"retry-after", b"1"),)
 
 
 class ApiError(Exception):
-    """The request goes no further. `str(refusal)` is for whoever sent it."""
+    """Rejects the request. `str(error)` is sent to the client."""
 
     def __init__(self, status: int, message: str, *, code: Code | None = None, headers: Headers = ()) -> None:
         super().__init__(message)
@@ -38,29 +38,29 @@ class ApiError(Exception):
         return wire.encode({"error": {"code": self.code, "message": str(self)}})
 
 
-def of_the_front(refusal: HttpError) -> ApiError:
-    """What the checks of the gateway's front refuse, in this service's words."""
-    words = {
-        403: "This web page may not use the service. The operator allows pages in `search_api.listen.allowed_origins`.",
-        413: "The body is larger than this service takes. Send fewer tools, or compress it (Content-Encoding: gzip); "
+def from_http_error(error: HttpError) -> ApiError:
+    """Convert an error of the shared HTTP checks, with messages that name this service's settings."""
+    messages = {
+        403: "This origin is not allowed. The operator allows origins in `search_api.listen.allowed_origins`.",
+        413: "The body is too large. Send fewer tools, or compress it (Content-Encoding: gzip); "
         "the operator sets `search_api.limits.body_bytes`.",
-        421: "This service is not known by this Host. The operator allows more in `search_api.listen.allowed_hosts`.",
+        421: "This Host is not allowed. The operator allows hosts in `search_api.listen.allowed_hosts`.",
     }
-    return ApiError(refusal.status, words.get(refusal.status, refusal.message), headers=refusal.headers)
+    return ApiError(error.status, messages.get(error.status, error.message), headers=error.headers)
 
 
-def body_below_asgi(refusal: HttpError) -> bytes:
-    return of_the_front(refusal).body
+def http_error_body(error: HttpError) -> bytes:
+    return from_http_error(error).body
 
 
-def bad(message: str) -> ApiError:
+def bad_request(message: str) -> ApiError:
     return ApiError(400, message)
 
 
 def unsupported_version() -> ApiError:
     return ApiError(
         400,
-        f'This service speaks apiVersion "{API_VERSION}". Send that, or leave `apiVersion` out.',
+        f'This service supports apiVersion "{API_VERSION}". Send that, or omit `apiVersion`.',
         code="unsupported_version",
     )
 
@@ -79,16 +79,16 @@ def unsupported_encoding() -> ApiError:
     )
 
 
-def share_is_taken() -> ApiError:
+def token_share_exhausted() -> ApiError:
     return ApiError(
         429,
-        "Too many searches with this token are under way. Try again in a moment, or search locally.",
+        "Too many concurrent searches with this token. Retry in a moment, or search locally.",
         headers=_SOON,
     )
 
 
 def overloaded() -> ApiError:
-    return ApiError(503, "Too many searches are under way. Try again in a moment, or search locally.", headers=_SOON)
+    return ApiError(503, "Too many concurrent searches. Retry in a moment, or search locally.", headers=_SOON)
 
 
 def too_slow(limit_s: float) -> ApiError:
@@ -101,4 +101,4 @@ def too_slow(limit_s: float) -> ApiError:
 
 
 def internal() -> ApiError:
-    return ApiError(500, "The service failed at this request. Its log has the reason; search locally meanwhile.")
+    return ApiError(500, "Internal error; the service's log has the reason. Search locally meanwhile.")

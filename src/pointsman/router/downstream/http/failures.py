@@ -1,16 +1,24 @@
-"""Why an exchange over HTTP failed, for people. Names no address: the operator knows it, and others need not."""
+"""Why an exchange over HTTP failed, for people.
+
+No reason names an address: reasons reach clients, and the operator knows the address anyway.
+"""
 
 from __future__ import annotations
 
 import errno
+from http import HTTPStatus
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
+FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
+"""What an exchange can raise; `failure_reason` explains each."""
+
 TCP_CONNECT_S = 10.0
+_CREDENTIAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 
-def in_words(error: Exception) -> str:
+def failure_reason(error: Exception) -> str:
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
             return "its TLS certificate or handshake was not accepted"
@@ -31,3 +39,12 @@ def in_words(error: Exception) -> str:
         case aiohttp.InvalidURL():
             return "its URL is not valid"
     return "it reset the connection"
+
+
+def status_reason(status: int, request: str = "") -> str:
+    """The reason for an HTTP status that is no answer; `request` names what it was sent in reply to."""
+    if 300 <= status < 400:
+        return f"it redirects (HTTP {status}), which is not followed: put the final URL into `url`"
+    if status in _CREDENTIAL:
+        return f"it did not accept our credential (HTTP {status}): check `headers` in its configuration"
+    return f"it answered {request} with HTTP {status}" if request else f"it answered with HTTP {status}"

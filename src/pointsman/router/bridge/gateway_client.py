@@ -1,4 +1,4 @@
-"""The way to the gateway: one HTTP request for each message, and its answer as messages again."""
+"""The HTTP client of the bridge: one request per message, its answer parsed into messages."""
 
 from __future__ import annotations
 
@@ -20,25 +20,29 @@ _ACCEPT = f"application/json, {_EVENT_STREAM}"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a gateway listens, and the token that it knows us by."""
+    """Where a gateway listens, and the token to use there."""
 
     url: str  # of /mcp
     token: str = field(repr=False)
 
 
 Locate = Callable[[], Awaitable[Address]]
-"""Finds the gateway that runs now, or starts one. Raises GatewayUnreachableError."""
+"""Finds the running gateway, or starts one. Raises GatewayUnreachableError."""
 
 
-class GatewayUnreachableError(Exception):
-    """There is none to be had. `str(error)` says why and what to do."""
+class GatewayClientError(Exception):
+    """A message got no complete answer."""
 
 
-class NotSentError(Exception):
-    """The gateway could not be reached: it has not seen the message."""
+class GatewayUnreachableError(GatewayClientError):
+    """No gateway is available. `str(error)` says why and what to do."""
 
 
-class StreamCutError(Exception):
+class NotSentError(GatewayClientError):
+    """Could not connect to the gateway: it has not received the message."""
+
+
+class StreamCutError(GatewayClientError):
     """The connection ended before the answer was complete."""
 
 
@@ -52,7 +56,7 @@ class Answer:
         self.streams = response.content_type == _EVENT_STREAM
 
     async def messages(self) -> AsyncIterator[tuple[bytes, str | None]]:
-        """Each message and, where it has one, the id of its event. Raises StreamCutError."""
+        """Yield each message with the id of its event, if it has one. Raises StreamCutError."""
         try:
             if not self.streams:
                 if body := await self._response.read():
@@ -67,15 +71,15 @@ class Answer:
             raise StreamCutError from error
 
 
-class Link:
-    """`async with Link(...) as link`."""
+class GatewayClient:
+    """Sends messages to the gateway. `async with GatewayClient(...) as client`."""
 
     def __init__(self, locate: Locate, project: str | None) -> None:
         self._locate = locate
         self._named = {} if project is None else {"X-Pointsman-Project": project}
         self._address: Address | None = None
 
-    async def __aenter__(self) -> Link:
+    async def __aenter__(self) -> GatewayClient:
         self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -90,12 +94,12 @@ class Link:
 
     @asynccontextmanager
     async def send(self, method: str, headers: Mapping[str, str], body: bytes | None = None) -> AsyncIterator[Answer]:
-        """One request; leaving the block early closes its connection.
+        """Send one request; leaving the block early closes its connection.
 
-        A gateway that cannot be reached is looked for once more: it may have come back at another address.
+        If the gateway is unreachable, locate it once more: it may have restarted at another address.
 
         Raises:
-            GatewayUnreachableError, NotSentError, StreamCutError.
+            GatewayClientError
         """
         try:
             response = await self._request(method, headers, body)
