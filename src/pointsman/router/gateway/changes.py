@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from weakref import WeakSet
 
-from pointsman.catalog.naming import prefix_of
+from pointsman.catalog.names import prefix_of
 from pointsman.catalog.rights import RightsIndex
 from pointsman.core.model import Caller
 from pointsman.core.seams import Change

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 import jsonschema_rs
 
 from pointsman.catalog import check_program
-from pointsman.catalog.arguments import Unproven
+from pointsman.catalog.arguments import DeferredCheck
 
 DEADLINE_S = 2.0  # including the wait for other checks and the start of the process
 _MAX_LINE_BYTES = 65_536
@@ -29,9 +29,9 @@ class CheckProcess:
         self._turn = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by token id
 
-    async def settle(self, unproven: Unproven, token_id: str) -> None:
+    async def settle(self, deferred: DeferredCheck, token_id: str) -> None:
         """Raises InvalidArgumentsError. Arguments that are not checked in time pass: the server decides."""
-        unproven.settle(await self._answer(unproven.job(), token_id))
+        deferred.apply_verdict(await self._answer(deferred.job(), token_id))
 
     async def close(self) -> None:
         async with self._turn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pointsman.catalog.answer import answer
+from pointsman.catalog.answer import render_answer
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import GatewayError
 from pointsman.core.model import Json
@@ -29,7 +29,7 @@ async def _search(
 ) -> Json:
     asked = read_discovery(given)
     found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results, request_id=request.id)
-    shown = structured(answer(found))
+    shown = structured(render_answer(found))
     size = len(shown["content"][0]["text"].encode())
     counts = {"results": len(found.results), "bytes": size}
     record.finish("ok", found.code, **counts, provider=found.provider, fallback=found.fallback)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
-from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
 from pointsman.core.errors import (
@@ -110,11 +110,11 @@ class Executor:
         self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool, arguments: Json
     ) -> Json:
         """Return the server's result and finish its row. Raises GatewayError, ProtocolError."""
-        unproven = self._catalog.check_arguments(tool, arguments)
-        if unproven is not None:
-            await self._check_process.settle(unproven, request.caller.token_id)
-        params: Json = {"name": tool.tool_name, "arguments": arguments}
         bundled = self._catalog.is_bundled(tool.server_id)
+        deferred = None if bundled else tool.check_arguments(arguments)  # bundled servers check their own arguments
+        if deferred is not None:
+            await self._check_process.settle(deferred, request.caller.token_id)
+        params: Json = {"name": tool.tool_name, "arguments": arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
+from pointsman.catalog.names import wrap_uri
 from pointsman.catalog.offers import Offers, Target
-from pointsman.catalog.uris import wrapped
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamError, GatewayError, RateLimitedError
 from pointsman.core.model import Json, ToolKey
@@ -194,5 +194,5 @@ def uri_parts(uri: str) -> Json:
 
 def _wrap_uri(server_id: str, part: object) -> object:
     if isinstance(part, dict) and isinstance(part.get("uri"), str):
-        return {**part, "uri": wrapped(server_id, part["uri"])}
+        return {**part, "uri": wrap_uri(server_id, part["uri"])}
     return part
