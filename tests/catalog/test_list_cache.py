@@ -8,27 +8,28 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.listing import KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
+from pointsman.catalog.definitions import KnownTool, build_tools
+from pointsman.catalog.list_cache import CachedList, ListFailure, ListWaits, Snapshot
 from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import ToolSource
 from tests.catalog.sources import Clock, SmallServer, tool
 
 MAX_AGE_S = 5.0
-NEVER = Patience(first_s=3600, longest_s=3600)
+NEVER = ListWaits(first_s=3600, longest_s=3600)
 
 
-def list_of(server: SmallServer, clock: Clock, patience: Patience = NEVER) -> KnownList[KnownTool]:
-    return KnownList(server, TOOLS, tools_of, clock, patience)
+def list_of(server: SmallServer, clock: Clock, waits: ListWaits = NEVER) -> CachedList[KnownTool]:
+    return CachedList(server, TOOLS, build_tools, clock, waits)
 
 
-async def fetched(listed: KnownList[KnownTool]) -> Snapshot[KnownTool] | Silent:
+async def fetched(listed: CachedList[KnownTool]) -> Snapshot[KnownTool] | ListFailure:
     async with asyncio.timeout(30):
         await asyncio.wait([fetch := listed.fetch()])
     return fetch.result()
 
 
-def names(answer: Snapshot[KnownTool] | Silent | None) -> list[str]:
+def names(answer: Snapshot[KnownTool] | ListFailure | None) -> list[str]:
     assert isinstance(answer, Snapshot)
     return list(answer.items)
 
@@ -40,19 +41,19 @@ def clock() -> Clock:
 
 async def test_a_list_is_kept_until_its_maximum_age(clock: Clock) -> None:
     listed = list_of(SmallServer("s", tool("a")), clock)
-    assert listed.known(MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
     await fetched(listed)
     clock.now += 4.9
-    assert names(listed.known(MAX_AGE_S)) == ["a"]
+    assert names(listed.cached(MAX_AGE_S)) == ["a"]
     clock.now += 0.2
-    assert listed.known(MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
 
 
 async def test_a_maximum_age_of_nothing_keeps_nothing(clock: Clock) -> None:
     listed = list_of(SmallServer("s", tool("a")), clock)
     await fetched(listed)
-    assert listed.known(0) is None
-    assert listed.known_item("a", 0) is None
+    assert listed.cached(0) is None
+    assert listed.cached_item("a", 0) is None
 
 
 @pytest.mark.parametrize(("ttl_ms", "good_for_s"), [(1000, 1.0), (60_000, MAX_AGE_S)])
@@ -62,9 +63,9 @@ async def test_a_list_is_kept_no_longer_than_its_time_to_live(clock: Clock, ttl_
     listed = list_of(server, clock)
     await fetched(listed)
     clock.now += good_for_s - 0.1
-    assert names(listed.known(MAX_AGE_S)) == ["a"]
+    assert names(listed.cached(MAX_AGE_S)) == ["a"]
     clock.now += 0.2
-    assert listed.known(MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
 
 
 async def test_a_time_to_live_of_nothing_says_nothing_where_changes_are_heard(clock: Clock) -> None:
@@ -73,12 +74,12 @@ async def test_a_time_to_live_of_nothing_says_nothing_where_changes_are_heard(cl
     listed = list_of(server, clock)
     await fetched(listed)
     clock.now += 4.9
-    assert names(listed.known(MAX_AGE_S)) == ["a"]
+    assert names(listed.cached(MAX_AGE_S)) == ["a"]
     server.hears = False  # a stream was cut, say
-    assert listed.known(MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
     server.hears = True
     server.change(tool("b"))
-    assert listed.known(MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
 
 
 async def test_a_list_with_the_same_bytes_is_not_prepared_again(clock: Clock) -> None:
@@ -86,10 +87,10 @@ async def test_a_list_with_the_same_bytes_is_not_prepared_again(clock: Clock) ->
 
     def counting(source: ToolSource, entries: dict[str, Any], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
         made.extend(entries)
-        return tools_of(source, entries, before)
+        return build_tools(source, entries, before)
 
     server = SmallServer("s", tool("a"), tool("b"))
-    listed = KnownList(server, TOOLS, counting, clock, NEVER)
+    listed = CachedList(server, TOOLS, counting, clock, NEVER)
     first = await fetched(listed)
     server.change(tool("a"), tool("b"))
     again = await fetched(listed)
@@ -110,11 +111,11 @@ async def test_a_time_to_live_of_nothing_is_fetched_for_each_discovery_but_not_f
     server.hears = False
     listed = list_of(server, clock)
     await fetched(listed)
-    assert listed.known(MAX_AGE_S) is None
-    assert listed.known_item("a", MAX_AGE_S) is not None
-    assert listed.known_item("b", MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
+    assert listed.cached_item("a", MAX_AGE_S) is not None
+    assert listed.cached_item("b", MAX_AGE_S) is None
     server.change(tool("b"))
-    assert listed.known_item("a", MAX_AGE_S) is None
+    assert listed.cached_item("a", MAX_AGE_S) is None
 
 
 async def test_a_changed_list_is_not_known_any_more(clock: Clock) -> None:
@@ -122,8 +123,8 @@ async def test_a_changed_list_is_not_known_any_more(clock: Clock) -> None:
     listed = list_of(server, clock)
     await fetched(listed)
     server.change(tool("b"))
-    assert listed.known(MAX_AGE_S) is None
-    assert listed.known_item("a", MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
+    assert listed.cached_item("a", MAX_AGE_S) is None
     assert names(await fetched(listed)) == ["b"]
 
 
@@ -163,7 +164,7 @@ async def test_a_change_in_the_middle_of_a_fetch_is_not_missed(clock: Clock) -> 
     server.change(tool("new"))  # the answer under way is the old one
     server.may_answer.set()
     assert names(await asking) == ["new"]
-    assert names(listed.known(MAX_AGE_S)) == ["new"]
+    assert names(listed.cached(MAX_AGE_S)) == ["new"]
     assert server.asked == 2
 
 
@@ -177,7 +178,7 @@ async def test_a_list_that_never_holds_still_is_answered_but_not_kept(clock: Clo
     server = Restless("s", tool("a"))
     listed = list_of(server, clock)
     assert names(await fetched(listed)) == ["a"]
-    assert listed.known(MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
     assert server.asked == 3
 
 
@@ -215,9 +216,9 @@ async def test_a_silent_server_is_waited_for_only_once(clock: Clock) -> None:
     server.may_answer.clear()
     listed = list_of(server, clock)
     answer = await fetched(listed)
-    assert isinstance(answer, Silent)
+    assert isinstance(answer, ListFailure)
     assert answer.kind == "timeout"
-    assert listed.known(MAX_AGE_S) is answer  # at once, from now on
+    assert listed.cached(MAX_AGE_S) is answer  # at once, from now on
     assert server.asked == 1
 
 
@@ -230,7 +231,7 @@ async def test_a_slow_list_of_many_pages_has_one_clock_for_all_of_them(clock: Cl
 
     server = Trickling("s", list_timeout_s=0.1)
     answer = await fetched(list_of(server, clock))
-    assert isinstance(answer, Silent)
+    assert isinstance(answer, ListFailure)
     assert server.asked < 50
 
 
@@ -250,24 +251,24 @@ async def test_a_failed_fetch_is_known_and_says_nothing_of_the_inside(
     server.fails = lambda: error
     listed = list_of(server, clock)
     answer = await fetched(listed)
-    assert isinstance(answer, Silent)
+    assert isinstance(answer, ListFailure)
     assert answer.kind == kind
     assert "secret" not in answer.reason
-    assert listed.known(MAX_AGE_S) is answer
+    assert listed.cached(MAX_AGE_S) is answer
 
 
 async def test_a_known_bad_server_heals_by_itself(clock: Clock) -> None:
     server = SmallServer("s", tool("a"))
     server.fails = lambda: ServerUnavailableError("s", "down")
-    listed = list_of(server, clock, Patience(first_s=0.001, longest_s=0.002))
-    assert isinstance(await fetched(listed), Silent)
+    listed = list_of(server, clock, ListWaits(first_s=0.001, longest_s=0.002))
+    assert isinstance(await fetched(listed), ListFailure)
     async with asyncio.timeout(30):
         while server.asked < 4:  # goes on trying, and nobody asked for it
             await asyncio.sleep(0.001)
-    assert isinstance(listed.known(MAX_AGE_S), Silent)
+    assert isinstance(listed.cached(MAX_AGE_S), ListFailure)
     server.fails = None
     async with asyncio.timeout(30):
-        while not isinstance(listed.known(MAX_AGE_S), Snapshot):
+        while not isinstance(listed.cached(MAX_AGE_S), Snapshot):
             await asyncio.sleep(0.001)
     healed_after = server.asked
     await asyncio.sleep(0.02)
@@ -277,7 +278,7 @@ async def test_a_known_bad_server_heals_by_itself(clock: Clock) -> None:
 async def test_retries_grow_rarer(clock: Clock) -> None:
     server = SmallServer("s", tool("a"))
     server.fails = lambda: ServerUnavailableError("s", "down")
-    listed = list_of(server, clock, Patience(first_s=0.01, longest_s=3600))
+    listed = list_of(server, clock, ListWaits(first_s=0.01, longest_s=3600))
     began = asyncio.get_running_loop().time()
     await fetched(listed)
     await asyncio.sleep(0.2)
@@ -294,14 +295,14 @@ async def test_a_new_connection_is_a_new_chance(clock: Clock) -> None:
     server.be("failed")
     server.be("running")
     server.may_answer.set()
-    assert listed.known(MAX_AGE_S) is None
+    assert listed.cached(MAX_AGE_S) is None
     assert names(await fetched(listed)) == ["a"]
 
 
 async def test_a_server_that_is_down_is_not_asked_in_the_background(clock: Clock) -> None:
     server = SmallServer("s", tool("a"))
     server.fails = lambda: ServerUnavailableError("s", "down")
-    listed = list_of(server, clock, Patience(first_s=0.001, longest_s=0.001))
+    listed = list_of(server, clock, ListWaits(first_s=0.001, longest_s=0.001))
     await fetched(listed)
     server.be("failed")
     await asyncio.sleep(0.01)  # for what was on its way in that moment

@@ -23,25 +23,25 @@ _MAX_ROUNDS = 6
 
 _IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _IN_PLACE = ("not", "if", "then", "else")
-_BEYOND_US = ("$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems")  # evaluated more than once
+_UNSUPPORTED = ("$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems")  # evaluated more than once
 _BACKTRACKS = re.compile(r"\(\?[=!<]|\\[1-9k]")
 _REPEATED = re.compile(r"(\)?)\{(\d+)(?:,(\d*))?\}")
 _COMPARED_BY_HASH = (str, int)  # an enum of only strings or only numbers; others are compared one by one
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """What a check costs at worst; the unit is the visit of one plain value, about 10 ns."""
+class CheckCost:
+    """The worst-case cost of a check, in visits of one plain value (about 10 ns each)."""
 
     per_value: int
     per_byte: int  # patterns
     quadratic: bool  # whether it may also grow with the square of the arguments' size
 
 
-def work_of(schema: Json) -> Work | None:
-    """None where no useful bound is known."""
+def bound_cost(schema: Json) -> CheckCost | None:
+    """The cost of a check, None if no useful bound is known."""
     try:
-        return _Analysis(schema).work()
+        return _Analysis(schema).cost()
     except (_UnboundedError, RecursionError):
         return None
 
@@ -52,7 +52,7 @@ class _UnboundedError(Exception):
 
 @dataclass(slots=True)
 class _Node:
-    """A sub-schema: what it holds against the same value, and what against the values inside it."""
+    """A sub-schema: the sub-schemas that apply to the same value, and those that apply to the values inside it."""
 
     weight: int
     backtracks: bool
@@ -63,14 +63,14 @@ class _Node:
 class _Analysis:
     def __init__(self, root: Json) -> None:
         self._root = root
-        self._nodes: dict[int, _Node] = {}  # each before the ones that refer to it, circles excepted
+        self._nodes: dict[int, _Node] = {}  # each before those that refer to it, except in cycles
         self._open: set[int] = set()
         self._circular = False
         self._steps = 0
         self._pattern_cost = 0
         self._quadratic = False
 
-    def work(self) -> Work:
+    def cost(self) -> CheckCost:
         self._enter(self._root)
         reach = self._reach()
         per_byte = reach * self._pattern_cost // 5
@@ -78,10 +78,10 @@ class _Analysis:
             for node in self._nodes.values():
                 node.weight += BACKTRACK_COST * node.backtracks
             reach = self._reach()
-        return Work(reach, per_byte, self._quadratic)
+        return CheckCost(reach, per_byte, self._quadratic)
 
     def _enter(self, schema: Any) -> int:
-        """Take in a sub-schema and all that it refers to. Booleans and nonsense weigh nothing."""
+        """Add a sub-schema and all that it refers to. Booleans and invalid values weigh nothing."""
         known = id(schema)
         if not isinstance(schema, dict) or known in self._nodes:
             return known
@@ -90,8 +90,8 @@ class _Analysis:
             return known
         self._step(1 + len(schema))
         if schema is not self._root and isinstance(schema.get("$id", schema.get("id")), str):
-            raise _UnboundedError  # references inside it start from elsewhere
-        if any(key in schema for key in _BEYOND_US):
+            raise _UnboundedError  # references inside it have another base
+        if any(key in schema for key in _UNSUPPORTED):
             raise _UnboundedError
         self._open.add(known)
         node = _Node(self._weight(schema), self._add_pattern(schema.get("pattern")))
@@ -111,7 +111,7 @@ class _Analysis:
         node.in_place = [self._enter(part) for part in parts if isinstance(part, dict)]
 
     def _add_inside(self, schema: Json, node: _Node) -> None:
-        """One property is visited by what stands in `p:<name>` and `p*`, an array's entry by `i:<index>` and `i*`."""
+        """A property is visited by the slots `p:<name>` and `p*`, an array's entry by `i:<index>` and `i*`."""
         inside: list[tuple[str, Any]] = [(f"p:{name}", part) for name, part in _dict(schema.get("properties")).items()]
         for pattern, part in _dict(schema.get("patternProperties")).items():
             if self._add_pattern(pattern):
@@ -146,7 +146,7 @@ class _Analysis:
         return 10 * count
 
     def _add_pattern(self, pattern: Any) -> bool:
-        """Count it in; True where it backtracks."""
+        """Add a pattern's cost; return whether it backtracks."""
         if not isinstance(pattern, str):
             return False
         self._pattern_cost += pattern_cost(pattern)
@@ -174,23 +174,23 @@ class _Analysis:
     def _reach(self) -> int:
         """How often one and the same value is visited, at any depth.
 
-        Where sub-schemas refer to each other in a circle, the numbers are raised until they agree. They never do
-        where a circle multiplies.
+        For cycles of references, the numbers are raised until they reach a fixed point, which does not exist if a
+        cycle multiplies.
         """
         visits: dict[int, int] = dict.fromkeys(self._nodes, 0)
         slots: dict[int, dict[str, int]] = {known: {} for known in self._nodes}
         reach: dict[int, int] = dict.fromkeys(self._nodes, 0)
         for _ in range(_MAX_ROUNDS):
-            agreed = True
+            stable = True
             for known, node in self._nodes.items():
                 visits[known] = node.weight + sum(visits[part] for part in node.in_place)
                 slots[known] = self._slots(node, slots, reach)
                 now = max(visits[known], *_by_value(slots[known]))
                 if now > MAX_VISITS:
                     raise _UnboundedError
-                agreed = agreed and now == reach[known]
+                stable = stable and now == reach[known]
                 reach[known] = now
-            if agreed or not self._circular:
+            if stable or not self._circular:
                 return reach[id(self._root)]
         raise _UnboundedError
 
@@ -212,12 +212,12 @@ class _Analysis:
 
 
 def _by_value(slots: dict[str, int]) -> list[int]:
-    """How often the values in each slot are visited, those that hold for every name or index included."""
+    """How often the values in each slot are visited, including by the slots for every name or index."""
     return [count + (0 if slot[1] == "*" else slots.get(f"{slot[0]}*", 0)) for slot, count in slots.items()] or [0]
 
 
 def pattern_cost(pattern: str) -> int:
-    """The size of a compiled pattern, roughly and never too low: repetitions are written out by the compiler."""
+    """An upper estimate of the size of a compiled pattern: the compiler unrolls repetitions."""
     size = 1 + len(pattern) + 5 * (pattern.count("[") + pattern.count(".") + pattern.count("\\"))
     size += 300 * (pattern.count("\\p") + pattern.count("\\P"))  # a class of Unicode has hundreds of ranges
     longest, nested = 1, 1
