@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pointsman.catalog.naming import display_name
+from pointsman.catalog.names import display_name
 from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
 from pointsman.core.model import ServerStatus, WallClock
 from pointsman.router.downstream.connection import Connect
