@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.archive.search.matrix import Matrix
 from pointsman.archive.store.base import Scope, Space, VectorChanges, VectorCursor, VectorStore
-from pointsman.providers.numeric import load_numpy
+from pointsman.providers.embeddings import load_numpy
 
 if TYPE_CHECKING:
     import numpy as np
