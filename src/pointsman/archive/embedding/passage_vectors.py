@@ -6,12 +6,10 @@ import logging
 import threading
 from collections.abc import Callable
 
-from pointsman.archive.embedding.base import EmbeddingError, Embeddings, passage_text
+from pointsman.archive.embedding.base import BATCH, EmbeddingError, Embeddings, embed_batch, passage_text
 from pointsman.archive.store.base import Space, Storage
 from pointsman.archive.store.errors import StoreError
 
-BATCH = 128
-BATCH_DEADLINE_S = 120.0
 AGAIN = "pointsman archive embed --again"
 
 POLL_S = 3.0  # other processes write too: how often to check for passages without vectors
@@ -59,10 +57,9 @@ def embed_passages(
             if stored is not None and stored != wanted:
                 storage.vectors.switch_to(wanted)
             break
-        vectors = embeddings.embed([passage_text(passage) for passage in passages], deadline_s=BATCH_DEADLINE_S)
-        rows = vectors.astype("<f2")  # half the size; the ranking differs only in near ties
+        vectors = embed_batch(embeddings, [passage_text(passage) for passage in passages])
         storage.vectors.put(
-            wanted, [(passage.number, row.tobytes()) for passage, row in zip(passages, rows, strict=True)]
+            wanted, [(passage.number, vector) for passage, vector in zip(passages, vectors, strict=True)]
         )
         done += len(passages)
         if on_progress:

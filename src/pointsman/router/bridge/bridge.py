@@ -22,7 +22,7 @@ from pointsman.router.bridge.gateway_client import (
 from pointsman.router.bridge.legacy_session import LegacySession, SessionLostError
 from pointsman.router.bridge.pipes import LineTooLongError
 from pointsman.router.downstream.stdio.lines import Line
-from pointsman.router.downstream.talk.envelope import NAMESPACE
+from pointsman.router.downstream.talk.request_meta import NAMESPACE
 
 if TYPE_CHECKING:
     from pointsman.router.bridge.modern_headers import ModernHeaders

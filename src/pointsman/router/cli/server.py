@@ -10,8 +10,7 @@ import click
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.router.cli.options import CommandError, clear_errors, state_dir_option
-from pointsman.router.downstream.stderr_log import last_lines
-from pointsman.router.downstream.stdio.server_logs import FOLDER, log_file
+from pointsman.router.downstream.stderr_log import FOLDER, last_lines, log_file
 
 
 @click.group()

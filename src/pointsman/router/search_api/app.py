@@ -19,9 +19,9 @@ from starlette.routing import Route
 from pointsman import __version__
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.front.http.body import read_body
 from pointsman.router.front.http.headers import Head, HostRules, check_content_type, checked_head
-from pointsman.router.front.http.refusal import ClientDisconnectedError, HttpError
+from pointsman.router.front.http.http_request import read_body
+from pointsman.router.front.http.responses import ClientDisconnectedError, HttpError
 from pointsman.router.observe.metrics import CONTENT_TYPE
 from pointsman.router.search_api import openapi
 from pointsman.router.search_api.auth import authenticate
