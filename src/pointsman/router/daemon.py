@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 
 from pointsman import __version__
@@ -107,7 +106,13 @@ async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: as
         parts.health.open = True
         launch.ready(url)
 
-    server = HttpServer(_http_settings(parts), opened)
+    protocol = guarded_protocol(
+        lambda: parts.front.limits,
+        exempt=lambda host: is_exempt(host, parts.front.hosts.trusted_proxies),
+        unread=parts.front.unread,
+    )
+    app = Entrance(parts.front, parts.app)
+    server = HttpServer(app, protocol, grace_s=int(GRACE_S + CLOSE_S), opened=opened)
     with process.reload_on_sighup(parts.reloader.request), state_folder.announced(launch.state_dir, url):
         parts.tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
         try:
@@ -126,26 +131,6 @@ def _spare_the_collector() -> None:
     gc.collect()
     gc.freeze()  # without this every full collection walks all modules, for 30 ms
     gc.set_threshold(10_000, 20, 50)  # the usual 700 is soon reached when many calls are under way
-
-
-def _http_settings(parts: Parts) -> uvicorn.Config:
-    return uvicorn.Config(
-        Entrance(parts.front, parts.app),
-        http=guarded_protocol(
-            lambda: parts.front.limits,
-            exempt=lambda host: is_exempt(host, parts.front.hosts.trusted_proxies),
-            unread=parts.front.unread,
-        ),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(GRACE_S + CLOSE_S),
-    )
 
 
 def _kept_until_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from pointsman.router.cli.first_start import find_or_create_config, welcome_to_s
 from pointsman.router.cli.options import CommandError, clear_errors, config_option, log_to_stderr, note
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
+from pointsman.router.serving.process import run_event_loop
 from pointsman.router.serving.socket import ListenError
 from pointsman.router.serving.tasks import DaemonError
 
@@ -51,10 +51,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
             note(f"pointsman search-api ready on {url}")
 
         launch = Launch(read(), path, read, ready)
-    import uvloop
-
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_service(launch))
+        run_event_loop(run_service(launch))
     except (ListenError, DaemonError) as error:
         raise CommandError(str(error)) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from pointsman.router.cli.options import (
 )
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
+from pointsman.router.serving.process import run_event_loop
 from pointsman.router.serving.socket import ListenError
 from pointsman.router.serving.state_folder import StateFolderError
 from pointsman.router.serving.tasks import DaemonError
@@ -54,14 +54,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
             note(f"pointsman ready on {url}")
 
         launch = Launch(read(), path, read, folder, ready)
-    _run(launch)
-
-
-def _run(launch: Launch) -> None:
-    import uvloop
-
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_daemon(launch))
+        run_event_loop(run_daemon(launch))
     except (StateFolderError, ListenError, DaemonError) as error:
         raise CommandError(str(error)) from error

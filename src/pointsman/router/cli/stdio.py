@@ -51,10 +51,7 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
         folder = state_folder(state_dir, settings, os.environ)
     token = settings.token.get_secret_value() if settings.token is not None else None
     locator = GatewayLocator(folder, token, lambda: _launch(config_file, settings, folder))
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(locator, project))
+    process.run_event_loop(_run(locator, project))
 
 
 def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launch:

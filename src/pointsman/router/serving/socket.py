@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
 
 
 class ListenError(Exception):
@@ -44,8 +46,24 @@ def url_of(listener: socket.socket) -> str:
 class HttpServer(uvicorn.Server):
     """uvicorn without its signal handlers; calls `opened` when it accepts requests."""
 
-    def __init__(self, config: uvicorn.Config, opened: Callable[[], None]) -> None:
-        super().__init__(config)
+    def __init__(
+        self, app: ASGIApp, protocol: type[asyncio.Protocol], *, grace_s: int, opened: Callable[[], None]
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=grace_s,
+            )
+        )
         self._opened = opened
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
