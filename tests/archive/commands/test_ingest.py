@@ -135,7 +135,7 @@ def test_the_manifest_comes_from_options_then_the_file_then_what_was_there(run: 
         ("nam: x\n", "`nam`: Extra inputs are not permitted. Known keys: name, alias, version, description."),
         ("name: ''\n", "`name`: String should have at least 1 character"),
         ("a: b: c\n", "line 1: mapping values are not allowed here"),
-        ("- x\n", "it should be keys and values"),
+        ("- x\n", "it must be keys and values"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_refused_before_anything_is_read(
@@ -164,9 +164,9 @@ def test_orders_that_make_no_sense_are_refused_in_words(run: Run, notes: Path, t
     (notes / "sub").mkdir()
     for order, reason in (
         ((tmp_path / "gone",), f"There is no folder {tmp_path / 'gone'}."),
-        ((notes / "alpha.md",), "is a file. Name the folder"),
+        ((notes / "alpha.md",), "is a file. Name its folder"),
         ((notes, "--include", "!"), "Not a pattern: !"),
-        ((notes, notes / "sub", "--collection", "x"), "name only one of them"),
+        ((notes, notes / "sub", "--collection", "x"), "Name only one of them"),
         ((notes, "--collection", "pointsman"), "comes with Pointsman"),
         ((notes, "--collection", "a\nb"), "printable characters"),
         ((notes, "--alias", "pointsman"), '"pointsman" already leads to the collection "pointsman-docs"'),

@@ -17,12 +17,12 @@ from tests.archive.embedding.server import EmbeddingServer, embedding_server
 from tests.archive.sample_documents import fill, prepared
 from tests.archive.wait import wait_until
 
-PORTION = 4
+BATCH = 4
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddingServer]:
-    monkeypatch.setattr(passage_vectors, "PORTION", PORTION)
+    monkeypatch.setattr(passage_vectors, "BATCH", BATCH)
     with embedding_server() as server:
         yield server
 
@@ -73,7 +73,7 @@ def test_a_run_that_failed_goes_on_where_it_was(storage: SqliteStorage, server: 
     embedding = model(server)
     with pytest.raises(EmbeddingError):
         embed(storage, embedding, told=_fails_next(server))
-    assert vectors(storage) == PORTION
+    assert vectors(storage) == BATCH
     embed(storage, embedding)
     assert len(server.texts) == 10
     assert vectors(storage) == 10

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.archive.ingest.documents import date_of, rest_of, source_of, tags_of, title_of, url_of
+from pointsman.archive.ingest.documents import date_of, other_metadata, source_of, tags_of, title_of, url_of
 from pointsman.archive.text.outline import outline
 
 MTIME = 1_700_000_000_000_000_000
@@ -66,5 +66,5 @@ def test_source_and_url() -> None:
 
 
 def test_the_rest_is_kept() -> None:
-    assert rest_of({"title": "x", "author": "me", "n": [1]}) == {"author": "me", "n": [1]}
-    assert rest_of({"title": "x"}) is None
+    assert other_metadata({"title": "x", "author": "me", "n": [1]}) == {"author": "me", "n": [1]}
+    assert other_metadata({"title": "x"}) is None

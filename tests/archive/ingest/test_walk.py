@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.ingest.walk import EVERYTHING, GlobError, Selection, Walk
+from pointsman.archive.ingest.gitignore import PatternError
+from pointsman.archive.ingest.walk import EVERYTHING, Selection, Walk
 
 
 def found(root: Path, selection: Selection = EVERYTHING) -> list[str]:
@@ -64,7 +65,7 @@ def test_include_and_exclude_choose(tmp_path: Path) -> None:
     assert found(tmp_path, Selection(include=("*.md",))) == ["a.md", "drafts/c.md"]
     assert found(tmp_path, Selection(exclude=("drafts/", "*.txt"))) == ["a.md"]
     assert found(tmp_path, Selection(include=("*.py",), exclude=("/code.py",))) == ["sub/code.py"]
-    with pytest.raises(GlobError, match="Not a pattern: !"):
+    with pytest.raises(PatternError, match="Not a pattern: !"):
         Walk(tmp_path, Selection(include=("!",)))
 
 

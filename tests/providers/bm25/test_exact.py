@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.usage import MAX_LIFT
+from pointsman.catalog.results import MAX_LIFT
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
 from pointsman.providers.bm25.exact import ONE_OF_SEVERAL, OTHERS
 from pointsman.providers.bm25.provider import BM25SearchProvider

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError, UnknownToolError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError, UnknownToolError
 from pointsman.core.seams import ProtocolError
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.journal import MAX_LINE_BYTES
@@ -210,7 +210,7 @@ def test_a_row_is_bounded_whatever_a_caller_sends(tmp_path: Path, text: str) -> 
         (CallTimeoutError("a", 1.0), "timeout", "timeout"),
         (UnknownToolError("a:b"), "denied", "unknown_tool"),
         (ServerUnavailableError("a", "it died"), "error", "server_unavailable"),
-        (DownstreamHttpError(-32002, "not here"), "error", "-32002"),
+        (DownstreamError(-32002, "not here"), "error", "-32002"),
         (ProtocolError(-32602, "no"), "error", "-32602"),
         (asyncio.CancelledError(), "cancelled", None),
         (RuntimeError("a bug"), "error", "internal"),

@@ -1,4 +1,4 @@
-"""What a path says about a file: its language, its module and its role."""
+"""Classifies a file by its path: its language, its module and its role."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _BY_NAME = {"dockerfile": "dockerfile", "makefile": "makefile", "go.mod": "go.mo
 _PROSE = {"markdown", "restructuredtext"}
 _SETTINGS = {"json", "yaml", "toml", "xml", "dockerfile", "makefile", "go.mod"}
 
-# Folders that hold modules rather than being one.
-_HOLDERS = frozenset(
+# Folders that contain modules rather than being one.
+_CONTAINERS = frozenset(
     {
         *("src", "lib", "libs", "app", "apps", "packages", "pkg", "internal", "cmd", "crates", "modules", "features"),
         *("server", "client", "backend", "frontend", "main", "java", "python", "go", "rust"),
@@ -62,9 +62,9 @@ def language(path: str) -> str:
 
 
 def module(path: str, otherwise: str) -> str:
-    """The first folder that is not a mere holder of others; of Java's deep packages the last one."""
+    """The first folder that is more than a container of others; of Java's deep packages the last one."""
     folders = PurePosixPath(path).parts[:-1]
-    own = [folder for folder in folders if folder.lower() not in _HOLDERS]
+    own = [folder for folder in folders if folder.lower() not in _CONTAINERS]
     if language(path) in ("java", "kotlin", "scala"):
         own.reverse()
     return (own or folders[-1:] or (otherwise,))[0]

@@ -1,4 +1,4 @@
-"""Reads one file of a project, says what it is, and brings along what it imports."""
+"""Reads one file of a project, with its classification and the files it imports."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ DEPENDENCY_BYTES = 256 * 1024  # of content, for all dependencies of one answer
 
 
 class NotTextError(Exception):
-    """The file is no text in UTF-8; the message says where that shows."""
+    """The file is not UTF-8 text; the message says where."""
 
 
 class ImportParseError(Exception):
-    """Not one import could be made out; the message says why."""
+    """No import could be parsed; the message says why."""
 
-    def __init__(self, reason: str, *, late: bool = False) -> None:
+    def __init__(self, reason: str, *, timed_out: bool = False) -> None:
         super().__init__(reason)
-        self.late = late  # parsing did not end in time
+        self.timed_out = timed_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Dependency:
     path: str
     kind: str
     content: str | None
-    left_out: str  # why there is no content
+    omitted_because: str  # why there is no content; empty if there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +60,14 @@ def read_file(roots: Mapping[str, Path], path: str, parser: ImportParser | None)
     Raises:
         NoRootsError, AccessDeniedError, PathNotFoundError: as the guard and the roots say.
         NotTextError: it is not UTF-8.
-        ImportParseError: the dependencies were wanted and no import could be recovered.
+        ImportParseError: the dependencies were requested and no import could be parsed.
     """
     root, file = in_root(roots, path, lambda root, inside: (root, guard.read(root.folder, inside)))
     content = _text(file.content)
     dependencies = () if parser is None else tuple(_dependencies(root, file, parser))
     return ReadFile(
         root=root.name,
-        path=root.shown(file.path),
+        path=root.display_path(file.path),
         inside=file.path,
         content=content,
         size=len(file.content),
@@ -85,17 +85,17 @@ def _dependencies(root: Root, file: GuardedFile, parser: ImportParser) -> Iterat
     if grammar is None:
         return
     left = DEPENDENCY_BYTES
-    for path, kind in resolve(root.folder, file.path, grammar, _parsed(parser, grammar, file.content)).items():
-        content, left_out = _content(root, path, left)
+    for path, kind in resolve(root.folder, file.path, grammar, _parse(parser, grammar, file.content)).items():
+        content, reason = _content(root, path, left)
         left -= len(content.encode()) if content is not None else 0
-        yield Dependency(root.shown(path), kind, content, left_out)
+        yield Dependency(root.display_path(path), kind, content, reason)
 
 
-def _parsed(parser: ImportParser, grammar: str, content: bytes) -> Parsed:
+def _parse(parser: ImportParser, grammar: str, content: bytes) -> Parsed:
     try:
         parsed = parser.parse(grammar, content)
     except ParseError as error:
-        raise ImportParseError(str(error), late=isinstance(error, ParseTimeoutError)) from None
+        raise ImportParseError(str(error), timed_out=isinstance(error, ParseTimeoutError)) from None
     if parsed.error_line and not parsed.imports:
         raise ImportParseError(f"Syntax error at line {parsed.error_line}")
     return parsed
@@ -105,12 +105,12 @@ def _content(root: Root, path: str, left: int) -> tuple[str | None, str]:
     try:
         file = guard.read(root.folder, path)
         if len(file.content) > left:
-            return None, f"the contents of all dependencies together would pass {DEPENDENCY_BYTES // 1024} KB"
+            return None, f"the contents of all dependencies together would exceed {DEPENDENCY_BYTES // 1024} KB"
         return _text(file.content), ""
     except (AccessDeniedError, NotTextError) as error:
         return None, str(error)
     except PathNotFoundError:
-        return None, "it is gone"
+        return None, "it no longer exists"
 
 
 def _text(content: bytes) -> str:
@@ -124,12 +124,12 @@ def _text(content: bytes) -> str:
 
 class AccessLog(Protocol):
     def record(self, root: str, path: str) -> None:
-        """Note that a file was read. Never waits and never raises: a read does not fail over its note."""
+        """Record that a file was read. Never blocks and never raises."""
         ...
 
 
 class NullAccessLog:
-    """The log of an archive that has nothing to keep it in."""
+    """For an archive without a store."""
 
     def record(self, root: str, path: str) -> None:
         pass

@@ -67,18 +67,18 @@ def ingest(
     Reads only new and changed files, and removes documents whose files are gone. An interrupted run resumes when
     repeated. Skips hidden files, symbolic links and files that .gitignore excludes.
     """
-    from pointsman.archive.ingest.folders import InvalidOrderError, chosen_folders
+    from pointsman.archive.ingest.folders import InvalidOptionsError, resolve_folders
     from pointsman.archive.ingest.run import EmptyFolderError
 
     try:
         with opened(settings) as storage:
-            chosen = chosen_folders(storage, folders, allow_empty=allow_empty, **options)
+            chosen = resolve_folders(storage, folders, allow_empty=allow_empty, **options)
             reports = [_run(storage, folder) for folder in chosen]
             problem = _embed(storage, settings)
             _print_reports(chosen, reports, problem, as_json)
             if watch:
                 _watch(storage, settings, chosen)
-    except InvalidOrderError as error:
+    except InvalidOptionsError as error:
         raise BadRequestError(str(error)) from None
     except EmptyFolderError as error:
         raise CommandError(str(error)) from None
@@ -90,11 +90,11 @@ def ingest(
 
 
 def _run(storage: Storage, folder: Folder) -> Report:
-    from pointsman.archive.commands.progress import Bar
+    from pointsman.archive.commands.commands import Bar
     from pointsman.archive.ingest.run import ingest as run
 
-    with Bar(shown(folder.order.collection)) as bar:
-        return run(storage.documents, folder.order, bar.over)
+    with Bar(shown(folder.job.collection)) as bar:
+        return run(storage.documents, folder.job, bar.over)
 
 
 def _embed(storage: Storage, settings: ArchiveSettings) -> str | None:
@@ -114,7 +114,7 @@ def _embed(storage: Storage, settings: ArchiveSettings) -> str | None:
 def _print_reports(folders: Iterable[Folder], reports: Iterable[Report], problem: str | None, as_json: bool) -> None:
     if as_json:
         rows = [
-            {"collection": folder.order.collection, "folder": str(folder.order.root), **dataclasses.asdict(report)}
+            {"collection": folder.job.collection, "folder": str(folder.job.root), **dataclasses.asdict(report)}
             for folder, report in zip(folders, reports, strict=True)
         ]
         print_json({"folders": rows, "problem": problem})
@@ -127,11 +127,11 @@ def _print_reports(folders: Iterable[Folder], reports: Iterable[Report], problem
 
 def _print_report(folder: Folder, report: Report) -> None:
     note(
-        f"{folder.order.collection}: {report.added} added, {report.changed} changed, {report.unchanged} unchanged, "
+        f"{folder.job.collection}: {report.added} added, {report.changed} changed, {report.unchanged} unchanged, "
         f"{report.removed} removed, {len(report.broken)} skipped."
     )
     if not report.documents and not report.broken:
-        note(f"  No readable files in {folder.order.root}. Add other file types with --include.")
+        note(f"  No readable files in {folder.job.root}. Add other file types with --include.")
     for path, why in list(report.broken.items())[:MOST_SHOWN]:
         note(f"  {shown(path)}: {shown(why)}.")
     if len(report.broken) > MOST_SHOWN:
@@ -139,7 +139,7 @@ def _print_report(folder: Folder, report: Report) -> None:
 
 
 def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder]) -> None:
-    from pointsman.archive.ingest.watcher import Watch, WatchError
+    from pointsman.archive.ingest.watcher import Watcher, WatchError
 
     def read(folder: Folder) -> None:
         report = _run(storage, folder)
@@ -151,11 +151,11 @@ def _watch(storage: Storage, settings: ArchiveSettings, folders: Iterable[Folder
 
     note("Watching for changes. Press Ctrl-C to stop.")
     try:
-        Watch([_from_now_on(folder) for folder in folders], read, note).run()
+        Watcher([_from_now_on(folder) for folder in folders], read, note).run()
     except WatchError as error:
         raise CommandError(str(error)) from None
 
 
 def _from_now_on(folder: Folder) -> Folder:
     """Drop the options that apply to the first run only."""
-    return dataclasses.replace(folder, order=dataclasses.replace(folder.order, again=False, allow_empty=False))
+    return dataclasses.replace(folder, job=dataclasses.replace(folder.job, again=False, allow_empty=False))

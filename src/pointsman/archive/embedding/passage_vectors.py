@@ -6,12 +6,10 @@ import logging
 import threading
 from collections.abc import Callable
 
-from pointsman.archive.embedding.base import EmbeddingError, Embeddings, passage_text
+from pointsman.archive.embedding.base import BATCH, EmbeddingError, Embeddings, embed_batch, passage_text
 from pointsman.archive.store.base import Space, Storage
 from pointsman.archive.store.errors import StoreError
 
-PORTION = 128
-PORTION_DEADLINE_S = 120.0
 AGAIN = "pointsman archive embed --again"
 
 
@@ -49,15 +47,14 @@ def fill(
         raise MixedSpacesError(stored, wanted)
     done, total = 0, storage.vectors.count_pending(wanted) if told else 0
     while not stopped():
-        passages = storage.vectors.pending(wanted, PORTION)
+        passages = storage.vectors.pending(wanted, BATCH)
         if not passages:
             if stored is not None and stored != wanted:
                 storage.vectors.switch_to(wanted)
             break
-        vectors = embeddings.embed([passage_text(passage) for passage in passages], deadline_s=PORTION_DEADLINE_S)
-        rows = vectors.astype("<f2")  # half the room; the ranking is the same but for near ties
+        vectors = embed_batch(embeddings, [passage_text(passage) for passage in passages])
         storage.vectors.put(
-            wanted, [(passage.number, row.tobytes()) for passage, row in zip(passages, rows, strict=True)]
+            wanted, [(passage.number, vector) for passage, vector in zip(passages, vectors, strict=True)]
         )
         done += len(passages)
         if told:

@@ -1,4 +1,4 @@
-"""Which files are read, and as what; by the ends of their names."""
+"""The kinds of files that are read, by their extensions; a file as bytes, and bytes as text."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _ENDINGS: dict[Kind, str] = {
     "pdf": "pdf",
 }
 _KINDS: dict[str, Kind] = {f".{ending}": kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
-_WITHOUT_ENDING = frozenset(
+_WITHOUT_EXTENSION = frozenset(
     {"readme", "license", "licence", "changelog", "changes", "news", "notes", "todo", "authors"}
 )
 
 
 def kind_of(path: str) -> Kind | None:
-    """None: not read unless it is asked for by name."""
+    """None: read only if --include names it."""
     name = PurePosixPath(path)
     if not name.suffix:
-        return "text" if name.name.lower() in _WITHOUT_ENDING else None
+        return "text" if name.name.lower() in _WITHOUT_EXTENSION else None
     return _KINDS.get(name.suffix.lower())
 
 
@@ -41,13 +41,13 @@ _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w-]{1,40})""",
 
 
 class BrokenFileError(Exception):
-    """It is left out; the message says why, as the end of a sentence that begins with its name."""
+    """The file is skipped. The message says why, to follow the file's name and a colon."""
 
 
 def read_bytes(path: Path, kind: Kind) -> tuple[bytes, FileState]:
     """Raises BrokenFileError."""
     try:
-        # Never through a link that was put there since we looked, never waiting for a pipe.
+        # O_NOFOLLOW: it may have become a link meanwhile. O_NONBLOCK: opening a pipe would block.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:
             seen = os.fstat(file.fileno())
@@ -58,32 +58,32 @@ def read_bytes(path: Path, kind: Kind) -> tuple[bytes, FileState]:
     except OSError as error:
         raise BrokenFileError(f"it cannot be read: {error.strerror or type(error).__name__}") from None
     if len(raw) > most:
-        raise BrokenFileError(f"it is larger than {most >> 20} MB; cut it into parts")
+        raise BrokenFileError(f"it is larger than {most >> 20} MB; split it")
     return raw, FileState(str(path), len(raw), seen.st_mtime_ns, hashlib.sha256(raw).hexdigest())
 
 
-def decoded(raw: bytes, kind: Kind) -> str:
-    """UTF-8; UTF-16 with a mark; of HTML also what the page declares. Raises BrokenFileError."""
+def decode(raw: bytes, kind: Kind) -> str:
+    """From UTF-8, UTF-16 with a byte order mark, or the charset that an HTML page declares. Raises BrokenFileError."""
     for mark, encoding in _BOMS:
         if raw.startswith(mark):
-            return _strictly(raw[len(mark) :], encoding)
+            return _decode_strictly(raw[len(mark) :], encoding)
     if b"\0" in raw:
-        raise BrokenFileError("it holds binary data, not text")
+        raise BrokenFileError("it contains binary data, not text")
     declared = _CHARSET.search(raw, 0, 4096) if kind == "html" else None
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         if declared:
-            return _strictly(raw, declared[1].decode())
+            return _decode_strictly(raw, declared[1].decode())
         line = raw.count(b"\n", 0, error.start) + 1
         raise BrokenFileError(f"it is not UTF-8 (line {line}, byte {error.start}); save it as UTF-8") from None
 
 
-def _strictly(raw: bytes, encoding: str) -> str:
+def _decode_strictly(raw: bytes, encoding: str) -> str:
     try:
         text = raw.decode(encoding)
     except (UnicodeDecodeError, LookupError):
-        raise BrokenFileError(f"it is not {encoding}, though it says so; save it as UTF-8") from None
+        raise BrokenFileError(f"it is not {encoding}, although it declares it; save it as UTF-8") from None
     if "\0" in text:
-        raise BrokenFileError("it holds binary data, not text")
+        raise BrokenFileError("it contains binary data, not text")
     return text

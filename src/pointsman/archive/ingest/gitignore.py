@@ -1,4 +1,4 @@
-"""What .gitignore files leave out, as git reads them; a repository is not needed."""
+"""Patterns with the syntax of .gitignore, and the rules of .gitignore files, with or without a repository."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ FILE_NAME = ".gitignore"
 _MAX_BYTES = 1_000_000
 
 
+class PatternError(ValueError):
+    """A pattern is invalid."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The .gitignore of one folder. `prefix` is where the folder lies, seen from the one that is read: "", "a/b/"."""
+    """The .gitignore of one folder. `prefix` is the folder's path below the ingested one: "", "a/b/"."""
 
     spec: GitIgnoreSpec
     prefix: str
-    above: str = ""  # the way from the .gitignore down to the folder that is read, where it lies above that one
+    above: str = ""  # for a .gitignore above the ingested folder: the path from it down to that folder
 
     def verdict(self, path: str) -> bool | None:
-        """True: ignored. False: taken back in. None: it does not say."""
+        """True: ignored. False: included again by a `!` pattern. None: no pattern matches."""
         return self.spec.check_file(self.above + path.removeprefix(self.prefix)).include
 
 
-def ignored(rules: Sequence[Rules], path: str) -> bool:
-    """`path` below the folder that is read, a folder with a slash at its end. The nearest file that speaks decides."""
+def is_ignored(rules: Sequence[Rules], path: str) -> bool:
+    """`path` is below the ingested folder; a folder ends with a slash. The nearest .gitignore that matches decides."""
     for each in reversed(rules):
         verdict = each.verdict(path)
         if verdict is not None:
@@ -35,43 +39,51 @@ def ignored(rules: Sequence[Rules], path: str) -> bool:
 
 
 def rules_in(folder: Path, prefix: str) -> Rules | None:
-    spec = _spec(folder)
+    spec = _read_spec(folder)
     return Rules(spec, prefix) if spec else None
 
 
 def rules_above(root: Path) -> list[Rules]:
-    """Of the folders above, up to the top of the repository that `root` lies in; none outside of one.
+    """The rules of the folders above, up to the top of the repository; none outside of a repository.
 
-    One that ignores `root` itself has no say: whoever names an ignored folder wants what is in it.
+    A .gitignore that ignores `root` itself does not apply: `root` was named explicitly.
     """
     top = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
     if top is None or top == root:
         return []
     found = []
     for folder in root.parents:
-        spec = _spec(folder)
-        way = f"{root.relative_to(folder).as_posix()}/"
-        if spec and not spec.check_file(way).include:
-            found.append(Rules(spec, "", way))
+        spec = _read_spec(folder)
+        path = f"{root.relative_to(folder).as_posix()}/"
+        if spec and not spec.check_file(path).include:
+            found.append(Rules(spec, "", path))
         if folder == top:
             break
     return found[::-1]
 
 
-def _spec(folder: Path) -> GitIgnoreSpec | None:
+def _read_spec(folder: Path) -> GitIgnoreSpec | None:
     try:
         with (folder / FILE_NAME).open("rb") as file:
             text = file.read(_MAX_BYTES).decode("utf-8", "replace")
     except OSError:
         return None
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return GitIgnoreSpec.from_lines(line for line in lines if _understood(line)) if lines else None
+    return GitIgnoreSpec.from_lines(line for line in lines if _is_valid(line)) if lines else None
 
 
-def _understood(line: str) -> bool:
-    """A pattern that is broken is passed over, as git does."""
+def _is_valid(line: str) -> bool:
+    """Like git, skip an invalid pattern."""
     try:
-        GitIgnoreSpec.from_lines([line])
-    except ValueError:
+        compile_patterns([line])
+    except PatternError:
         return False
     return True
+
+
+def compile_patterns(patterns: Sequence[str]) -> GitIgnoreSpec:
+    """Raises PatternError."""
+    try:
+        return GitIgnoreSpec.from_lines(patterns)
+    except ValueError:
+        raise PatternError(f"Not a pattern: {', '.join(patterns)}. Write it as in .gitignore, like '*.md'.") from None

@@ -1,16 +1,16 @@
-"""The files below a folder that can be documents: not hidden, not ignored, not links, of a kind that can be read."""
+"""Walks the files below a folder that can become documents: not hidden, not ignored, not links, of a readable kind."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
 from pointsman.archive.ingest.files import kind_of
-from pointsman.archive.ingest.gitignore import Rules, ignored, rules_above, rules_in
+from pointsman.archive.ingest.gitignore import Rules, compile_patterns, is_ignored, rules_above, rules_in
 from pointsman.archive.ingest.manifest import FILE_NAMES as MANIFESTS
 
 _NEVER = frozenset({"node_modules", "__pycache__"})
@@ -20,14 +20,14 @@ _MAX_DEPTH = 100
 @dataclass(frozen=True, slots=True)
 class FoundFile:
     path: Path
-    below: str  # the folder that is read: "notes/a.md"
+    below: str  # the path below the ingested folder: "notes/a.md"
     size: int
     mtime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Globs as in .gitignore: `*.md`, `drafts/`, `/notes/**`. With `include`, other files than these are left out."""
+    """Patterns as in .gitignore: `*.md`, `drafts/`, `/notes/**`. With `include`, all other files are skipped."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -41,14 +41,14 @@ EVERYTHING = Selection()
 
 
 class Walk:
-    """`unread` are folders that could not be looked into, and why; what lies in them is not known to be gone."""
+    """`unread` are the folders that could not be read, and why: their documents are not removed."""
 
     def __init__(self, root: Path, selection: Selection = EVERYTHING) -> None:
-        """Raises GlobError."""
+        """Raises PatternError."""
         self.unread: dict[str, str] = {}
         self._root = root
-        self._include = _globs(selection.include)
-        self._exclude = _globs(selection.exclude)
+        self._include = _compile(selection.include)
+        self._exclude = _compile(selection.exclude)
 
     def __iter__(self) -> Iterator[FoundFile]:
         """In the order of their names."""
@@ -63,13 +63,13 @@ class Walk:
                 continue
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    if depth < _MAX_DEPTH and self._entered(entry.name, path, rules):
+                    if depth < _MAX_DEPTH and self._is_entered(entry.name, path, rules):
                         yield from self._below(folder / entry.name, f"{path}/", rules, depth + 1)
-                elif entry.is_file(follow_symlinks=False) and self._wanted(path, rules):
+                elif entry.is_file(follow_symlinks=False) and self._is_wanted(path, rules):
                     seen = entry.stat(follow_symlinks=False)
                     yield FoundFile(folder / entry.name, path, seen.st_size, seen.st_mtime_ns)
             except OSError:
-                continue  # gone while we looked
+                continue  # removed meanwhile
 
     def _entries(self, folder: Path, prefix: str) -> list[os.DirEntry[str]]:
         try:
@@ -79,13 +79,13 @@ class Walk:
             self.unread[prefix.rstrip("/") or "."] = error.strerror or type(error).__name__
             return []
 
-    def _entered(self, name: str, path: str, rules: Sequence[Rules]) -> bool:
-        if name in _NEVER or ignored(rules, f"{path}/"):
+    def _is_entered(self, name: str, path: str, rules: Sequence[Rules]) -> bool:
+        if name in _NEVER or is_ignored(rules, f"{path}/"):
             return False
         return self._exclude is None or not self._exclude.match_file(f"{path}/")
 
-    def _wanted(self, path: str, rules: Sequence[Rules]) -> bool:
-        if path in MANIFESTS or ignored(rules, path):
+    def _is_wanted(self, path: str, rules: Sequence[Rules]) -> bool:
+        if path in MANIFESTS or is_ignored(rules, path):
             return False
         if self._exclude is not None and self._exclude.match_file(path):
             return False
@@ -94,13 +94,5 @@ class Walk:
         return kind_of(path) is not None
 
 
-class GlobError(ValueError):
-    """An --include or --exclude that cannot be understood."""
-
-
-def _globs(patterns: Iterable[str]) -> GitIgnoreSpec | None:
-    patterns = tuple(patterns)
-    try:
-        return GitIgnoreSpec.from_lines(patterns) if patterns else None
-    except ValueError:
-        raise GlobError(f"Not a pattern: {', '.join(patterns)}. Write them as in .gitignore, like '*.md'.") from None
+def _compile(patterns: Sequence[str]) -> GitIgnoreSpec | None:
+    return compile_patterns(patterns) if patterns else None

@@ -1,4 +1,4 @@
-"""Folders that are read again when something in them changes; one that vanishes is waited for."""
+"""Watches folders and ingests them again after changes; a folder that disappears is picked up when it is back."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pointsman.archive.ingest.run import EmptyFolderError
 from pointsman.archive.store.errors import StoreError
 
 DEBOUNCE_MS = 500
-LOOK_MS = 1_000  # how often to look whether all folders are still what they were
+CHECK_MS = 1_000  # how often to check that the folders are still the same
 
 
 class WatchError(Exception):
-    """The system does not let us watch."""
+    """The operating system denies watching."""
 
 
-class Watch:
-    """`read` is called for a folder after changes in it, and again while it fails."""
+class Watcher:
+    """Calls `read` for a folder after changes in it, and again while it fails."""
 
     def __init__(self, folders: Sequence[Folder], read: Callable[[Folder], None], note: Callable[[str], None]) -> None:
         self._folders = folders
@@ -35,41 +35,41 @@ class Watch:
     def run(self) -> None:
         """Until `stopping` is set. Raises WatchError."""
         while not self.stopping.is_set():
-            seen = {folder.order.root: _identity(folder.order.root) for folder in self._folders}
-            there = [root for root, identity in seen.items() if identity is not None]
-            self._tell_what_is_gone()
-            if there:
-                self._follow(there, seen)
+            identities = {folder.job.root: _identity(folder.job.root) for folder in self._folders}
+            existing = [root for root, identity in identities.items() if identity is not None]
+            self._report_missing()
+            if existing:
+                self._watch(existing, identities)
             else:
-                self.stopping.wait(LOOK_MS / 1000)
+                self.stopping.wait(CHECK_MS / 1000)
 
-    def _follow(self, there: Sequence[Path], seen: dict[Path, tuple[int, int] | None]) -> None:
-        """Until a folder goes, comes or is replaced by another."""
-        self._due.update(there)  # read after the watch has begun: nothing that changed meanwhile is missed
+    def _watch(self, roots: Sequence[Path], identities: dict[Path, tuple[int, int] | None]) -> None:
+        """Until a folder is removed, created or replaced."""
+        self._due.update(roots)  # read after the watch has started, so that no change is missed
         try:
             for changes in watch(
-                *there,
+                *roots,
                 debounce=DEBOUNCE_MS,
                 stop_event=self.stopping,
-                rust_timeout=LOOK_MS,
+                rust_timeout=CHECK_MS,
                 yield_on_timeout=True,
                 raise_interrupt=True,
             ):
                 paths = [path for _, path in changes]
-                self._due.update(root for root in there if any(_is_below(path, root) for path in paths))
-                if any(_identity(root) != identity for root, identity in seen.items()):
+                self._due.update(root for root in roots if any(_is_below(path, root) for path in paths))
+                if any(_identity(root) != identity for root, identity in identities.items()):
                     return
-                self._catch_up()
+                self._read_due()
         except FileNotFoundError:
-            return  # gone before it could be watched
+            return  # removed before the watch started
         except OSError as error:
             raise WatchError(
-                f"Changes cannot be watched: {error}. Set WATCHFILES_FORCE_POLLING=1 to look at the files instead."
+                f"Watching for changes failed: {error}. Set WATCHFILES_FORCE_POLLING=1 to poll the files instead."
             ) from None
 
-    def _catch_up(self) -> None:
+    def _read_due(self) -> None:
         for folder in self._folders:
-            root = folder.order.root
+            root = folder.job.root
             if root not in self._due:
                 continue
             problem = self._problem(folder)
@@ -81,15 +81,15 @@ class Watch:
                 self._problems.pop(root, None)
                 self._due.discard(root)
 
-    def _tell_what_is_gone(self) -> None:
+    def _report_missing(self) -> None:
         for folder in self._folders:
-            if not folder.order.root.is_dir():
-                self._due.add(folder.order.root)
-        self._catch_up()
+            if not folder.job.root.is_dir():
+                self._due.add(folder.job.root)
+        self._read_due()
 
     def _problem(self, folder: Folder) -> str | None:
-        if not folder.order.root.is_dir():
-            return f"{folder.order.root} is gone. Its documents stay, and it is read again when it is back."
+        if not folder.job.root.is_dir():
+            return f"{folder.job.root} does not exist. Its documents stay; it is read again when it is back."
         try:
             self._read(folder)
         except (EmptyFolderError, StoreError) as error:

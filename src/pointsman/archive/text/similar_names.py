@@ -1,23 +1,23 @@
-"""Names that resemble a wrong one, for answers that help."""
+"""Suggests names that resemble an unknown one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-_LEAST_LIKENESS = 55
-_READ_CHARS = 300
+_LEAST_SIMILARITY = 55  # of 100
+_MOST_CHARS = 300
 
 
 def nearest(name: str, names: Sequence[str], limit: int = 3) -> list[str]:
-    """The likest first; none where nothing is like it."""
-    from rapidfuzz import fuzz, process, utils  # at first use: most calls find what they name
+    """The most similar first; empty if none is similar enough."""
+    from rapidfuzz import fuzz, process, utils  # at first use: most calls name what exists
 
     found = process.extract(
-        name[:_READ_CHARS],
+        name[:_MOST_CHARS],
         names,
         scorer=fuzz.WRatio,
         processor=utils.default_process,
         limit=limit,
-        score_cutoff=_LEAST_LIKENESS,
+        score_cutoff=_LEAST_SIMILARITY,
     )
     return [match for match, _, _ in found]

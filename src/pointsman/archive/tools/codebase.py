@@ -8,7 +8,7 @@ from typing import Any
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.code.globs import Glob, GlobError
-from pointsman.archive.code.grep import Found, Match, PatternError, grep
+from pointsman.archive.code.grep import GrepResult, Match, PatternError, grep
 from pointsman.archive.code.guard import (
     ABSOLUTE,
     NEVER_READ,
@@ -21,7 +21,7 @@ from pointsman.archive.code.guard import (
 from pointsman.archive.code.reader import Dependency, ImportParseError, NotTextError, ReadFile
 from pointsman.archive.code.reader import read_file as read_with_imports
 from pointsman.archive.code.ripgrep import RipgrepMissingError
-from pointsman.archive.code.roots import HOW_TO_SET, NoRootsError, RootGoneError, UnknownRootError, relative_form
+from pointsman.archive.code.roots import HOW_TO_SET, NoRootsError, RootGoneError, UnknownRootError, relative_to_root
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.core.errors import BundledCode
@@ -52,7 +52,7 @@ def grep_codebase(archive: Archive, arguments: Json, call: Call) -> Json:
     return answer | _remarks(pattern, file_pattern, found)
 
 
-def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensitive: bool, limit: int) -> Found:
+def _grep(archive: Archive, pattern: str, file_pattern: str | None, case_sensitive: bool, limit: int) -> GrepResult:
     try:
         glob = Glob(file_pattern) if file_pattern is not None else None
         return grep(archive.roots, pattern, glob, case_sensitive, limit)
@@ -95,7 +95,7 @@ def _match(each: Match) -> Json:
     }
 
 
-def _remarks(pattern: str, file_pattern: str | None, found: Found) -> Json:
+def _remarks(pattern: str, file_pattern: str | None, found: GrepResult) -> Json:
     remarks: Json = {}
     if found.total_capped:
         remarks["totalCapped"] = True
@@ -149,7 +149,7 @@ def _read(archive: Archive, path: str, *, with_dependencies: bool) -> ReadFile:
         raise _failure("Not a text file", "not_text", path, error) from None
     except ImportParseError as error:
         help_ = "To read the file alone, leave out includeDeps."
-        code: BundledCode = "timeout" if error.late else "not_parsed"
+        code: BundledCode = "timeout" if error.timed_out else "not_parsed"
         raise _failure("Failed to parse imports", code, path, error, help_) from None
 
 
@@ -167,14 +167,14 @@ def _not_found_help(archive: Archive, error: PathNotFoundError) -> str:
 
 def _dependency(each: Dependency) -> Json:
     shown: Json = {"path": each.path, "type": each.kind, "level": 1}
-    return shown | ({"contentOmitted": each.left_out} if each.content is None else {"content": each.content})
+    return shown | ({"contentOmitted": each.omitted_because} if each.content is None else {"content": each.content})
 
 
 def _denied_help(roots: Mapping[str, Path], path: str, details: str) -> str:
     """The next step after a path (or a glob) was denied."""
     if details != ABSOLUTE:
         return _HELP.get(details, "")
-    relative = relative_form(roots, path) if roots else None
+    relative = relative_to_root(roots, path) if roots else None
     if relative is None or not _is_allowed(relative):
         return f"{_RELATIVE}, as grep_codebase shows them."
     return f"{_RELATIVE}: use `{relative}`."

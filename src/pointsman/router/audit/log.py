@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from pointsman.core.errors import AuditUnavailableError, DownstreamHttpError, GatewayError, RateLimitedError
+from pointsman.core.errors import AuditUnavailableError, DownstreamError, GatewayError, RateLimitedError
 from pointsman.core.model import WallClock
 from pointsman.core.seams import FrontRequest, ProtocolError
 from pointsman.router.audit.journal import Journal, encode_line
@@ -375,7 +375,7 @@ def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
         return "ok", None
     if isinstance(error, GatewayError):
         return _ENDINGS.get(error.code, "error"), error.code
-    if isinstance(error, (ProtocolError, DownstreamHttpError)):
+    if isinstance(error, (ProtocolError, DownstreamError)):
         return "error", str(error.code)
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", None

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.router.bridge.gateway_client import Answer, GatewayClient, GatewayClientError, GatewayUnreachableError
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class LegacySession:
         self._headers: dict[str, str] = {}
         self._renewing = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
-        self._reopening: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
         self._replaying: asyncio.Task[None] | None = None
         self._first_attempt: asyncio.Future[None]
 
@@ -78,10 +78,7 @@ class LegacySession:
             return not self._lost(answer)
 
     async def close(self) -> None:
-        tasks = [task for task in (self._listening, self._reopening, self._replaying) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         if self.open:
             with suppress(GatewayClientError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S), self._gateway.send("DELETE", self._headers):
@@ -98,7 +95,7 @@ class LegacySession:
         self._headers = {"Mcp-Session-Id": session_id, "MCP-Protocol-Version": str(result.get("protocolVersion"))}
         if self._listening is not None:
             self._listening.cancel()
-        self._listening = TaskSet().start("events of the gateway", partial(self._listen, self._headers))
+        self._listening = self._tasks.start("events of the gateway", partial(self._listen, self._headers))
 
     async def _renew(self, lost: dict[str, str]) -> None:
         """Replace the `lost` session, once for all waiting requests. Raises as `request`."""
@@ -116,13 +113,12 @@ class LegacySession:
     def _start_replay(self) -> asyncio.Future[None]:
         """Replay in the background. The future is done after the first attempt."""
         if self._replaying is None or self._replaying.done():
-            loop = asyncio.get_running_loop()
-            self._first_attempt = loop.create_future()
-            self._replaying = loop.create_task(self._replay_with_backoff(self._first_attempt))
+            self._first_attempt = asyncio.get_running_loop().create_future()
+            self._replaying = self._tasks.spawn(self._replay_with_backoff(self._first_attempt))
         return self._first_attempt
 
     async def _replay_with_backoff(self, first_attempt: asyncio.Future[None]) -> None:
-        backoff_s = _FIRST_BACKOFF_S
+        backoff = Backoff(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
         try:
             for _ in range(_REPLAYS):
                 async with self._renewing:
@@ -131,8 +127,7 @@ class LegacySession:
                     first_attempt.set_result(None)
                 if self._replay.needed or not self._replay.pending():
                     return
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
+                await backoff.wait()
         except GatewayClientError:
             return  # the next request retries and reports the error
         finally:
@@ -165,7 +160,7 @@ class LegacySession:
     # ------------------------------------------------------------------ the gateway's own messages
 
     async def _listen(self, headers: dict[str, str]) -> None:
-        backoff_s, last_id = _FIRST_BACKOFF_S, None
+        backoff, last_id = Backoff(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S), None
         while True:
             resumed = {**headers} if last_id is None else {**headers, "Last-Event-ID": last_id}
             try:
@@ -176,7 +171,8 @@ class LegacySession:
                         if self._replay.pending():
                             self._start_replay()
                         async for body, event_id in answer.messages():
-                            backoff_s, last_id = _FIRST_BACKOFF_S, event_id or last_id
+                            backoff.reset()
+                            last_id = event_id or last_id
                             if body:
                                 await self._on_message(body)
                     elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
@@ -184,10 +180,9 @@ class LegacySession:
             except GatewayClientError:
                 pass  # it may return
             self._replay.require()  # sessions survive a restart, but not what the client set up in them
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, _LONGEST_BACKOFF_S)
+            await backoff.wait()
         # Beginning a new session cancels this task, so another one does it.
-        self._reopening = asyncio.get_running_loop().create_task(self._reopen(headers))
+        self._tasks.spawn(self._reopen(headers))
 
     async def _reopen(self, headers: dict[str, str]) -> None:
         # The next request retries and reports the error.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 from pointsman.router.downstream.stdio.lines import Line, LineAssembler
-from pointsman.router.downstream.talk.salvage import salvaged_id
+from pointsman.router.downstream.talk.decoding import id_of_undecoded
 
 LONGEST_LINE = 256 << 20  # bounds memory; the gateway enforces its own, smaller limits
 _PIECE = 1 << 18
@@ -63,7 +63,7 @@ class Lines:
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         if tail:
-            self._lines.put_nowait(LineTooLongError(salvaged_id(head, tail)))
+            self._lines.put_nowait(LineTooLongError(id_of_undecoded(head, tail)))
 
 
 class Output:

@@ -14,11 +14,11 @@ from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.cli.first_start import find_or_create_config, welcome
 from pointsman.router.cli.options import (
     CommandError,
-    clear_errors,
     config_option,
     load_gateway_config,
     log_to_stderr,
     note,
+    report_config_errors,
     state_dir_option,
 )
 from pointsman.router.daemon import Launch
@@ -39,7 +39,7 @@ from pointsman.router.serving.tasks import DaemonError
 def serve(config_file: Path | None, host: str | None, port: int | None, state_dir: Path | None) -> None:
     """Start the gateway. Creates a configuration and prints a first token if there is none."""
     make_non_dumpable()
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
         log_to_stderr(settings)
         path, secret = find_or_create_config(config_file, settings)

@@ -85,10 +85,10 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
     app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, lifespan)
     protocol = guarded_protocol(
         lambda: service.rights.config.limits,
-        worded=http_error_body,
+        error_body=http_error_body,
         exempt=lambda host: is_exempt(host, app.hosts.trusted_proxies),
     )
-    server = HttpServer(app.asgi, protocol, grace_s=GRACE_S, opened=opened)
+    server = HttpServer(app.asgi, protocol, opened, graceful_s=GRACE_S)
     stop = asyncio.Event()
     with process.stop_on_signals(stop), process.reload_on_sighup(reloader.request):
         tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")

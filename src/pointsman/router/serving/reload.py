@@ -13,7 +13,7 @@ from watchfiles import awatch
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _DEBOUNCE_MS = 100  # an editor's burst of events is one change
 _SETTLE_LOOKS = 20  # then a file that keeps changing is read anyway
 _POLL_S = 1.0  # in addition to inotify: some mounts have no events
 _POLLS = 60  # before inotify is tried again
-_RETRY_S = 1.0
+_RETRY_S = 2.0
 _LONGEST_RETRY_S = 300.0
 
 Fingerprint = tuple[int, ...]
@@ -153,14 +153,15 @@ class Reloader:
         return fingerprint
 
     async def _reload_on_request(self) -> None:
-        retry_s = _RETRY_S
+        backoff = Backoff(_RETRY_S, _LONGEST_RETRY_S)
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(retry_s if self._failure else None):
+                async with asyncio.timeout(backoff.next_s() if self._failure else None):
                     await self._wanted.wait()
             self._wanted.clear()
             await self._reload()
-            retry_s = min(retry_s * 2, _LONGEST_RETRY_S) if self._failure else _RETRY_S
+            if not self._failure:
+                backoff.reset()
 
     async def _reload(self) -> None:
         """Never raises, so that the task survives for the next edit."""

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+KEEP_ALIVE_S = 75  # for an idle connection
+
 
 class ListenError(Exception):
     """Could not bind the address. `str(error)` is shown to the operator."""
@@ -44,11 +46,12 @@ def url_of(listener: socket.socket) -> str:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers; calls `opened` when it accepts requests."""
+    """uvicorn with the settings of our daemons, without its signal handling; calls `opened` when it listens."""
 
     def __init__(
-        self, app: ASGIApp, protocol: type[asyncio.Protocol], *, grace_s: int, opened: Callable[[], None]
+        self, app: ASGIApp, protocol: type[asyncio.Protocol], opened: Callable[[], None], *, graceful_s: int
     ) -> None:
+        """`graceful_s`: for requests and connections to end at shutdown."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -60,8 +63,8 @@ class HttpServer(uvicorn.Server):
                 proxy_headers=False,
                 server_header=False,
                 date_header=False,
-                timeout_keep_alive=75,
-                timeout_graceful_shutdown=grace_s,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=graceful_s,
             )
         )
         self._opened = opened

@@ -18,9 +18,9 @@ import pytest
 from pointsman.config.model import GatewayConfig, Limits, Server
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.stderr_log import ServerLogs
+from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.downstream.stdio.process import SystemProcesses
-from pointsman.router.downstream.stdio.server_logs import ServerLogs
 from tests.router.downstream.http_parts import PATIENCE_S, Back, Notices, front_request, until
 from tests.servers.http_mcp import serving
 

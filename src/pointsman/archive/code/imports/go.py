@@ -1,4 +1,4 @@
-"""Go: an import path below the module path of go.mod is a folder, and the package is the files in it."""
+"""Go: an import path below the module path of go.mod is a folder; the package is its files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MODULE = re.compile(r'^\s*module\s+"?([^\s"]+)"?', re.MULTILINE)
 
 def resolve(tree: Tree, importer: str, parsed: Parsed) -> Iterator[tuple[Import, str]]:
     mod = tree.nearest(importer, "go.mod")
-    said = _MODULE.search(tree.text(mod) or "") if mod else None
-    if mod is None or said is None:
+    declared = _MODULE.search(tree.text(mod) or "") if mod else None
+    if mod is None or declared is None:
         return
-    module, home = said[1], posixpath.dirname(mod)
+    module, home = declared[1], posixpath.dirname(mod)
     for each in parsed.imports:
         if each.target != module and not each.target.startswith(module + "/"):
             continue

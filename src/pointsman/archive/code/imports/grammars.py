@@ -1,4 +1,4 @@
-"""Finds imports with tree-sitter. Runs in the parser's own process only: an odd file can keep it busy or crash it."""
+"""Finds imports with tree-sitter. Runs only in the parser process: a malformed file can stall or crash it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _QUERIES["tsx"] = _QUERIES["typescript"]
 
 
 def parse(grammar: str, source: bytes) -> Parsed:
-    parser, query = _tools(grammar)
+    parser, query = _parser_and_query(grammar)
     root = parser.parse(source).root_node
     captured = QueryCursor(query).captures(root)
     found = sorted(
@@ -56,13 +56,13 @@ def parse(grammar: str, source: bytes) -> Parsed:
 
 
 @lru_cache
-def _tools(grammar: str) -> tuple[Parser, Query]:
+def _parser_and_query(grammar: str) -> tuple[Parser, Query]:
     language = Language(_load(grammar))
     return Parser(language), Query(language, _QUERIES[grammar])
 
 
 def _load(grammar: str) -> object:
-    """The grammars are loaded one by one: a project seldom speaks all six languages."""
+    """Load one grammar at a time: few projects use all six languages."""
     if grammar in ("typescript", "tsx"):
         import tree_sitter_typescript
 
@@ -76,7 +76,7 @@ def _load(grammar: str) -> object:
 
 def _script(node: Node, kind: str) -> Iterator[Import]:
     if any(child.type == "template_substitution" for child in node.children):
-        return  # import(`./${name}`) names no file
+        return  # import(`./${name}`) names no fixed file
     target = _text(node)[1:-1]
     if target and "\\" not in target:
         yield Import(kind, target)
@@ -112,7 +112,7 @@ def _java(node: Node, _: str) -> Iterator[Import]:
 
 
 def _rust(node: Node, kind: str) -> Iterator[Import]:
-    inside = _modules_round(node)
+    inside = _enclosing_modules(node)
     if kind == "use":
         yield from (Import("import", path, inside) for path in _use_paths(node))
     elif kind == "extern":
@@ -142,7 +142,7 @@ def _use_paths(argument: Node) -> Iterator[str]:
             yield prefix + _joined(node)
 
 
-def _modules_round(node: Node) -> tuple[str, ...]:
+def _enclosing_modules(node: Node) -> tuple[str, ...]:
     names: list[str] = []
     parent = node.parent
     while parent is not None:
@@ -164,7 +164,7 @@ def _path_attribute(item: Node) -> str:
 
 
 def _error_line(root: Node) -> int:
-    """The line of the first error, found by going down only where there is one."""
+    """The line of the first error, found by descending into erroneous nodes only."""
     if not root.has_error:
         return 0
     node = root
@@ -180,7 +180,7 @@ def _text(node: Node) -> str:
 
 
 def _joined(node: Node) -> str:
-    """Without the blanks and line ends that may stand between the parts of a name."""
+    """The text without blanks and line ends, which may separate the parts of a name."""
     return "".join(_text(node).replace("\\", " ").split())
 
 

@@ -14,25 +14,27 @@ from typing import BinaryIO
 import msgspec
 
 from pointsman.archive.code.imports.grammars import parse
-from pointsman.archive.code.imports.syntax import READY, Question
+from pointsman.archive.code.imports.syntax import READY, ParseRequest
 
 MOST_MEMORY = 1 << 30
-LAST_RESORT_S = 60.0  # nobody waits that long: this ends a stuck parser whose archive is gone
+LAST_RESORT_S = 60.0  # beyond every timeout: ends a stuck parser whose archive has died
 
 
 def main(incoming: BinaryIO, outgoing: BinaryIO) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the archive, which ends us by closing the pipe
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the archive, which stops this process by closing the pipe
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     outgoing.write(READY)
     outgoing.flush()
     while len(size := incoming.read(4)) == 4:
-        question = msgspec.msgpack.decode(incoming.read(int.from_bytes(size)), type=Question)
+        request = msgspec.msgpack.decode(incoming.read(int.from_bytes(size)), type=ParseRequest)
         signal.setitimer(signal.ITIMER_REAL, LAST_RESORT_S)
-        answer = msgspec.msgpack.encode(parse(question.grammar, question.source))
+        response = msgspec.msgpack.encode(parse(request.grammar, request.source))
         signal.setitimer(signal.ITIMER_REAL, 0)
-        outgoing.write(len(answer).to_bytes(4) + answer)
+        outgoing.write(len(response).to_bytes(4) + response)
         outgoing.flush()
 
 

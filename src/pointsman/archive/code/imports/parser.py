@@ -1,4 +1,4 @@
-"""The archive's side of the parser: one long-lived process, replaced when it dies or takes too long, and a cache."""
+"""Parses imports in a child process, which is replaced when it dies or times out, and caches the results."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from collections import OrderedDict
 
 import msgspec
 
-from pointsman.archive.code.imports.syntax import READY, Parsed, Question
+from pointsman.archive.code.imports.syntax import READY, Parsed, ParseRequest
 
 logger = logging.getLogger(__name__)
 
 _COMMAND = (sys.executable, "-P", "-m", "pointsman.archive.code.imports.parse_worker")
-_REMEMBERED = 1_000
-_START_S = 30.0  # loading takes a moment once, which no file is to blame for
+_MOST_CACHED = 1_000
+_START_S = 30.0  # the first start loads the grammars
 _TOO_LONG = "parsing took too long"
-_ATTEMPTS = 2  # the first may have found a process that was ended for another file, or from outside
+_ATTEMPTS = 2  # the process may have died before this file
 
 
 class ParseError(Exception):
-    """The parser gave no answer; the message says why."""
+    """The source could not be parsed; the message says why."""
 
 
 class ParseTimeoutError(ParseError):
-    """It gave none in time."""
+    """Parsing timed out."""
 
 
 class _WorkerDiedError(Exception):
@@ -38,98 +38,100 @@ class _WorkerDiedError(Exception):
 
 
 class ImportParser:
-    """Parses in a process of its own, one file at a time. Safe to use from many threads."""
+    """Parses one file at a time in a child process. Thread-safe."""
 
     def __init__(self, timeout_s: float = 5.0, command: tuple[str, ...] = _COMMAND) -> None:
         self._timeout_s = timeout_s
         self._command = command
-        self._turn = threading.Lock()
+        self._worker_lock = threading.Lock()
         self._worker: _Worker | None = None
         self._closed = False
-        self._memory = threading.Lock()  # of its own: what is known does not wait for a parse that takes long
-        self._known: OrderedDict[bytes, Parsed | str] = OrderedDict()  # a text: why it is not tried again
-        self._late: set[bytes] = set()  # took too long once, which may have been the machine
+        self._cache_lock = threading.Lock()  # separate, so that a cached result does not wait for a slow parse
+        self._cache: OrderedDict[bytes, Parsed | str] = OrderedDict()  # a text: why it is not tried again
+        self._timed_out_once: set[bytes] = set()  # retried, since the machine may have been busy
 
     def parse(self, grammar: str, source: bytes) -> Parsed:
-        """What the source imports.
+        """The imports of a source file.
 
         Raises:
             ParseError: the parser crashed on it, took too long, or is closed.
         """
         key = hashlib.sha256(grammar.encode() + b"\0" + source).digest()
-        known = self._recalled(key)
-        if known is None:
-            known = self._parsed(key, Question(grammar, source))
-        if isinstance(known, str):
-            raise ParseTimeoutError(known) if known == _TOO_LONG else ParseError(known)
-        return known
+        result = self._cached(key)
+        if result is None:
+            result = self._parse(key, ParseRequest(grammar, source))
+        if isinstance(result, str):
+            raise ParseTimeoutError(result) if result == _TOO_LONG else ParseError(result)
+        return result
 
     def close(self) -> None:
-        """End the process. Waits for a parse that is under way, which has its own limit."""
-        with self._turn:
+        """Stop the process. Waits for a parse that is under way, which has its own timeout."""
+        with self._worker_lock:
             self._closed = True
-            self._end()
+            self._stop_worker()
 
-    def _parsed(self, key: bytes, question: Question) -> Parsed | str:
-        if not self._turn.acquire(timeout=self._timeout_s):
+    def _parse(self, key: bytes, request: ParseRequest) -> Parsed | str:
+        if not self._worker_lock.acquire(timeout=self._timeout_s):
             raise ParseTimeoutError("the parser is busy")
         try:
-            known = self._recalled(key)  # by whoever had the turn before
-            if known is None:
-                known = self._ask(key, question)
-                self._remember(key, known)
-            return known
+            result = self._cached(key)  # another thread may have parsed it meanwhile
+            if result is None:
+                result = self._parse_in_worker(key, request)
+                self._put_in_cache(key, result)
+            return result
         finally:
-            self._turn.release()
+            self._worker_lock.release()
 
-    def _ask(self, key: bytes, question: Question) -> Parsed | str:
-        """A text, which says why, where the same file has failed twice."""
+    def _parse_in_worker(self, key: bytes, request: ParseRequest) -> Parsed | str:
+        """A text, which says why, if the same file has failed twice."""
         if self._closed:
-            raise ParseError("the archive is being closed")
+            raise ParseError("the archive is closing")
         for _ in range(_ATTEMPTS):
-            self._worker = self._worker or self._started()
+            self._worker = self._worker or self._start_worker()
             try:
-                return self._worker.ask(question, time.monotonic() + self._timeout_s)
+                return self._worker.request(request, time.monotonic() + self._timeout_s)
             except _WorkerDiedError:
-                self._end()
-                logger.warning("the parser died over %d bytes of %s", len(question.source), question.grammar)
+                self._stop_worker()
+                logger.warning("import parser crashed on %d bytes of %s", len(request.source), request.grammar)
             except TimeoutError:
-                self._end()
-                logger.warning("the parser was ended over %d bytes of %s", len(question.source), question.grammar)
-                if key in self._late:
+                self._stop_worker()
+                logger.warning(
+                    "import parser killed: timed out on %d bytes of %s", len(request.source), request.grammar
+                )
+                if key in self._timed_out_once:
                     return _TOO_LONG
-                if len(self._late) >= _REMEMBERED:
-                    self._late.clear()
-                self._late.add(key)
+                if len(self._timed_out_once) >= _MOST_CACHED:
+                    self._timed_out_once.clear()
+                self._timed_out_once.add(key)
                 raise ParseTimeoutError(_TOO_LONG) from None
         return "the parser crashed on this file"
 
-    def _started(self) -> _Worker:
+    def _start_worker(self) -> _Worker:
         try:
             return _Worker(self._command)
         except (OSError, _WorkerDiedError):
             raise ParseError("the parser could not be started") from None
 
-    def _recalled(self, key: bytes) -> Parsed | str | None:
-        with self._memory:
-            if key in self._known:
-                self._known.move_to_end(key)
-            return self._known.get(key)
+    def _cached(self, key: bytes) -> Parsed | str | None:
+        with self._cache_lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+            return self._cache.get(key)
 
-    def _remember(self, key: bytes, parsed: Parsed | str) -> None:
-        with self._memory:
-            self._known[key] = parsed
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+    def _put_in_cache(self, key: bytes, parsed: Parsed | str) -> None:
+        with self._cache_lock:
+            self._cache[key] = parsed
+            while len(self._cache) > _MOST_CACHED:
+                self._cache.popitem(last=False)
 
-    def _end(self) -> None:
+    def _stop_worker(self) -> None:
         if self._worker is not None:
-            self._worker.end()
+            self._worker.stop()
             self._worker = None
 
 
 class _Worker:
-    """One process and its two pipes, read and written without ever waiting past a deadline."""
+    """One process and its two pipes; no read or write waits past its deadline."""
 
     def __init__(self, command: tuple[str, ...]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - a fixed command of our own
@@ -143,11 +145,11 @@ class _Worker:
         try:
             self._receive(len(READY), time.monotonic() + _START_S)
         except BaseException:
-            self.end()
+            self.stop()
             raise
 
-    def ask(self, question: Question, deadline: float) -> Parsed:
-        body = msgspec.msgpack.encode(question)
+    def request(self, request: ParseRequest, deadline: float) -> Parsed:
+        body = msgspec.msgpack.encode(request)
         try:
             self._send(len(body).to_bytes(4) + body, deadline)
             size = int.from_bytes(self._receive(4, deadline))
@@ -157,7 +159,7 @@ class _Worker:
                 raise
             raise _WorkerDiedError from error
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._process.kill()
         with self._process:  # closes the pipes and waits
             pass

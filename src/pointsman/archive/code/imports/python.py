@@ -1,4 +1,4 @@
-"""Python: modules and packages from the roots that a project of any usual layout has, and relative imports."""
+"""Python: modules and packages below the source folders of usual project layouts, and relative imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator
 
 from pointsman.archive.code.imports.syntax import Import, Parsed
-from pointsman.archive.code.imports.tree import Tree, above
+from pointsman.archive.code.imports.tree import Tree, ancestors
 
 _USUAL = ("src", "lib", "python")
 
@@ -17,13 +17,13 @@ def resolve(tree: Tree, importer: str, parsed: Parsed) -> Iterator[tuple[Import,
         module = each.target.lstrip(".")
         dots = len(each.target) - len(module)
         folders = _package(importer, dots) if dots else sources
-        for path in _found(tree, folders, module, each.names):
+        for path in _resolve_import(tree, folders, module, each.names):
             yield each, path
 
 
 def _source_folders(tree: Tree, importer: str) -> list[str]:
-    """Where absolute imports may begin: above the importer's own package first, then where projects keep their code."""
-    folders = above(importer)
+    """Where absolute imports may begin: above the importer's own package first, then the usual source folders."""
+    folders = ancestors(importer)
     outermost = next((folder for folder in folders if not _is_package(tree, folder)), "")
     usual = [posixpath.join(folder, name) for folder in folders for name in _USUAL]
     higher = folders[folders.index(outermost) :]
@@ -35,12 +35,12 @@ def _is_package(tree: Tree, folder: str) -> bool:
 
 
 def _package(importer: str, dots: int) -> list[str]:
-    folders = above(importer)
+    folders = ancestors(importer)
     return folders[dots - 1 : dots]
 
 
-def _found(tree: Tree, folders: list[str], module: str, names: tuple[str, ...]) -> Iterator[str]:
-    """Of `from a import b`, b where it is a module and a where some b is not."""
+def _resolve_import(tree: Tree, folders: list[str], module: str, names: tuple[str, ...]) -> Iterator[str]:
+    """For `from a import b`: the file of b if b is a module; the file of a if some b is not."""
     for folder in folders:
         place = posixpath.join(folder, module.replace(".", "/"))
         inside = {name: path for name in names if (path := _module(tree, posixpath.join(place, name)))}

@@ -1,4 +1,4 @@
-"""From what a file imports to the files of its project. What is not in the project, such as a library, is left out."""
+"""Resolves the imports of a file to files of its project. Imports of libraries are skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESOLVERS: dict[str, Callable[[Tree, str, Parsed], Iterator[tuple[Import, str]]
 
 
 def resolve(root: Path, importer: str, grammar: str, parsed: Parsed) -> dict[str, str]:
-    """The files that a file depends on, in the order of its imports, each with the kind of the first import of it."""
+    """The files that a file imports, in order, each with the kind of its first import."""
     kinds: dict[str, str] = {}
     for each, path in _RESOLVERS[grammar](Tree(root), importer, parsed):
         if path != importer:

@@ -1,4 +1,4 @@
-"""Rust: `mod` declarations, and paths from `crate`, `self`, `super` or the name of a crate that lies in the project."""
+"""Rust: `mod` declarations, and paths from `crate`, `self`, `super` or the name of a crate in the project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pointsman.archive.code.imports.syntax import Import, Parsed
-from pointsman.archive.code.imports.tree import Tree, above
+from pointsman.archive.code.imports.tree import Tree, ancestors
 
 _CRATE_FILES = ("lib.rs", "main.rs")
 
@@ -23,7 +23,7 @@ class _Crates:
 def resolve(tree: Tree, importer: str, parsed: Parsed) -> Iterator[tuple[Import, str]]:
     crates = _crates(tree, importer)
     for each in parsed.imports:
-        path = _module(tree, importer, each) if each.kind == "module" else _used(tree, importer, crates, each)
+        path = _module(tree, importer, each) if each.kind == "module" else _resolve_use(tree, importer, crates, each)
         if path:
             yield each, path
 
@@ -36,14 +36,14 @@ def _module(tree: Tree, importer: str, each: Import) -> str | None:
 
 
 def _children(file: str) -> str:
-    """The folder where the modules of a file lie."""
+    """The folder of a file's submodules."""
     folder, name = posixpath.split(file)
     if name in ("mod.rs", *_CRATE_FILES) or posixpath.basename(folder) in ("bin", "tests", "examples", "benches"):
         return folder
     return posixpath.join(folder, name.removesuffix(".rs"))
 
 
-def _used(tree: Tree, importer: str, crates: _Crates, each: Import) -> str | None:
+def _resolve_use(tree: Tree, importer: str, crates: _Crates, each: Import) -> str | None:
     first, *rest = each.target.removeprefix("::").split("::")
     here = posixpath.join(_children(importer), *each.names)
     if first == "crate":
@@ -56,11 +56,11 @@ def _used(tree: Tree, importer: str, crates: _Crates, each: Import) -> str | Non
         return _longest(tree, here, steps)
     if first in crates.others:
         return _longest(tree, crates.others[first], rest)
-    return _longest(tree, here, [first, *rest], whole=False)  # a module beside the use, or a foreign crate
+    return _longest(tree, here, [first, *rest], whole=False)  # a sibling module, or a third-party crate
 
 
 def _longest(tree: Tree, folder: str, steps: list[str], *, whole: bool = True) -> str | None:
-    """The deepest module that the steps lead to: the last are items in it. `whole`: if none, the folder's own file."""
+    """The deepest module on the path; the rest are items in it. `whole`: if there is none, the folder's own file."""
     for count in range(len(steps), 0, -1):
         place = posixpath.join(folder, *steps[:count])
         if found := tree.first(place + ".rs", place + "/mod.rs"):
@@ -84,7 +84,7 @@ def _crates(tree: Tree, importer: str) -> _Crates:
     others = {_crate_name(content): home} if _crate_name(content) else {}
     for name, folder in _paths(content, top):
         others[name.replace("-", "_")] = posixpath.join(folder, "src")
-    for folder in above(manifest)[1:]:  # a workspace above gives its members their paths
+    for folder in ancestors(manifest)[1:]:  # a workspace above defines the paths of its members
         for name, place in _paths(_toml(tree, posixpath.join(folder, "Cargo.toml")).get("workspace", {}), folder):
             others.setdefault(name.replace("-", "_"), posixpath.join(place, "src"))
     return _Crates(home, others)
@@ -97,14 +97,14 @@ def _crate_name(content: dict[str, Any]) -> str:
 
 
 def _paths(content: object, folder: str) -> Iterator[tuple[str, str]]:
-    """The dependencies that say where they lie."""
+    """The dependencies with a `path`."""
     if not isinstance(content, dict):
         return
     for table in ("dependencies", "dev-dependencies", "build-dependencies"):
         listed = content.get(table)
-        for name, said in listed.items() if isinstance(listed, dict) else ():
-            if isinstance(said, dict) and isinstance(said.get("path"), str):
-                yield name, posixpath.join(folder, said["path"])
+        for name, spec in listed.items() if isinstance(listed, dict) else ():
+            if isinstance(spec, dict) and isinstance(spec.get("path"), str):
+                yield name, posixpath.join(folder, spec["path"])
 
 
 def _toml(tree: Tree, path: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a file imports, as its grammar sees it: plain data that passes between the archive and its parser."""
+"""The imports of a file as written: plain data exchanged between the archive and its parser process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-READY = b"go"  # what the parser says first
+READY = b"go"  # the first bytes that the parser process writes
 
 GRAMMARS = {
     ".ts": "typescript",
@@ -26,21 +26,21 @@ GRAMMARS = {
 
 
 class Import(msgspec.Struct, frozen=True, array_like=True):
-    """One import as it is written: nothing is resolved yet."""
+    """One import as written, not resolved."""
 
     kind: str  # import, export, require, dynamic, module
     target: str  # `./token`, `..pkg.mod`, `crate::a::b`, `com.acme.*`
-    names: tuple[str, ...] = ()  # Python: what is taken from it; Rust: the inline modules that it stands in
-    file: str = ""  # Rust: where `#[path]` says that the module is
+    names: tuple[str, ...] = ()  # Python: the imported names; Rust: the inline modules around it
+    file: str = ""  # Rust: the path in `#[path]`
 
 
 class Parsed(msgspec.Struct, frozen=True, array_like=True):
     imports: tuple[Import, ...] = ()
-    error_line: int = 0  # the first line that the grammar could not make sense of, or 0
+    error_line: int = 0  # of the first syntax error, or 0
     package: str = ""  # Java
 
 
-class Question(msgspec.Struct, frozen=True, array_like=True):
+class ParseRequest(msgspec.Struct, frozen=True, array_like=True):
     grammar: str
     source: bytes
 

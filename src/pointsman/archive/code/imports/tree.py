@@ -1,4 +1,4 @@
-"""A root as the resolvers of imports see it: through the guard, and remembered for the length of one call."""
+"""The files of a root for the import resolvers: read through the guard, with folder listings cached for one call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class Tree:
         self._folders: dict[str, frozenset[str]] = {}
 
     def file(self, path: str) -> str | None:
-        """The path of a file without links, or None where there is none that may be read."""
-        folder, name = posixpath.split(normal(path))
+        """The path of a file without links; None if there is none that may be read."""
+        folder, name = posixpath.split(normalize(path))
         if name not in self._names(folder):
             return None
         try:
-            return guard.find(self.root, posixpath.join(folder, name))
+            return guard.resolve(self.root, posixpath.join(folder, name))
         except (guard.AccessDeniedError, guard.PathNotFoundError):
             return None
 
@@ -27,7 +27,7 @@ class Tree:
         return next((found for path in paths if (found := self.file(path))), None)
 
     def names(self, folder: str) -> list[str]:
-        return sorted(self._names(normal(folder)))
+        return sorted(self._names(normalize(folder)))
 
     def text(self, path: str) -> str | None:
         try:
@@ -36,8 +36,8 @@ class Tree:
             return None
 
     def nearest(self, importer: str, *names: str) -> str | None:
-        """The first of these files in the importer's folder, or in the folders above it."""
-        for folder in above(importer):
+        """The first of these files in the importer's folder, else in the nearest folder above it."""
+        for folder in ancestors(importer):
             if found := self.first(*(posixpath.join(folder, name) for name in names)):
                 return found
         return None
@@ -45,14 +45,14 @@ class Tree:
     def _names(self, folder: str) -> frozenset[str]:
         if folder not in self._folders:
             try:
-                self._folders[folder] = frozenset(guard.names(self.root, folder))
+                self._folders[folder] = frozenset(guard.list_names(self.root, folder))
             except (guard.AccessDeniedError, guard.PathNotFoundError):
                 self._folders[folder] = frozenset()
         return self._folders[folder]
 
 
-def above(path: str) -> list[str]:
-    """The folders that a file is in, from its own up to the root, which is the empty name."""
+def ancestors(path: str) -> list[str]:
+    """The folders of a file, from its own up to the root, which is the empty name."""
     folders = []
     while path:
         path = posixpath.dirname(path)
@@ -60,7 +60,7 @@ def above(path: str) -> list[str]:
     return folders or [""]
 
 
-def normal(path: str) -> str:
-    """Without `.` and `..`; one that leads out of the root still begins with `..`, which the guard refuses."""
+def normalize(path: str) -> str:
+    """Remove `.` and `..`; a path that leads out of the root still begins with `..`, which the guard denies."""
     plain = posixpath.normpath(path)
     return "" if plain == "." else plain

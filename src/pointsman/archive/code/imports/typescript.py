@@ -1,4 +1,4 @@
-"""TypeScript and JavaScript: relative imports, extensions left out, index files, and the aliases of tsconfig.json."""
+"""TypeScript and JavaScript: relative imports, omitted extensions, index files, and the aliases of tsconfig.json."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pointsman.archive.code.imports.syntax import Import, Parsed
-from pointsman.archive.code.imports.tree import Tree, normal
+from pointsman.archive.code.imports.tree import Tree, normalize
 
 _ENDINGS = (".ts", ".tsx", ".d.ts", ".js", ".jsx", ".mjs", ".cjs", ".mts", ".cts", ".json", ".vue", ".svelte")
 _SOURCES = {".js": (".ts", ".tsx"), ".jsx": (".tsx",), ".mjs": (".mts",), ".cjs": (".cts",)}  # what compiles to it
+_MOST_EXTENDS = 8  # configurations that extend one another
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*+")|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*+[}\]])', re.DOTALL)
 
 
 def resolve(tree: Tree, importer: str, parsed: Parsed) -> Iterator[tuple[Import, str]]:
     known: Aliases | None = None
     for each in parsed.imports:
-        target = each.target.partition("?")[0]  # bundlers hang `?raw` and the like on it
+        target = each.target.partition("?")[0]  # bundlers append `?raw` and the like
         if target in (".", "..") or target.startswith(("./", "../")):
             places = [posixpath.join(posixpath.dirname(importer), target)]
         else:
-            known = known if known is not None else aliases(tree, importer)
+            known = known if known is not None else read_aliases(tree, importer)
             places = known.places(target)
         if path := next((found for place in places if (found := _file(tree, place))), None):
             yield each, path
 
 
 def _file(tree: Tree, place: str) -> str | None:
-    place = normal(place)
+    place = normalize(place)
     stem, ending = posixpath.splitext(place)
     return tree.first(
         place,
@@ -40,22 +43,17 @@ def _file(tree: Tree, place: str) -> str | None:
     )
 
 
-_DEEPEST = 8  # configurations that extend one another
-_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*+")|//[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+")|,(?=\s*+[}\]])', re.DOTALL)
-
-
 @dataclass(frozen=True, slots=True)
 class Aliases:
     base: str | None = None  # the folder that `baseUrl` names
-    home: str = ""  # the folder of the file that says `paths`
+    home: str = ""  # the folder of the file that defines `paths`
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def places(self, target: str) -> list[str]:
-        """Where a bare import may lie, best first: the longest pattern that fits wins, then `baseUrl`."""
+        """The candidates for a bare import, best first: the longest matching pattern, then `baseUrl`."""
         places = []
-        if fitting := [pattern for pattern in self.paths if _fits(pattern, target)]:
-            best = max(fitting, key=lambda pattern: ("*" not in pattern, len(pattern.partition("*")[0])))
+        if matching := [pattern for pattern in self.paths if _matches(pattern, target)]:
+            best = max(matching, key=lambda pattern: ("*" not in pattern, len(pattern.partition("*")[0])))
             before, star, after = best.partition("*")
             middle = target[len(before) : len(target) - len(after)] if star else ""
             folder = self.home if self.base is None else self.base
@@ -63,18 +61,18 @@ class Aliases:
         return places if self.base is None else [*places, posixpath.join(self.base, target)]
 
 
-def aliases(tree: Tree, importer: str) -> Aliases:
-    """Those of the nearest configuration above a file."""
+def read_aliases(tree: Tree, importer: str) -> Aliases:
+    """The aliases of the nearest tsconfig.json or jsconfig.json above a file."""
     path = tree.nearest(importer, "tsconfig.json", "jsconfig.json")
-    return _read(tree, path, _DEEPEST) if path else Aliases()
+    return _read_config(tree, path, _MOST_EXTENDS) if path else Aliases()
 
 
-def _read(tree: Tree, path: str, deeper: int) -> Aliases:
+def _read_config(tree: Tree, path: str, deeper: int) -> Aliases:
     content = loads(tree.text(path) or "")
     folder = posixpath.dirname(path)
     found = Aliases()
     for parent in _extended(tree, folder, content.get("extends")) if deeper else ():
-        inherited = _read(tree, parent, deeper - 1)
+        inherited = _read_config(tree, parent, deeper - 1)
         found = Aliases(
             found.base if inherited.base is None else inherited.base,
             inherited.home if inherited.paths else found.home,
@@ -89,9 +87,9 @@ def _read(tree: Tree, path: str, deeper: int) -> Aliases:
     return found
 
 
-def _extended(tree: Tree, folder: str, said: object) -> Iterator[str]:
-    """The files that `extends` names. A package's lies in node_modules, which is not the project's own."""
-    for name in said if isinstance(said, list) else [said]:
+def _extended(tree: Tree, folder: str, extends: object) -> Iterator[str]:
+    """The files that `extends` names. Those of packages lie in node_modules, which is never read."""
+    for name in extends if isinstance(extends, list) else [extends]:
         if isinstance(name, str) and name.startswith("."):
             place = posixpath.join(folder, name)
             if path := tree.first(place, place + ".json", posixpath.join(place, "tsconfig.json")):
@@ -106,7 +104,7 @@ def _targets(paths: dict[str, Any]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _fits(pattern: str, target: str) -> bool:
+def _matches(pattern: str, target: str) -> bool:
     before, star, after = pattern.partition("*")
     if not star:
         return pattern == target
@@ -114,7 +112,7 @@ def _fits(pattern: str, target: str) -> bool:
 
 
 def loads(text: str) -> dict[str, Any]:
-    """JSON with comments and commas too many; an empty object for anything else."""
+    """JSON with comments and trailing commas; an empty object if it is invalid."""
     plain = _COMMENT.sub(lambda found: found[1] or " ", text)
     plain = _LAST_COMMA.sub(lambda found: found[1] or "", plain)
     try:
