@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from pointsman.core.model import Json
 from pointsman.core.seams import Client, ProtocolError
-from pointsman.router.front.legacy.questions import check_may_ask
+from pointsman.router.front.questions import check_may_ask
 from tests.conformance.fixture.conversation import Context
 
 SAME_BREATH_S = 0.05  # what a server asks within this time goes into one answer

@@ -24,9 +24,8 @@ from pointsman.router.downstream.connection import BudgetExceededError, Connecti
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.stdio.lines import LineAssembler
 from pointsman.router.downstream.talk.decoding import decode, decode_in_pieces
-from pointsman.router.front.http.message import echoed_id, meta_of
-from pointsman.router.front.http.message import parse as parse_message
-from pointsman.router.front.http.refusal import HttpError
+from pointsman.router.front.http.http_request import echoed_id, parse_message
+from pointsman.router.front.http.responses import HttpError
 from tests.router.downstream.stdio_parts import tool_call
 from tests.router.downstream.talk.test_multiplexer import Stream
 
@@ -56,7 +55,7 @@ def front(data: bytes) -> None:
         message = parse_message(data)
     except HttpError:
         return
-    assert isinstance(meta_of(message), dict | None)
+    assert isinstance((message.get("params") or {}).get("_meta"), dict | None)
     assert type(echoed_id(message)) in (int, str) if "id" in message else echoed_id(message) is None
     assert wire.decode(wire.encode(message)) == message
 

@@ -19,7 +19,7 @@ from pointsman.core.seams import (
     FrontRequest,
     ProtocolError,
 )
-from pointsman.router.front.subscriptions import Nobody
+from pointsman.router.front.subscriptions import NoClient
 
 TOKENS = {
     "secret-a": ("a", frozenset({None, "research"})),
@@ -135,7 +135,7 @@ class SmallGateway:
         if not uri.startswith("x://"):
             raise ProtocolError(INVALID_PARAMS, "No such resource")
         if uri.startswith("x://slow/"):
-            await self._slow({}, Nobody())
+            await self._slow({}, NoClient())
         self.subscribed.append(uri)
         return {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pointsman.catalog.rights import RightsIndex
 from pointsman.config.model import ANY
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
+from pointsman.router.front.http.authentication import read_claims
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.identity import claims_of
 from pointsman.router.search_api.errors import ApiError, unauthorized
 
 _NEXT_STEP = "The operator can create one with `pointsman token create NAME --project P`."
@@ -14,7 +14,7 @@ _NEXT_STEP = "The operator can create one with `pointsman token create NAME --pr
 
 def authenticate(rights: RightsIndex, head: Head, now: float) -> str:
     """Return the id of the token. Raises HttpError 400, ApiError 401, 403."""
-    claims = claims_of(head, None)
+    claims = read_claims(head, None)
     try:
         return rights.identify(claims.token, claims.project, now).token_id
     except UnauthorizedError:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-import uvicorn
 from starlette.applications import Starlette
 
 from pointsman.config.model import GatewayConfig, SearchApi
@@ -84,7 +83,12 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
         return reloader.report() | tasks.report()
 
     app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, lifespan)
-    server = HttpServer(_http_settings(app, service), opened)
+    protocol = guarded_protocol(
+        lambda: service.rights.config.limits,
+        error_body=http_error_body,
+        exempt=lambda host: is_exempt(host, app.hosts.trusted_proxies),
+    )
+    server = HttpServer(app.asgi, protocol, opened, graceful_s=GRACE_S)
     stop = asyncio.Event()
     with process.stop_on_signals(stop), process.reload_on_sighup(reloader.request):
         tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
@@ -99,23 +103,3 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
 
 def _settings(config: GatewayConfig) -> SearchApi:
     return config.search_api or SearchApi()
-
-
-def _http_settings(app: SearchApp, service: SearchService) -> uvicorn.Config:
-    return uvicorn.Config(
-        app.asgi,
-        http=guarded_protocol(
-            lambda: service.rights.config.limits,
-            worded=http_error_body,
-            exempt=lambda host: is_exempt(host, app.hosts.trusted_proxies),
-        ),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=GRACE_S,
-    )

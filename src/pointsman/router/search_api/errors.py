@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pointsman.core import wire
-from pointsman.router.front.http.refusal import Headers, HttpError
+from pointsman.router.front.http.responses import Headers, HttpError
 from pointsman.router.search_api.messages import API_VERSION, Code
 
 _CODES: dict[int, Code] = {

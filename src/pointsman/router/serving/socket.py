@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
+
+KEEP_ALIVE_S = 75  # for an idle connection
 
 
 class ListenError(Exception):
@@ -42,10 +46,27 @@ def url_of(listener: socket.socket) -> str:
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its signal handlers; calls `opened` when it accepts requests."""
+    """uvicorn with the settings of our daemons, without its signal handling; calls `opened` when it listens."""
 
-    def __init__(self, config: uvicorn.Config, opened: Callable[[], None]) -> None:
-        super().__init__(config)
+    def __init__(
+        self, app: ASGIApp, protocol: type[asyncio.Protocol], opened: Callable[[], None], *, graceful_s: int
+    ) -> None:
+        """`graceful_s`: for requests and connections to end at shutdown."""
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=graceful_s,
+            )
+        )
         self._opened = opened
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.front.legacy.session_ids import LIFE_S
+from pointsman.router.front.legacy.sessions import LIFE_S
 from tests.router.front.raw_http import Json, call
 from tests.router.front.rounds import called, state
 from tests.router.front.served_front import Served, serving

@@ -1,4 +1,4 @@
-"""Questions to a legacy client: asked on the stream of the request they belong to, answered by a POST of their own."""
+"""Questions to clients: which ones a client can answer, and the open questions of a legacy session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pointsman.router.front.exchange import Exchange
 
 
 class Questions:
-    """The open questions of one session, by the ids under which we asked them."""
+    """The open questions of one legacy session, by the request ids that we sent.
+
+    A question is sent on the stream of the request it belongs to, and answered by a POST of its own.
+    """
 
     __slots__ = ("_last", "_open")
 
@@ -22,22 +25,23 @@ class Questions:
     async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
         """Raises ClientGoneError, ProtocolError."""
         self._last += 1
-        number = self._last
-        if not exchange.say({"jsonrpc": "2.0", "id": number, "method": method, "params": params}):
+        question_id = self._last
+        if not exchange.send_message({"jsonrpc": "2.0", "id": question_id, "method": method, "params": params}):
             raise ClientGoneError
-        self._open[number] = exchange.expect_answer()
+        self._open[question_id] = exchange.expect_answer()
         try:
-            return await self._open[number]
+            return await self._open[question_id]
         except asyncio.CancelledError:
-            exchange.tell("notifications/cancelled", {"requestId": number, "reason": "The call that asked is over."})
+            reason = "The call that asked is over."
+            exchange.tell("notifications/cancelled", {"requestId": question_id, "reason": reason})
             raise
         finally:
-            del self._open[number]
+            del self._open[question_id]
 
-    def answered(self, response: Json) -> None:
-        """A response that the client posted. One that fits no open question is dropped."""
-        number = response["id"]
-        answer = self._open.get(number) if type(number) is int else None
+    def resolve(self, response: Json) -> None:
+        """Pass on a response that the client posted. One that fits no open question is dropped."""
+        question_id = response["id"]
+        answer = self._open.get(question_id) if type(question_id) is int else None
         if answer is None or answer.done():
             return
         if isinstance(response.get("result"), dict):
@@ -46,26 +50,26 @@ class Questions:
             answer.set_exception(_as_error(response.get("error")))
 
     def abandon(self) -> None:
-        """The session is over."""
+        """Fail all open questions, because the session ended."""
         for answer in self._open.values():
             if not answer.done():
                 answer.set_exception(ClientGoneError())
 
 
 def check_may_ask(capabilities: Json, method: str, params: Json) -> None:
-    """Raises CannotAskError where the client did not declare that it can be asked this."""
-    if not _declared(capabilities, method, params):
+    """Raises CannotAskError if the client did not declare the capability for this question."""
+    if not _is_declared(capabilities, method, params):
         raise CannotAskError(f"The client did not declare that it answers {method}.")
 
 
-def _declared(capabilities: Json, method: str, params: Json) -> bool:
+def _is_declared(capabilities: Json, method: str, params: Json) -> bool:
     if not declares(capabilities, method):
         return False
     if method != "elicitation/create":
         return True
     elicitation = capabilities["elicitation"]
     mode = params.get("mode", "form")
-    # A bare `{}` is from the time when forms were all there was.
+    # An empty capability is from the time before modes, when there were only forms.
     return mode in elicitation or (mode == "form" and not elicitation)
 
 

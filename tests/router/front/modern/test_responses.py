@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.router.front.modern.response_shapes import wrong_with
+from pointsman.router.front.modern.parked_calls import response_problem
 from tests.router.front.raw_http import Json
 
 ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
@@ -25,7 +25,7 @@ TEXT = {"type": "text", "text": "hello"}
     ],
 )
 def test_a_proper_answer_is_one(method: str, response: Json) -> None:
-    assert wrong_with(method, response) is None
+    assert response_problem(method, response) is None
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_a_proper_answer_is_one(method: str, response: Json) -> None:
     ],
 )
 def test_what_is_wrong_is_named(method: str, response: Json, field: str) -> None:
-    assert (wrong_with(method, response) or "").startswith(f"`{field}` must be")
+    assert (response_problem(method, response) or "").startswith(f"`{field}` must be")

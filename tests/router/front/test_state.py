@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pointsman.router.front.http.failures import Failures
+from pointsman.router.front.state import FailureLog
 from tests.router.front.raw_http import Answer, call, initialize, modern_call
 from tests.router.front.served_front import serving
 from tests.router.front.small_gateway import SECRET_PATH, SmallGateway
@@ -53,7 +53,7 @@ async def test_a_stream_whose_source_fails_ends(caplog: pytest.LogCaptureFixture
 
 def test_a_flood_of_failures_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    failures = Failures(lambda: now)
+    failures = FailureLog(lambda: now)
     with caplog.at_level(logging.ERROR):
         for _ in range(1000):
             failures.report("tools/call", RuntimeError("boom"))

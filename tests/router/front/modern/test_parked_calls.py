@@ -181,7 +181,7 @@ async def test_a_call_that_is_over_can_ask_nothing_more() -> None:
     async with serving(limits=Limits(parked_s=0.05)) as served:
         assert len(asked(await called(served, "stubborn"))) == 2
         await within(served.gateway.cancelled.acquire())
-        assert served.gateway.words == ["ClientGone", "ClientGone"]
+        assert served.gateway.words == ["ClientGoneError", "ClientGoneError"]
         await until_nothing_is_left(served)
 
 
@@ -210,7 +210,7 @@ async def test_a_state_expires_by_the_wall_clock() -> None:
 async def test_parked_calls_are_limited() -> None:
     async with serving(limits=Limits(parked=2)) as served:
         parked = [await called(served, "ask") for _ in range(2)]
-        assert (await called(served, "ask")).text == "CannotAsk"
+        assert (await called(served, "ask")).text == "CannotAskError"
         for first in parked:
             assert (await retried(served, first, "ask")).text == "accept"
         asked(await called(served, "ask"))
@@ -221,7 +221,7 @@ async def test_a_token_that_never_answers_leaves_room_for_others() -> None:
     async with serving(limits=Limits(parked=4)) as served:
         for _ in range(2):
             asked(await served.send(body, headers=headers, token="secret-a"))
-        assert (await served.send(body, headers=headers, token="secret-a")).text == "CannotAsk"
+        assert (await served.send(body, headers=headers, token="secret-a")).text == "CannotAskError"
         asked(await served.send(body, headers=headers, token="secret-b"))
 
 
@@ -292,7 +292,7 @@ async def test_many_clients_get_the_answers_to_their_own_questions() -> None:
 async def test_a_client_is_not_asked_what_it_did_not_declare(capabilities: Json) -> None:
     async with serving() as served:
         body, headers = modern_call("ask", capabilities=capabilities)
-        assert (await served.send(body, headers=headers)).text == "CannotAsk"
+        assert (await served.send(body, headers=headers)).text == "CannotAskError"
         assert served.front.calls_parked == 0
 
 
