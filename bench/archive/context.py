@@ -58,7 +58,7 @@ def main() -> None:
         storage.context.replace("bench", "1", [_item(number, chance) for number in range(ITEMS)])
         vectors = ContextVectors(storage.context, StaticEmbedding())
         began = perf_counter()
-        vectors.make_missing(threading.Event())
+        vectors.embed_missing(threading.Event())
         print(f"{ITEMS} discoveries embedded at {ITEMS / (perf_counter() - began):.0f} a second")
         search = ContextSearch(storage.context, vectors, lambda path: None, lambda: None)
         times = sorted(_timed(search, chance) for _ in range(SEARCHES))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pointsman.archive.code.imports.parser import ImportParser
 from pointsman.archive.code.reader import AccessLog, NullAccessLog
-from pointsman.archive.indexes.indexes import Indexes, nothing_kept
+from pointsman.archive.indexes.indexes import Indexes, no_store
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def open_archive(settings: ArchiveSettings, *, shipped: bool = True) -> Archive:
     """`shipped`: a new store gets Pointsman's own documentation."""
     if settings.database is None:
-        return Archive(settings.roots, Indexes(settings.index_limits, nothing_kept))
+        return Archive(settings.roots, Indexes(settings.index_limits, no_store))
     opening = Opening(settings, shipped=shipped)
     return Archive(settings.roots, Indexes(settings.index_limits, lambda: opening.storage().indexes), opening)
 
@@ -80,7 +80,7 @@ class Archive:
 
     def _opening(self) -> Opening:
         if self.opening is None:
-            nothing_kept()
+            no_store()
         assert self.opening is not None
         return self.opening
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.context.accesses import StoredAccesses
-from pointsman.archive.context.popularity import HALF_LIFE_S, Popularity
+from pointsman.archive.context.accesses import HALF_LIFE_S, Popularity, StoredAccesses
 from pointsman.archive.model.context import Access, ContextItem
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
@@ -41,7 +40,7 @@ def test_a_store_that_cannot_be_written_costs_no_read(tmp_path: Path, caplog: py
     with other.database.writing():
         accesses.record("app", "a.ts")
         accesses.close()
-    assert "1 reads of files were not noted" in caplog.text
+    assert "1 file reads were not recorded" in caplog.text
     for one in (storage, other):
         one.close()
 

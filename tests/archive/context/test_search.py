@@ -42,7 +42,7 @@ class Context:
             self.add(number, *note)
 
     def embed(self) -> None:
-        self.vectors.make_missing(threading.Event())
+        self.vectors.embed_missing(threading.Event())
 
     def ids(self, query: str, wanted: ItemFilter = ALL, limit: int = 5) -> list[str]:
         return [hit.item.id for hit in self.search(query, wanted, limit).hits]

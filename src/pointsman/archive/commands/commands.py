@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from pointsman.archive.settings import ArchiveSettings
 
-if TYPE_CHECKING:  # heavy, and not needed to reject an option
+if TYPE_CHECKING:  # heavy, and not needed to report an invalid option
     from pointsman.archive.store.base import Storage
 
 
@@ -57,7 +59,7 @@ def store_options(command: Callable[..., None]) -> Callable[..., None]:
         located = {name: options.pop(name) for name in ("db", "server", "config", "state_dir")}
         find: FindSettings = click.get_current_context().obj
         settings = find(**located)
-        with _clear_store_errors():
+        with _report_store_errors():
             command(settings=settings, **options)
 
     return run
@@ -82,7 +84,7 @@ def opened(settings: ArchiveSettings) -> Iterator[Storage]:
 
 
 @contextmanager
-def _clear_store_errors() -> Iterator[None]:
+def _report_store_errors() -> Iterator[None]:
     from pointsman.archive.embedding.base import EmbeddingError
     from pointsman.archive.embedding.passage_vectors import MixedSpacesError
     from pointsman.archive.store.errors import StoreError
@@ -164,7 +166,7 @@ def search(
     Put -- before a query that starts with a minus sign.
     """
     from pointsman.archive.embedding.settings import make_embeddings
-    from pointsman.archive.search.query_parsing import parse
+    from pointsman.archive.search.query_parser import parse
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.shipped import without_pages
 
@@ -243,8 +245,7 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
     Raises:
         EmbeddingError, MixedSpacesError, StoreError
     """
-    from pointsman.archive.commands.progress import Bar
-    from pointsman.archive.embedding.passage_vectors import fill
+    from pointsman.archive.embedding.passage_vectors import embed_passages
     from pointsman.archive.embedding.settings import make_embeddings
 
     embeddings = make_embeddings(settings.embeddings)
@@ -252,7 +253,7 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
         return None
     try:
         with Bar("Embedding") as bar:
-            return fill(storage, embeddings, again=again, told=bar.update)
+            return embed_passages(storage, embeddings, again=again, on_progress=bar.update)
     finally:
         embeddings.close()
 
@@ -279,3 +280,35 @@ def note(message: str) -> None:
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+Item = TypeVar("Item")
+
+
+class Bar:
+    """Context manager that shows a progress bar on stderr."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._bar: Any = None  # click's, which has no public name
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.render_finish()
+
+    def update(self, done: int, total: int) -> None:
+        if not sys.stderr.isatty():
+            return
+        if self._bar is None:
+            self._bar = click.progressbar(length=total, label=self._label, file=sys.stderr, show_pos=True)
+        self._bar.length = max(total, 1)
+        self._bar.update(done - self._bar.pos)
+
+    def over(self, items: Iterable[Item], total: int) -> Iterator[Item]:
+        for done, item in enumerate(items):
+            self.update(done, total)
+            yield item
+        self.update(total, total)

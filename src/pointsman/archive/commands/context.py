@@ -19,8 +19,8 @@ from pointsman.archive.commands.commands import (
     print_json,
     store_options,
 )
-from pointsman.archive.context.importing import Imported, import_file, import_folder
-from pointsman.archive.context.parsing import Defaults, InvalidItemError, make_item, moment
+from pointsman.archive.context.importer import Imported, import_file, import_folder
+from pointsman.archive.context.items import Defaults, InvalidItemError, format_time, make_item
 from pointsman.archive.model.context import TYPES, ContextItem, ItemFilter
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.context import ContextStore
@@ -56,7 +56,7 @@ def add(
 ) -> None:
     """Add one discovery. TEXT is its content; - reads it from stdin."""
     written = sys.stdin.read() if text == "-" else text
-    defaults = Defaults(type=kind, module=module, session=session, date=moment(time.time()), title=title)
+    defaults = Defaults(type=kind, module=module, session=session, date=format_time(time.time()), title=title)
     try:
         item = make_item({}, written, defaults, "added")
     except InvalidItemError as error:
@@ -90,7 +90,7 @@ def import_(
     outcome = Imported()
     with opened(settings) as storage:
         for path in paths:
-            outcome = outcome.with_(_import(storage.context, path, defaults))
+            outcome = outcome.plus(_import(storage.context, path, defaults))
     if as_json:
         print_json(asdict(outcome))
     for problem in outcome.problems:

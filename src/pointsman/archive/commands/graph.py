@@ -36,9 +36,9 @@ _MOST_REACHED = 200
 @store_options
 def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit: int, nodes: int) -> None:
     """Draw the citation graph around the documents that match QUERY."""
-    from pointsman.archive.graph.drawing import drawn  # deferred: imports numpy
+    from pointsman.archive.graph.svg import drawn  # deferred: imports numpy
     from pointsman.archive.local_archives.search import search
-    from pointsman.archive.search.query_parsing import parse
+    from pointsman.archive.search.query_parser import parse
     from pointsman.archive.shipped import without_pages
 
     with opened(settings) as storage, storage.archives.reading() as view:

@@ -90,7 +90,7 @@ def ingest(
 
 
 def _run(storage: Storage, folder: Folder) -> Report:
-    from pointsman.archive.commands.progress import Bar
+    from pointsman.archive.commands.commands import Bar
     from pointsman.archive.ingest.run import ingest as run
 
     with Bar(shown(folder.job.collection)) as bar:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.model.query import Query
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.search.searcher import Answer, Found, Source
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.tools.arguments import Arguments

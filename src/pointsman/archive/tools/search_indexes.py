@@ -8,7 +8,7 @@ from typing import get_args
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.indexes.indexes import DEFAULT
-from pointsman.archive.indexes.searching import Found, search
+from pointsman.archive.indexes.search import Found, search
 from pointsman.archive.model.indexes import GAP, Backend, Entry, Index, IndexFullError, Tokenizer
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
@@ -121,7 +121,7 @@ def search_index(archive: Archive, arguments: Json, call: Call) -> Json:
 
 
 def _notice(query: str, found: Found, min_length: int) -> str:
-    if found.query.seeks or not query.strip():
+    if found.query.has_words or not query.strip():
         return ""
     if found.query.must_not:
         return "The query has exclusions only. Add a word to search for."

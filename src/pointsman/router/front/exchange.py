@@ -113,7 +113,7 @@ class Exchange:
 
     # For the gateway
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         self.send_message({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def ask(self, method: str, params: Json) -> Json:

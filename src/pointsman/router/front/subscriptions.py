@@ -76,7 +76,7 @@ class Subscriptions:
 class NoClient:
     """Fits `BackChannel`, for requests that no client waits for."""
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         pass
 
     async def ask(self, method: str, params: Json) -> Json:

@@ -95,7 +95,7 @@ class UsageMemory:
         """Ignored."""
 
     def figures(self, project_id: str | None, queries: Sequence[str]) -> Mapping[str, float]:
-        """Return the share of a query's words that led to a tool before. Fits the catalog's `UsageFigures`."""
+        """Return the share of a query's words that led to a tool before. Fits `catalog.results.UsageFigures`."""
         best: dict[str, float] = {}
         if not self._learnt:
             return best

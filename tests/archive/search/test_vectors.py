@@ -1,4 +1,4 @@
-"""The matrix in memory follows the store, whoever writes to it, and finds what an honest comparison finds."""
+"""The matrices in memory follow the store, whichever process writes to it, and compare exactly."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pointsman.archive.search import matrix
-from pointsman.archive.search.vectors import VectorIndex, Wanted
+from pointsman.archive.search import vectors
+from pointsman.archive.search.vectors import VectorFilter, VectorIndex
 from pointsman.archive.store.base import Scope, Space
 from pointsman.archive.store.sqlite import housekeeper
 from pointsman.archive.store.sqlite.storage import SqliteStorage
@@ -20,7 +20,7 @@ SPACE = Space("test", "random", 8)
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix, "BLOCK", 4)
+    monkeypatch.setattr(vectors, "BLOCK", 4)
 
 
 def embed(storage: SqliteStorage, space: Space = SPACE) -> None:
@@ -39,9 +39,9 @@ def expected(query: NDArray[np.float32], numbers: list[int]) -> list[int]:
     return sorted(numbers, key=lambda number: -float(vector(number) @ query))
 
 
-def nearest(index: VectorIndex, limit: int = 100, wanted: Wanted | None = None) -> list[int]:
+def nearest(index: VectorIndex, limit: int = 100, wanted: VectorFilter | None = None) -> list[int]:
     index.refresh()
-    return [near.number for near in index.nearest(vector(0), limit, wanted or Wanted())]
+    return [near.number for near in index.nearest(vector(0), limit, wanted or VectorFilter())]
 
 
 def test_it_finds_the_nearest_over_all_collections_or_some(storage: SqliteStorage) -> None:
@@ -53,8 +53,8 @@ def test_it_finds_the_nearest_over_all_collections_or_some(storage: SqliteStorag
     assert nearest(index) == everything
     assert nearest(index, 4) == everything[:4]
     within = Scope(collections=frozenset([2]))
-    assert nearest(index, wanted=Wanted(within)) == [number for number in everything if number > 12]
-    only = Wanted(Scope(documents=frozenset([1, 2])), frozenset([1, 2, 3]), frozenset([2]))
+    assert nearest(index, wanted=VectorFilter(within)) == [number for number in everything if number > 12]
+    only = VectorFilter(Scope(documents=frozenset([1, 2])), frozenset([1, 2, 3]), frozenset([2]))
     assert nearest(index, wanted=only) == [number for number in everything if number in (1, 3)]
 
 

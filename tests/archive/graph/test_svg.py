@@ -8,8 +8,8 @@ from itertools import combinations
 
 import pytest
 
-from pointsman.archive.graph.drawing import drawn
 from pointsman.archive.graph.layout import placed
+from pointsman.archive.graph.svg import drawn
 from pointsman.archive.store.archives import Edge, Graph, Node, NodeKind
 
 SVG = "{http://www.w3.org/2000/svg}"

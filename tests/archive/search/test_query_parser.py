@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman.archive.model.query import Filters
-from pointsman.archive.search.query_parsing import MAX_CHARS, MAX_MUSTS, MAX_REPEATS, MAX_WORDS, parse
+from pointsman.archive.search.query_parser import MAX_CHARS, MAX_MUSTS, MAX_REPEATS, MAX_WORDS, parse
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared
 

@@ -1,4 +1,4 @@
-"""Brings files into the context: one, a folder of them, or what a project keeps under `.context/`."""
+"""Imports files into the context: a file, a folder, or a project's `.context/`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 from pointsman.archive.code.guard import AccessDeniedError, PathNotFoundError
 from pointsman.archive.code.guard import read as read_guarded
-from pointsman.archive.context.parsing import Defaults
-from pointsman.archive.context.reading import Problem, is_readable, read_items
+from pointsman.archive.context.items import Defaults, Problem, is_readable, read_items
 from pointsman.archive.model.context import ContextItem
 from pointsman.archive.store.context import ContextStore
 
@@ -21,14 +20,14 @@ MAX_FILES = 20_000  # of one folder
 
 @dataclass(slots=True)
 class Imported:
-    """What came of it."""
+    """What an import did."""
 
-    files: int = 0  # read, for they were new or had changed
+    files: int = 0  # read because they were new or changed
     items: int = 0
-    removed: int = 0  # files that are no more, with their items
+    removed: int = 0  # files that no longer exist, with their items
     problems: list[str] = field(default_factory=list)
 
-    def with_(self, other: Imported) -> Imported:
+    def plus(self, other: Imported) -> Imported:
         return Imported(
             self.files + other.files,
             self.items + other.items,
@@ -38,9 +37,9 @@ class Imported:
 
 
 def import_folder(store: ContextStore, folder: Path, prefix: str, defaults: Defaults, within: str = "") -> Imported:
-    """Make the store hold what the folder holds now. `prefix` begins the names of its origins.
+    """Synchronize the store with the folder. The names of its origins begin with `prefix`.
 
-    `within`: a folder below it to stay in, like `.context`. Links that lead out are not followed.
+    `within`: the only subfolder to read, like `.context`. Symlinks that lead out of the folder are not followed.
     """
     outcome = Imported()
     known = store.digests(prefix)
@@ -57,11 +56,11 @@ def import_folder(store: ContextStore, folder: Path, prefix: str, defaults: Defa
 
 
 def import_file(store: ContextStore, file: Path, defaults: Defaults) -> Imported:
-    """One file that somebody named."""
+    """Import one file."""
     outcome = Imported()
     origin = f"file:{file.resolve()}"
     if not is_readable(file.name):
-        outcome.problems.append(f"{file.name}: neither Markdown nor JSON lines (.md, .txt, .jsonl)")
+        outcome.problems.append(f"{file.name}: not Markdown or JSON lines (.md, .txt, .jsonl)")
         return outcome
     known = store.digests(origin).get(origin)
     _import_file(store, file.parent, file.name, origin, known, defaults, outcome)
@@ -78,19 +77,19 @@ def _import_file(
     outcome: Imported,
 ) -> None:
     try:
-        found = read_guarded(folder, name)
-        text = found.content.decode("utf-8-sig")
+        file = read_guarded(folder, name)
+        text = file.content.decode("utf-8-sig")
     except (AccessDeniedError, PathNotFoundError) as error:
         outcome.problems.append(f"{name}: {error}")
         return
     except UnicodeDecodeError:
-        outcome.problems.append(f"{name}: it is not UTF-8 text")
+        outcome.problems.append(f"{name}: not UTF-8 text")
         return
-    digest = hashlib.sha256(repr(defaults).encode() + found.content).hexdigest()
+    digest = hashlib.sha256(repr(defaults).encode() + file.content).hexdigest()
     if digest == known:
         return
     items: list[ContextItem] = []
-    for read in read_items(name, text, found.modified, defaults):
+    for read in read_items(name, text, file.modified, defaults):
         if isinstance(read, Problem):
             outcome.problems.append(f"{name}: {read}")
         else:
@@ -101,7 +100,7 @@ def _import_file(
 
 
 def _names(folder: Path, within: str, outcome: Imported) -> Iterator[str]:
-    """Paths from the folder, in order; hidden files and folders below the beginning are passed over."""
+    """Paths relative to the folder, sorted; hidden files and subfolders are skipped."""
     count = 0
     for path, folders, files in os.walk(folder / within):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -110,7 +109,7 @@ def _names(folder: Path, within: str, outcome: Imported) -> Iterator[str]:
             if file.startswith(".") or not is_readable(name):
                 continue
             if count == MAX_FILES:
-                outcome.problems.append(f"{MAX_FILES} files are the most of one folder; the rest is left out")
+                outcome.problems.append(f"a folder may have at most {MAX_FILES} files; skipped the rest")
                 return
             count += 1
             yield name

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.context.importing import import_file, import_folder
-from pointsman.archive.context.parsing import Defaults
+from pointsman.archive.context.importer import import_file, import_folder
+from pointsman.archive.context.items import Defaults
 from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.storage import SqliteStorage
@@ -88,5 +88,5 @@ def test_defaults_hold_where_a_file_says_nothing(store: SqliteContext, tmp_path:
     [item] = store.newest(ItemFilter(), 5)
     assert (item.type, item.module, item.title) == ("rule", "naming", "note")
     assert import_file(store, write(tmp_path, "x.png", ""), Defaults()).problems == [
-        "x.png: neither Markdown nor JSON lines (.md, .txt, .jsonl)"
+        "x.png: not Markdown or JSON lines (.md, .txt, .jsonl)"
     ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.archive.indexes.indexes import Indexes, IndexLimits
 from pointsman.archive.indexes.query import parse
-from pointsman.archive.indexes.searching import search
+from pointsman.archive.indexes.search import search
 from pointsman.archive.model.indexes import Entry, Index, IndexFullError, Tokenizer
 from pointsman.archive.store.sqlite.database import Database
 from pointsman.archive.store.sqlite.indexes import SqliteIndexes
@@ -170,10 +170,10 @@ def fits(text: str, query: str) -> bool:
     def holds(words: tuple[str, ...]) -> bool:
         return f" {' '.join(word or 'x' for word in words)} " in padded
 
-    if not parsed.seeks or any(holds(words) for words in parsed.must_not):
+    if not parsed.has_words or any(holds(words) for words in parsed.must_not):
         return False
-    demanded = [*((word,) for word in parsed.must), *parsed.phrases]
-    return all(map(holds, demanded)) if demanded else any(holds((word,)) for word in parsed.terms)
+    required = [*((word,) for word in parsed.must), *parsed.phrases]
+    return all(map(holds, required)) if required else any(holds((word,)) for word in parsed.terms)
 
 
 def test_memory_is_bounded_and_a_refusal_changes_nothing() -> None:
@@ -182,9 +182,9 @@ def test_memory_is_bounded_and_a_refusal_changes_nothing() -> None:
     assert index is not None
     put(index, "a", "alpha")
     put(index, "b", "beta")
-    with pytest.raises(IndexFullError, match="hold 2 documents, and 2 is the limit"):
+    with pytest.raises(IndexFullError, match="hold 2 documents; the limit is 2"):
         put(index, "c", "gamma")
-    with pytest.raises(IndexFullError, match="and 10000 is the limit"):
+    with pytest.raises(IndexFullError, match="the limit is 10000"):
         put(index, "b", "long " * 3_000)
     assert found(index, "beta gamma long") == ["b"]
     assert put(index, "b", "short")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.context.parsing import Defaults, make_item
+from pointsman.archive.context.items import Defaults, make_item
 from pointsman.archive.context.search import NoContextError, NoVectorsYetError
 from pointsman.archive.context.service import ProjectContext
 from pointsman.archive.embedding.static import StaticEmbedding

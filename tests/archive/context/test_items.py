@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.context.parsing import Defaults
-from pointsman.archive.context.reading import Problem, is_readable, read_items
+from pointsman.archive.context.items import Defaults, Problem, is_readable, read_items
 from pointsman.archive.model.context import ContextItem
 
 JANUARY = 1_767_225_600.0  # 2026-01-01T00:00:00Z
@@ -43,7 +42,7 @@ def test_a_bad_line_costs_itself_and_is_named() -> None:
     assert [str(one).split(": ")[0] for one in rest] == [f"line {number}" for number in range(2, 8)]
     assert "`law`" in str(rest[1])
     assert "pattern, rule, decision or issue" in str(rest[2])
-    assert "no content" in str(rest[4])
+    assert "content is empty" in str(rest[4])
     assert "2026-01-31" in str(rest[5])
 
 
