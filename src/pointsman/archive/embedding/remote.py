@@ -14,7 +14,7 @@ import httpx2
 from pointsman.archive.embedding.base import MAX_CHARS, PROBE_DEADLINE_S, EmbeddingError
 from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.store.base import Space
-from pointsman.providers.numeric import load_numpy
+from pointsman.providers.embeddings import load_numpy
 
 if TYPE_CHECKING:
     import numpy as np
