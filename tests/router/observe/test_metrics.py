@@ -14,8 +14,8 @@ from pointsman.core.errors import AuditUnavailableError
 from pointsman.core.model import ServerStatus
 from pointsman.providers.cloud.service import CloudStatus
 from pointsman.router.audit.rows import Ending, Intent, Outcome
+from pointsman.router.observe.exposition import WINDOW
 from pointsman.router.observe.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
-from pointsman.router.observe.quantiles import WINDOW
 from tests.router.audit.samples import open_log, request
 
 

@@ -245,7 +245,7 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
     Raises:
         EmbeddingError, MixedSpacesError, StoreError
     """
-    from pointsman.archive.embedding.passage_vectors import fill
+    from pointsman.archive.embedding.passage_vectors import embed_passages
     from pointsman.archive.embedding.settings import make_embeddings
 
     embeddings = make_embeddings(settings.embeddings)
@@ -253,7 +253,7 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
         return None
     try:
         with Bar("Embedding") as bar:
-            return fill(storage, embeddings, again=again, told=bar.update)
+            return embed_passages(storage, embeddings, again=again, on_progress=bar.update)
     finally:
         embeddings.close()
 
