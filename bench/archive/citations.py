@@ -17,8 +17,9 @@ from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.model.documents import Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from pointsman.archive.tools.base import Call, Json
+from pointsman.archive.tools.base import Call
 from pointsman.archive.tools.search_local_archives import search_local_archives
+from pointsman.core.model import Json
 
 DOCUMENTS = 15_000
 SEARCHES = 200

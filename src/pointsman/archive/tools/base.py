@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
 from pointsman.core.errors import BundledCode
+from pointsman.core.model import Json
 
 if TYPE_CHECKING:
     from pointsman.archive.archive import Archive
-
-Json = dict[str, Any]
 
 
 class ToolError(Exception):

@@ -16,7 +16,8 @@ from pointsman.archive.context.search import (
 from pointsman.archive.model.context import TYPES, ItemFilter
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
+from pointsman.core.model import Json
 
 MIN_QUERY, MAX_QUERY = 3, 500
 MAX_CONTENT = 2_000  # characters of an item that are shown

@@ -9,7 +9,8 @@ from pointsman.archive.search.query_parser import parse
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
+from pointsman.core.model import Json
 from pointsman.providers.numeric import load_numpy
 
 if TYPE_CHECKING:
