@@ -14,7 +14,7 @@ from time import perf_counter, process_time, thread_time
 
 from bench.archive.corpus import CHUNKS_EACH, COLLECTION, Corpus
 from pointsman.archive.archive import Archive, open_archive
-from pointsman.archive.embedding.passage_vectors import fill
+from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.settings import EmbeddingSettings, make_embeddings
 from pointsman.archive.model.documents import Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
@@ -64,7 +64,7 @@ def _filled(settings: ArchiveSettings, corpus: Corpus, passages: int) -> None:
     embeddings = make_embeddings(settings.embeddings)
     assert embeddings is not None
     began, cpu = perf_counter(), process_time()
-    fill(archive.storage, embeddings)
+    embed_passages(archive.storage, embeddings)
     print(f"their vectors: {perf_counter() - began:.1f} s, {process_time() - cpu:.1f} s of CPU")
     archive.close()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.archive.corpus import Corpus
-from pointsman.archive.embedding.passage_vectors import fill
+from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.ingest.run import IngestJob, Report, ingest
 from pointsman.archive.model.documents import Manifest
@@ -70,7 +70,7 @@ def main(documents: int) -> None:
             return ingest(storage.documents, job)
 
         report, text_s = measured(first)
-        vectors, vectors_s = measured(lambda: fill(storage, StaticEmbedding()))
+        vectors, vectors_s = measured(lambda: embed_passages(storage, StaticEmbedding()))
         _, again_s = measured(first)
         stats = storage.documents.stats()
         storage.close()

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from pointsman.archive.archive import Archive, open_archive
-from pointsman.archive.embedding.passage_vectors import fill
+from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.settings import EmbeddingSettings, make_embeddings
 from pointsman.archive.model.documents import Chunk, Document, Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
@@ -78,7 +78,7 @@ def _fill(archive: Archive, each: JudgedSet, mode: Mode) -> None:
         archive.storage.documents.put_documents(each.name, each.documents[start : start + BATCH])
     embeddings = make_embeddings(EmbeddingSettings(mode))
     if embeddings is not None:
-        fill(archive.storage, embeddings)
+        embed_passages(archive.storage, embeddings)
 
 
 def _asked(archive: Archive, each: JudgedSet) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pointsman.archive.archive import Archive, open_archive
-from pointsman.archive.embedding.passage_vectors import fill as embed
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
 from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.settings import ArchiveSettings

@@ -78,7 +78,7 @@ def test_embedding_that_fails_leaves_the_text_in_place_and_says_what_to_do(
         done = run("ingest", notes)
     assert done.exit_code == 1
     assert "2 added" in done.stderr
-    assert "refuses the key (401)" in done.stderr
+    assert "rejected the key (401)" in done.stderr
     assert "The text is in the store; compute the vectors later with `pointsman archive embed`." in done.stderr
     assert collections(run)["notes"]["documents"] == 2
 
@@ -167,7 +167,7 @@ def test_orders_that_make_no_sense_are_refused_in_words(run: Run, notes: Path, t
         ((notes / "alpha.md",), "is a file. Name its folder"),
         ((notes, "--include", "!"), "Not a pattern: !"),
         ((notes, notes / "sub", "--collection", "x"), "Name only one of them"),
-        ((notes, "--collection", "pointsman"), "comes with Pointsman"),
+        ((notes, "--collection", "pointsman"), "ships with Pointsman"),
         ((notes, "--collection", "a\nb"), "printable characters"),
         ((notes, "--alias", "pointsman"), '"pointsman" already leads to the collection "pointsman-docs"'),
     ):

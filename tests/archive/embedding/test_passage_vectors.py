@@ -9,8 +9,9 @@ import pytest
 from pointsman.archive.embedding import passage_vectors
 from pointsman.archive.embedding.base import EmbeddingError
 from pointsman.archive.embedding.passage_vectors import BackgroundEmbedding, MixedSpacesError
-from pointsman.archive.embedding.passage_vectors import fill as embed
-from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
+from pointsman.archive.embedding.remote import RemoteEmbedding
+from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import EmbeddingServer, embedding_server
@@ -50,7 +51,7 @@ def test_every_passage_is_embedded_once_with_its_title_and_heading(
 ) -> None:
     fill(storage, prepared("a.md", *texts(6), title="Title", heading="Heading"))
     heard: list[tuple[int, int]] = []
-    assert embed(storage, model(server), told=lambda *done: heard.append(done)) == 6
+    assert embed(storage, model(server), on_progress=lambda *done: heard.append(done)) == 6
     assert embed(storage, model(server)) == 0
     assert server.texts[0] == "Title\nHeading\npassage 0"
     assert len(server.texts) == 6
@@ -72,7 +73,7 @@ def test_a_run_that_failed_goes_on_where_it_was(storage: SqliteStorage, server: 
     fill(storage, prepared("a.md", *texts(10)))
     embedding = model(server)
     with pytest.raises(EmbeddingError):
-        embed(storage, embedding, told=_fails_next(server))
+        embed(storage, embedding, on_progress=_fails_next(server))
     assert vectors(storage) == BATCH
     embed(storage, embedding)
     assert len(server.texts) == 10
@@ -95,7 +96,7 @@ def test_old_vectors_serve_until_the_last_new_one_is_there(storage: SqliteStorag
     fill(storage, prepared("a.md", *texts(6)))
     embed(storage, model(server, "small"))
     with pytest.raises(EmbeddingError):
-        embed(storage, model(server, "large"), again=True, told=_fails_next(server))
+        embed(storage, model(server, "large"), again=True, on_progress=_fails_next(server))
     used = storage.vectors.space()
     assert used is not None
     assert (used.model, vectors(storage)) == ("small", 6)
@@ -122,7 +123,7 @@ def test_passages_that_go_while_they_are_embedded_leave_no_vector(
 def test_in_the_background_new_passages_get_their_vectors(
     storage: SqliteStorage, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passage_vectors, "LOOK_S", 0.02)
+    monkeypatch.setattr(passage_vectors, "POLL_S", 0.02)
     fill(storage, prepared("a.md", "one"))
     server.refusals = [401]
     working = BackgroundEmbedding(storage, model(server))

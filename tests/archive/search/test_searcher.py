@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.embedding.passage_vectors import fill as embed
-from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
+from pointsman.archive.embedding.remote import RemoteEmbedding
+from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.search.circuit_breaker import COOLDOWN_S
 from pointsman.archive.search.fusion import fuse, normalize
@@ -102,7 +103,7 @@ def test_a_provider_that_fails_or_is_another_leaves_words_and_a_notice(filled: S
         assert set(documents(answer)) == {"cooking.md", "other.md"}
         server.refusals = [401]
         answer = Searcher(filled, RemoteEmbedding(Endpoint(server.url, "small"))).search(parse("bread"), 5)
-        assert "refuses the key" in answer.notices[0]
+        assert "rejected the key" in answer.notices[0]
         assert set(documents(answer)) == {"cooking.md", "other.md"}
 
 
@@ -114,9 +115,9 @@ def test_a_provider_that_did_not_answer_is_left_alone_for_a_while(tmp_path: Path
         embed(storage, RemoteEmbedding(Endpoint(server.url, "small")))
         searcher = Searcher(storage, RemoteEmbedding(Endpoint(server.url, "small")), clock=lambda: now)
         server.refusals = [401]
-        assert "refuses the key" in searcher.search(parse("bread"), 5).notices[0]
+        assert "rejected the key" in searcher.search(parse("bread"), 5).notices[0]
         asked = len(server.keys)
-        assert "refuses the key" in searcher.search(parse("bread"), 5).notices[0]
+        assert "rejected the key" in searcher.search(parse("bread"), 5).notices[0]
         assert len(server.keys) == asked
         now = COOLDOWN_S
         assert searcher.search(parse("bread"), 5).notices == ()

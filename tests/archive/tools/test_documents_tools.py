@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import validator_for
 
-from pointsman.archive.embedding.passage_vectors import fill as embed
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.documents import Document, Manifest, PreparedDocument
 from pointsman.archive.store.sqlite.storage import SqliteStorage

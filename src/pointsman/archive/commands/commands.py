@@ -59,7 +59,7 @@ def store_options(command: Callable[..., None]) -> Callable[..., None]:
         located = {name: options.pop(name) for name in ("db", "server", "config", "state_dir")}
         find: FindSettings = click.get_current_context().obj
         settings = find(**located)
-        with _clear_store_errors():
+        with _report_store_errors():
             command(settings=settings, **options)
 
     return run
@@ -84,7 +84,7 @@ def opened(settings: ArchiveSettings) -> Iterator[Storage]:
 
 
 @contextmanager
-def _clear_store_errors() -> Iterator[None]:
+def _report_store_errors() -> Iterator[None]:
     from pointsman.archive.embedding.base import EmbeddingError
     from pointsman.archive.embedding.passage_vectors import MixedSpacesError
     from pointsman.archive.store.errors import StoreError
@@ -245,7 +245,7 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
     Raises:
         EmbeddingError, MixedSpacesError, StoreError
     """
-    from pointsman.archive.embedding.passage_vectors import fill
+    from pointsman.archive.embedding.passage_vectors import embed_passages
     from pointsman.archive.embedding.settings import make_embeddings
 
     embeddings = make_embeddings(settings.embeddings)
@@ -253,7 +253,7 @@ def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False
         return None
     try:
         with Bar("Embedding") as bar:
-            return fill(storage, embeddings, again=again, told=bar.update)
+            return embed_passages(storage, embeddings, again=again, on_progress=bar.update)
     finally:
         embeddings.close()
 

@@ -1,4 +1,4 @@
-"""Every passage gets its vector once: in portions, from where the last run ended, in one space at a time."""
+"""Computes the vectors of passages, each once: in batches, resumable, in one vector space at a time."""
 
 from __future__ import annotations
 
@@ -12,40 +12,45 @@ from pointsman.archive.store.errors import StoreError
 
 AGAIN = "pointsman archive embed --again"
 
+POLL_S = 3.0  # other processes write too: how often to check for passages without vectors
+LONGEST_PAUSE_S = 300.0
+
+logger = logging.getLogger(__name__)
+
 
 class MixedSpacesError(Exception):
-    """The vectors that are there were made by another model; the two cannot be compared."""
+    """The stored vectors were computed with another model; the two cannot be compared."""
 
     def __init__(self, stored: Space, wanted: Space) -> None:
         super().__init__(
-            f"The archive's vectors were made with another model ({stored}) than is set up now ({wanted}). "
-            f"Run `{AGAIN}` to make them anew; until then search goes by words."
+            f"The archive's vectors were computed with another model ({stored}) than the configured one ({wanted}). "
+            f"Run `{AGAIN}` to compute them again; until then the archive is searched by words only."
         )
 
 
-def fill(
+def embed_passages(
     storage: Storage,
     embeddings: Embeddings,
     *,
     again: bool = False,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Give vectors to the passages that have none; how many there were.
+    """Compute the missing vectors; return how many there were.
 
-    `again`: also where there are vectors of another model, which serve until the last new one is there. `told` hears
-    how many are done and how many there are to do. What is done stays done, whatever happens.
+    `again`: replace the vectors of another model, which stay in use until the last new one is stored. `on_progress`
+    gets how many are done and how many there are in total. Vectors that are stored stay, even if the rest fails.
 
     Raises:
         MixedSpacesError: another model was used before, and `again` is not set.
-        EmbeddingError: the provider gives no vectors.
-        StoreError: they cannot be kept.
+        EmbeddingError: the provider fails.
+        StoreError: the vectors cannot be stored.
     """
     wanted = embeddings.space()
     stored = storage.vectors.space()
     if stored is not None and stored != wanted and not again:
         raise MixedSpacesError(stored, wanted)
-    done, total = 0, storage.vectors.count_pending(wanted) if told else 0
+    done, total = 0, storage.vectors.count_pending(wanted) if on_progress else 0
     while not stopped():
         passages = storage.vectors.pending(wanted, BATCH)
         if not passages:
@@ -57,19 +62,13 @@ def fill(
             wanted, [(passage.number, vector) for passage, vector in zip(passages, vectors, strict=True)]
         )
         done += len(passages)
-        if told:
-            told(done, max(total, done))
+        if on_progress:
+            on_progress(done, max(total, done))
     return done
 
 
-LOOK_S = 3.0  # other processes write too: how often to look for passages without vectors
-LONGEST_PAUSE_S = 300.0
-
-logger = logging.getLogger(__name__)
-
-
 class BackgroundEmbedding:
-    """Starts at once and ends with `close`."""
+    """A thread that computes missing vectors while the archive is in use. Starts at once and ends with `close`."""
 
     def __init__(self, storage: Storage, embeddings: Embeddings) -> None:
         self._storage = storage
@@ -81,7 +80,7 @@ class BackgroundEmbedding:
 
     @property
     def problem(self) -> str | None:
-        """Why it does not get on, if it does not."""
+        """Why the last attempt failed, if it did."""
         return self._problem
 
     def close(self) -> None:
@@ -90,21 +89,21 @@ class BackgroundEmbedding:
         self._thread.join()
 
     def _run(self) -> None:
-        pause_s = LOOK_S
+        pause_s = POLL_S
         while not self._closing.is_set():
-            problem = self._once()
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if problem else LOOK_S
+            problem = self._attempt()
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if problem else POLL_S
             if problem and problem != self._problem and not self._closing.is_set():
                 logger.warning("%s", problem)
             self._problem = problem
             self._closing.wait(pause_s)
 
-    def _once(self) -> str | None:
+    def _attempt(self) -> str | None:
         try:
-            fill(self._storage, self._embeddings, stopped=self._closing.is_set)
+            embed_passages(self._storage, self._embeddings, stopped=self._closing.is_set)
         except (EmbeddingError, MixedSpacesError, StoreError) as error:
             return str(error)
-        except Exception:  # vectors are an extra: whatever is wrong with them, the archive goes on
+        except Exception:  # vectors are optional: the archive works without them
             logger.exception("embedding failed")
-            return "Embedding failed; the log of the archive says why."
+            return "Embedding failed; see the log of the archive."
         return None

@@ -94,7 +94,7 @@ def _manifest(storage: Storage, root: Path, options: ManifestFile) -> Manifest:
     existing = storage.documents.collection(name)
     if (existing.name if existing else name) == SHIPPED:
         raise InvalidOptionsError(
-            f"`{name}` is the documentation that ships with Pointsman, which Pointsman maintains. "
+            f"`{name}` is reserved for the documentation that ships with Pointsman. "
             "Choose another name with --collection."
         )
     manifest = existing.manifest if existing else None

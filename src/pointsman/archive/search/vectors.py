@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pointsman.archive.store.base import Scope, Space, VectorChanges, VectorCursor, VectorStore
-from pointsman.providers.numeric import load_numpy
+from pointsman.providers.embeddings import load_numpy
 
 if TYPE_CHECKING:
     import numpy as np

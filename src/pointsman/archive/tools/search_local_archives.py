@@ -11,7 +11,7 @@ from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
 from pointsman.core.model import Json
-from pointsman.providers.numeric import load_numpy
+from pointsman.providers.embeddings import load_numpy
 
 if TYPE_CHECKING:
     from pointsman.archive.local_archives.search import Found, Hit

@@ -12,7 +12,7 @@ import msgspec
 
 from pointsman.config.secrets import MASK, SECRET
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, ToolDocument
-from pointsman.providers.cloud.failure import malformed
+from pointsman.providers.cloud.errors import malformed
 from pointsman.providers.visible import visible_line
 
 API_VERSION = "1"

@@ -20,7 +20,7 @@ from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
 from pointsman.router.serving.tasks import TaskSet
 
-MOVER = "audit mover"
+COMPACTION = "audit compaction"
 MOVE_EVERY_S = 5.0
 TRIM_EVERY_S = 600.0
 KEEP_ALL_S = 3600.0  # after a start, during which no row is deleted for its age
@@ -61,12 +61,12 @@ async def auditing(
     compactor = _Compactor(log, journal, store, state_dir / FOLDER, settings, AgeClock(wall, monotonic), monotonic)
     stopping = asyncio.Event()
     tasks = tasks or TaskSet()
-    tasks.start(MOVER, lambda: compactor.run(stopping, every_s))
+    tasks.start(COMPACTION, lambda: compactor.run(stopping, every_s))
     try:
         yield log
     finally:
         stopping.set()  # not a cancel, which would close the database under the running thread
-        await tasks.join(MOVER)
+        await tasks.join(COMPACTION)
         store.close()
         log.close()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LAST_ANSWERS_S = 1.0  # for requests in progress when the client closes stdin
-_CUT = (
+_LOST = (
     "The connection to the gateway was lost during this request, which may have been executed. "
     "Check before you repeat it."
 )
@@ -129,10 +129,10 @@ class Bridge:
         except NotSentError:
             await self._refuse(message["id"], INTERNAL_ERROR, "Could not reach the gateway. Retry later.")
         except StreamCutError:
-            await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
+            await self._refuse(message["id"], INTERNAL_ERROR, _LOST)
         else:
             if not answered and key not in self._cancelled:
-                await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
+                await self._refuse(message["id"], INTERNAL_ERROR, _LOST)
 
     async def _exchange(self, message: Json, body: bytes, key: tuple[type, Any]) -> bool:
         version = _modern_version(message)

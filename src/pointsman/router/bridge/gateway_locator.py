@@ -74,7 +74,7 @@ class GatewayLocator:
     def _start(self) -> _EmbeddedGateway:
         secret = self._token or "ptm_" + secrets.token_urlsafe(32)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        launch = private(self._launch(), None if self._token else secret, ready.set_result)
+        launch = embedded_launch(self._launch(), None if self._token else secret, ready.set_result)
         return _EmbeddedGateway(asyncio.get_running_loop().create_task(self._serve(launch)), ready, secret)
 
     async def _serve(self, launch: Launch) -> None:
@@ -116,7 +116,7 @@ class _EmbeddedGateway:
         raise GatewayUnreachableError("The gateway of this process stopped before it was ready.")
 
 
-def private(launch: Launch, secret: str | None, ready: Callable[[str], None]) -> Launch:
+def embedded_launch(launch: Launch, secret: str | None, ready: Callable[[str], None]) -> Launch:
     """Return the launch on a free loopback port; `secret` becomes a token with access to everything."""
 
     def adapted(config: GatewayConfig) -> GatewayConfig:

@@ -20,7 +20,7 @@ from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import Table, json_line
 from pointsman.router.audit.query import Filter, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
-from pointsman.router.cli.options import CommandError, ConfigCommandError, clear_errors, note
+from pointsman.router.cli.options import CommandError, ConfigCommandError, note, report_config_errors
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -81,7 +81,7 @@ def row_options(command: _Command) -> _Command:
     return command
 
 
-def clear_read_errors(command: Callable[..., None]) -> Callable[..., None]:
+def report_read_errors(command: Callable[..., None]) -> Callable[..., None]:
     """Turn failures to read the audit into one sentence on stderr."""
 
     @wraps(command)
@@ -111,7 +111,7 @@ def audit() -> None:
 @audit.command("list")
 @row_options
 @click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the latest N rows.")
-@clear_read_errors
+@report_read_errors
 def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: Any) -> None:
     """Print rows, oldest first."""
     folder = _folder(state_dir)
@@ -126,7 +126,7 @@ def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: An
     "-n", "--lines", default=20, show_default=True, type=click.IntRange(min=0), help="Number of earlier rows to print."
 )
 @click.option("-f", "--follow", "following", is_flag=True, help="Keep running and print each row when its call ends.")
-@clear_read_errors
+@report_read_errors
 def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **wanted: Any) -> None:
     """Print the latest rows; -f follows new ones."""
     folder = _folder(state_dir)
@@ -143,7 +143,7 @@ def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **w
 
 
 def _folder(option: Path | None) -> Path:
-    with clear_errors():
+    with report_config_errors():
         folder = state_folder(option, read_settings(), os.environ)
     if not folder.is_dir():
         raise ConfigCommandError(

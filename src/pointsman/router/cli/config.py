@@ -19,12 +19,12 @@ from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.router.cli.options import (
-    chosen_config,
-    clear_errors,
     config_option,
     json_option,
     load_gateway_config,
     note,
+    report_config_errors,
+    require_config,
 )
 
 
@@ -39,8 +39,8 @@ def config() -> None:
 @json_option
 def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None:
     """Report all problems in FILE. Default: the configuration in effect."""
-    with clear_errors():
-        path = chosen_config(file or config_file, read_settings())
+    with report_config_errors():
+        path = require_config(file or config_file, read_settings())
     try:
         loaded = load_gateway_config(path)
     except ConfigError as error:
@@ -63,9 +63,9 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
 @json_option
 def show(config_file: Path | None, as_json: bool) -> None:
     """Print the effective configuration with defaults and environment, secrets masked."""
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
-        path = chosen_config(config_file, settings)
+        path = require_config(config_file, settings)
         loaded = examine(read_text(path), str(path), os.environ)
     shown = mask_config(apply_overrides(loaded.config, settings), loaded.external_texts)
     if as_json:

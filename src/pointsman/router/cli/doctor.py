@@ -17,10 +17,10 @@ from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import Settings, apply_overrides, read_settings
 from pointsman.router.cli.options import (
     NO_CONFIG,
-    clear_errors,
     config_option,
     json_option,
     load_gateway_config,
+    report_config_errors,
     state_dir_option,
 )
 from pointsman.router.observe.doctor import Inspected, examine
@@ -35,7 +35,7 @@ def doctor(config_file: Path | None, state_dir: Path | None, as_json: bool) -> N
 
     Also checks the gateway's servers if POINTSMAN_TOKEN holds a token.
     """
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
         inspected = _inspected(config_file, state_folder(state_dir, settings, os.environ), settings)
     logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the findings replace the log

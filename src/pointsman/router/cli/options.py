@@ -46,7 +46,7 @@ class ConfigCommandError(CommandError):
 
 
 @contextmanager
-def clear_errors() -> Iterator[None]:
+def report_config_errors() -> Iterator[None]:
     """Print configuration errors on stderr and exit with code 2."""
     try:
         yield
@@ -63,7 +63,7 @@ def load_gateway_config(path: Path) -> GatewayConfig:
     return config
 
 
-def chosen_config(option: Path | None, settings: Settings) -> Path:
+def require_config(option: Path | None, settings: Settings) -> Path:
     """Return the configuration file in effect. Raises ConfigCommandError if there is none."""
     found = find_config(option, settings, os.environ, Path.cwd())
     if found is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from pointsman.config.sample import SEARCH_API
 from pointsman.config.settings import apply_search_api_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.cli.first_start import find_or_create_config, welcome_to_search_api
-from pointsman.router.cli.options import CommandError, clear_errors, config_option, log_to_stderr, note
+from pointsman.router.cli.options import CommandError, config_option, log_to_stderr, note, report_config_errors
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
+from pointsman.router.serving.process import run_event_loop
 from pointsman.router.serving.socket import ListenError
 from pointsman.router.serving.tasks import DaemonError
 
@@ -37,7 +37,7 @@ def search_api() -> None:
 def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     """Start the search service. Creates a configuration and prints a first token if there is none."""
     make_non_dumpable()
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
         log_to_stderr(settings)
         path, secret = find_or_create_config(config_file, settings, SEARCH_API)
@@ -51,10 +51,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
             note(f"pointsman search-api ready on {url}")
 
         launch = Launch(read(), path, read, ready)
-    import uvloop
-
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_service(launch))
+        run_event_loop(run_service(launch))
     except (ListenError, DaemonError) as error:
         raise CommandError(str(error)) from error

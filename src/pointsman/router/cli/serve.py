@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -15,15 +14,16 @@ from pointsman.core.dumpable import make_non_dumpable
 from pointsman.router.cli.first_start import find_or_create_config, welcome
 from pointsman.router.cli.options import (
     CommandError,
-    clear_errors,
     config_option,
     load_gateway_config,
     log_to_stderr,
     note,
+    report_config_errors,
     state_dir_option,
 )
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
+from pointsman.router.serving.process import run_event_loop
 from pointsman.router.serving.socket import ListenError
 from pointsman.router.serving.state_folder import StateFolderError
 from pointsman.router.serving.tasks import DaemonError
@@ -39,7 +39,7 @@ from pointsman.router.serving.tasks import DaemonError
 def serve(config_file: Path | None, host: str | None, port: int | None, state_dir: Path | None) -> None:
     """Start the gateway. Creates a configuration and prints a first token if there is none."""
     make_non_dumpable()
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
         log_to_stderr(settings)
         path, secret = find_or_create_config(config_file, settings)
@@ -54,14 +54,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
             note(f"pointsman ready on {url}")
 
         launch = Launch(read(), path, read, folder, ready)
-    _run(launch)
-
-
-def _run(launch: Launch) -> None:
-    import uvloop
-
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_daemon(launch))
+        run_event_loop(run_daemon(launch))
     except (StateFolderError, ListenError, DaemonError) as error:
         raise CommandError(str(error)) from error

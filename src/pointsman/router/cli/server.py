@@ -9,7 +9,7 @@ import click
 
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import CommandError, clear_errors, state_dir_option
+from pointsman.router.cli.options import CommandError, report_config_errors, state_dir_option
 from pointsman.router.downstream.stderr_log import FOLDER, last_lines, log_file
 
 
@@ -24,7 +24,7 @@ def server() -> None:
 @state_dir_option
 def show_log(server_id: str, lines: int, state_dir: Path | None) -> None:
     """Print the last lines that SERVER wrote to stderr. The gateway keeps 64 KiB."""
-    with clear_errors():
+    with report_config_errors():
         folder = state_folder(state_dir, read_settings(), os.environ)
     try:
         written = log_file(folder, server_id).read_bytes()

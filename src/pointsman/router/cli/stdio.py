@@ -22,10 +22,10 @@ from pointsman.router.bridge.pipes import Lines, Output
 from pointsman.router.cli.first_start import find_or_create_config
 from pointsman.router.cli.options import (
     CommandError,
-    clear_errors,
     config_option,
     load_gateway_config,
     log_to_stderr,
+    report_config_errors,
     state_dir_option,
 )
 from pointsman.router.serving import process
@@ -45,16 +45,13 @@ def stdio(config_file: Path | None, state_dir: Path | None, project: str | None)
     inside this process.
     """
     make_non_dumpable()  # the token is in our environment, and servers run as the same user
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
         log_to_stderr(settings)
         folder = state_folder(state_dir, settings, os.environ)
     token = settings.token.get_secret_value() if settings.token is not None else None
     locator = GatewayLocator(folder, token, lambda: _launch(config_file, settings, folder))
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(locator, project))
+    process.run_event_loop(_run(locator, project))
 
 
 def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launch:

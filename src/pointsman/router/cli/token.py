@@ -29,11 +29,11 @@ from pointsman.config.values import parse_moment
 from pointsman.router.cli.options import (
     CommandError,
     ConfigCommandError,
-    chosen_config,
-    clear_errors,
     config_option,
     json_option,
     note,
+    report_config_errors,
+    require_config,
 )
 
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
@@ -70,9 +70,9 @@ def create(
     """Add the token NAME and print its secret, which is not shown again."""
     until = _expiry(expires, datetime.now(UTC)) if expires is not None else None
     secret = new_secret()
-    with clear_errors():
-        path = chosen_config(config_file, read_settings())
-    with clear_errors(), _editing(path):
+    with report_config_errors():
+        path = require_config(config_file, read_settings())
+    with report_config_errors(), _report_edit_errors(path):
         try:
             add_token(path, name, digest(secret), projects, servers, until, os.environ)
         except NameTakenError:
@@ -90,8 +90,8 @@ def create(
 @json_option
 def list_tokens(config_file: Path | None, as_json: bool) -> None:
     """Print all tokens and what they may use."""
-    with clear_errors():
-        tokens = load_tokens(chosen_config(config_file, read_settings()), os.environ)
+    with report_config_errors():
+        tokens = load_tokens(require_config(config_file, read_settings()), os.environ)
     now = datetime.now(UTC)
     if as_json:
         click.echo(json.dumps([_row(name, entry, now) for name, entry in tokens.items()], indent=2))
@@ -104,9 +104,9 @@ def list_tokens(config_file: Path | None, as_json: bool) -> None:
 @config_option
 def revoke(name: str, config_file: Path | None) -> None:
     """Remove the token NAME. A running gateway rejects it from then on."""
-    with clear_errors():
-        path = chosen_config(config_file, read_settings())
-    with clear_errors(), _editing(path):
+    with report_config_errors():
+        path = require_config(config_file, read_settings())
+    with report_config_errors(), _report_edit_errors(path):
         try:
             remove_token(path, name, os.environ)
         except UnknownNameError as error:
@@ -117,7 +117,7 @@ def revoke(name: str, config_file: Path | None) -> None:
 
 
 @contextmanager
-def _editing(path: Path) -> Iterator[None]:
+def _report_edit_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except ReplaceError as error:
@@ -159,12 +159,12 @@ def _row(name: str, entry: Token, now: datetime) -> dict[str, object]:
         "name": name,
         "projects": entry.projects,
         "servers": entry.servers,
-        "expires": _shown(entry.expires),
+        "expires": _format_expiry(entry.expires),
         "expired": entry.expires is not None and entry.expires <= now,
     }
 
 
-def _shown(expires: datetime | None) -> str | None:
+def _format_expiry(expires: datetime | None) -> str | None:
     if expires is None:
         return None
     if expires.time() == time.max:  # the file has a date without a time
@@ -176,8 +176,8 @@ def _table(tokens: Mapping[str, Token], now: datetime) -> str:
     rows = [("NAME", "PROJECTS", "SERVERS", "EXPIRES")]
     for name, entry in tokens.items():
         expired = entry.expires is not None and entry.expires <= now
-        expires = (_shown(entry.expires) or "never") + (" (expired)" if expired else "")
-        rows.append((name, _listed(entry.projects), _listed(entry.servers), expires))
+        expires = (_format_expiry(entry.expires) or "never") + (" (expired)" if expired else "")
+        rows.append((name, _join_names(entry.projects), _join_names(entry.servers), expires))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "".join(
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) + "\n"
@@ -185,5 +185,5 @@ def _table(tokens: Mapping[str, Token], now: datetime) -> str:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(name or '""' for name in names) or "none"

@@ -96,7 +96,7 @@ class UsageMemory:
         """Nothing to learn from that."""
 
     def figures(self, project_id: str | None, queries: Sequence[str]) -> Mapping[str, float]:
-        """The share of a query's words that led to a tool before. Fits `catalog.usage.UsageFigures`."""
+        """The share of a query's words that led to a tool before. Fits `catalog.results.UsageFigures`."""
         best: dict[str, float] = {}
         if not self._learnt:
             return best

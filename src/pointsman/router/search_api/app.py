@@ -31,7 +31,7 @@ from pointsman.router.search_api.service import SearchService, answer
 logger = logging.getLogger(__name__)
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
-Page = Callable[[Request, Head], Awaitable[Response]]
+Handler = Callable[[Request, Head], Awaitable[Response]]
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -47,12 +47,12 @@ class SearchApp:
         self._service = service
         self._faults = faults
         routes = [
-            Route("/catalog/search", self._answered(self._search), methods=["POST"]),
-            Route("/health", self._answered(self._health), methods=["GET"]),
-            Route("/metrics", self._answered(self._metrics), methods=["GET"]),
-            Route("/openapi.json", self._answered(self._openapi), methods=["GET"]),
+            Route("/catalog/search", self._endpoint(self._search), methods=["POST"]),
+            Route("/health", self._endpoint(self._health), methods=["GET"]),
+            Route("/metrics", self._endpoint(self._metrics), methods=["GET"]),
+            Route("/openapi.json", self._endpoint(self._openapi), methods=["GET"]),
         ]
-        self.asgi = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_page})
+        self.asgi = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_found})
         self.asgi.router.redirect_slashes = False  # a redirect would reflect the Host of the request
 
     async def _search(self, request: Request, head: Head) -> Response:
@@ -86,9 +86,9 @@ class SearchApp:
     async def _openapi(self, request: Request, head: Head) -> Response:
         return _json(openapi.document(self._service.settings.limits))
 
-    def _answered(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            response = await self._response(page, request)
+            response = await self._handle(handler, request)
             response.headers["X-Request-Id"] = request_id_of(request)
             if request.method == "POST":
                 self._service.metrics.answered(response.status_code)
@@ -96,18 +96,18 @@ class SearchApp:
 
         return endpoint
 
-    async def _response(self, page: Page, request: Request) -> Response:
+    async def _handle(self, handler: Handler, request: Request) -> Response:
         try:
-            return await page(request, checked_head(request.headers.raw, self.hosts))
+            return await handler(request, checked_head(request.headers.raw, self.hosts))
         except ApiError as refusal:
-            return _refused(refusal)
+            return _error_response(refusal)
         except HttpError as refusal:
-            return _refused(from_http_error(refusal))
+            return _error_response(from_http_error(refusal))
         except ClientDisconnectedError:
             return Response(status_code=400)  # not delivered
         except Exception:
             logger.exception("request %s failed", request_id_of(request))
-            return _refused(internal())
+            return _error_response(internal())
 
 
 def request_id_of(request: Request) -> str:
@@ -130,18 +130,18 @@ def _json(content: Json, status: int = 200) -> Response:
     return Response(wire.encode(content), status, media_type="application/json")
 
 
-def _refused(refusal: ApiError) -> Response:
+def _error_response(refusal: ApiError) -> Response:
     headers = {name.decode(): value.decode() for name, value in refusal.headers}
     return Response(refusal.body, refusal.status, headers, media_type="application/json")
 
 
-async def _no_such_page(request: Request, error: Exception) -> Response:
+async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     allow = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
     if error.status_code == 405:
         refusal = ApiError(405, "Method not allowed. The Allow header names the allowed one.", headers=allow)
     else:
         refusal = ApiError(404, "Not found. Search with POST /catalog/search; see /openapi.json.")
-    response = _refused(refusal)
+    response = _error_response(refusal)
     response.headers["X-Request-Id"] = request_id_of(request)
     return response

@@ -1,4 +1,4 @@
-"""Process-wide settings: signal handlers and the thresholds of malloc."""
+"""What applies to the whole process: the event loop, signal handlers and the thresholds of malloc."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import ctypes
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
@@ -17,6 +18,14 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _MAPPED_BYTES = 384 << 10  # above the 256 KiB that a read of a socket or pipe allocates
 _TRIM_BYTES = 4 << 20  # free at the end of the heap before it shrinks: fewer system calls than the default of 128 KiB
 _ARENAS = 2
+
+
+def run_event_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Run `main` to its end on uvloop."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
 
 
 @contextmanager

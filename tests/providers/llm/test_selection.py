@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.providers.base import SearchHit
-from pointsman.providers.llm.answer import MAX_PLACES, MAX_SHIFT, InvalidSelectionError, applied, read
 from pointsman.providers.llm.question import ids
+from pointsman.providers.llm.selection import MAX_PLACES, MAX_SHIFT, InvalidSelectionError, applied, read
 
 SHOWN = 20
 FIGURES = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pointsman.catalog.results import MAX_LIFT
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
-from pointsman.providers.bm25.exact import ONE_OF_SEVERAL, OTHERS
+from pointsman.providers.bm25.names import ONE_OF_SEVERAL, OTHERS
 from pointsman.providers.bm25.provider import BM25SearchProvider
 
 NAMES = {

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pointsman.providers.base import SearchRequest
-from pointsman.providers.bm25.fusion import fuse
 from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.bm25.ranking import fuse
 from tests.providers.small_catalog import small_catalog
 
 CATALOG = small_catalog()
