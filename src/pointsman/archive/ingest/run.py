@@ -62,7 +62,7 @@ def ingest(store: DocumentStore, job: IngestJob, progress: Progress = lambda fil
 
     Raises:
         EmptyFolderError
-        PatternError
+        FilePatternError
         StoreError
     """
     walk = Walk(job.root, job.selection)
