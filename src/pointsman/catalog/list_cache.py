@@ -245,7 +245,7 @@ class CachedList(Generic[Item]):
         if self._failure is not None and self._failure_generation == generation:
             return self._failure
         ttl_s = self._ttl_s
-        if ttl_s == 0 and not exact_ttl and self.source.hears_changes(self.kind.family):
+        if ttl_s == 0 and not exact_ttl and self.source.announces_changes(self.kind.family):
             ttl_s = None  # servers send 0 by default, which means nothing if they announce changes
         lifetime_s = max_age_s if ttl_s is None else min(ttl_s, max_age_s)
         current = self._generation == generation and self._clock() - self._fetched_at < lifetime_s

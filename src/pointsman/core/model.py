@@ -64,7 +64,7 @@ class ToolSource(Protocol):
         """Grows whenever a cached list becomes invalid: at each connect and at each `list_changed` of that kind."""
         ...
 
-    def hears_changes(self, kind: Family, /) -> bool:
+    def announces_changes(self, kind: Family, /) -> bool:
         """Whether a change of that list would reach us: it is connected, and notifies of changes if there are any."""
         ...
 

@@ -62,7 +62,7 @@ class FrontRequest:
 class BackChannel(Protocol):
     """The channel back to the client of a request, while it is under way."""
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification. Never waits; the first one turns the answer into a stream."""
         ...
 

@@ -1,4 +1,4 @@
-"""Calls of the two code tools as a client sees them; the tests of the contract need nothing else."""
+"""Calls of the two code tools as a client sees them, for the tests of the contract."""
 
 from __future__ import annotations
 

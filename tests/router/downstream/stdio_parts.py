@@ -34,7 +34,7 @@ class Person:
         self.was_asked = asyncio.Event()
         self._answer = answer
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         self.told.append((method, params))
 
     async def ask(self, method: str, params: Json) -> Json:

@@ -33,7 +33,7 @@ class Questions:
             return await self._open[question_id]
         except asyncio.CancelledError:
             reason = "The call that asked is over."
-            exchange.tell("notifications/cancelled", {"requestId": question_id, "reason": reason})
+            exchange.notify("notifications/cancelled", {"requestId": question_id, "reason": reason})
             raise
         finally:
             del self._open[question_id]

@@ -103,7 +103,7 @@ class Executor:
     def _begin(self, request: FrontRequest, tool_key: str | None, arguments: object) -> Record:
         """Raises AuditUnavailableError."""
         key = ToolKey.parse(tool_key) if tool_key is not None else None
-        server_id = key.server_id if key and self._fleet.get(key.server_id) else None
+        server_id = key.server_id if key and self._fleet.servers.get(key.server_id) else None
         return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
 
     async def _call(
@@ -134,7 +134,7 @@ async def send_to_server(
     Raises:
         GatewayError, DownstreamError: see `Downstream.request`.
     """
-    server = fleet.get(server_id)
+    server = fleet.servers.get(server_id)
     if server is None:  # a reload removed it after the request was resolved
         raise ServerUnavailableError(server_id, "it was taken out of the configuration")
     if request.method in INPUT_REQUIRED_METHODS:
@@ -148,7 +148,7 @@ async def send_to_server(
 
 def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:
     """Record a request that is refused before its row is begun."""
-    audit.refused(
+    audit.record_refusal(
         code,
         kind=kind,
         method=request.method,
@@ -175,8 +175,8 @@ class RecordedRounds:
         self._record = record
         self._waiting = False  # the row has ended, and no answer has begun the next one
 
-    def tell(self, method: str, params: Json) -> None:
-        self._back.tell(method, params)
+    def notify(self, method: str, params: Json) -> None:
+        self._back.notify(method, params)
 
     async def ask(self, method: str, params: Json) -> Json:
         if QUESTION_CAPABILITIES.get(method) not in self._request.client.capabilities:

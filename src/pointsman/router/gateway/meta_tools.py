@@ -116,11 +116,13 @@ def read_discovery(given: Json) -> DiscoveryArguments:
 
 def read_execute(given: Json) -> ExecuteArguments:
     """Raises InvalidArgumentsError."""
+    tool_key, arguments = given.get("toolKey"), given.get("arguments")
+    if len(given) == 2 and type(tool_key) is str and tool_key and type(arguments) is dict:
+        return ExecuteArguments(tool_key, arguments)  # the common case, on the hot path
     _check_names(given, EXECUTE, ("toolKey", "arguments"))
-    tool_key = given.get("toolKey")
     if not isinstance(tool_key, str) or not tool_key:
         raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
-    return ExecuteArguments(tool_key, _tool_arguments(given.get("arguments")))
+    return ExecuteArguments(tool_key, _tool_arguments(arguments))
 
 
 def _check_names(given: Json, tool: str, known: tuple[str, ...]) -> None:

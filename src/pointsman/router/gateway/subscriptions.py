@@ -74,7 +74,7 @@ class ResourceSubscriptions:
         return True
 
     async def _send(self, target: Target, request: FrontRequest, back: BackChannel) -> None:
-        server = self._fleet.get(target.server_id)
+        server = self._fleet.servers.get(target.server_id)
         if server is None:
             return
         try:

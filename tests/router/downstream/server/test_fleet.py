@@ -57,7 +57,7 @@ def config(servers: dict[str, dict[str, Any]], **rest: Any) -> GatewayConfig:
 
 
 async def call(fleet: Fleet, server_id: str, name: str = "echo", **arguments: Any) -> Json:
-    server = fleet.get(server_id)
+    server = fleet.servers.get(server_id)
     assert server is not None
     params = {"name": name, "arguments": arguments}
     return await server.request("tools/call", params, front_request(), Back())
@@ -73,9 +73,9 @@ async def test_servers_start_are_found_by_id_and_are_removed() -> None:
             "b": "running",
         }
         assert [server.name for server in fleet.servers.values()] == ["a", "Bee"]
-        removed = fleet.get("a")
+        removed = fleet.servers.get("a")
         await fleet.apply(config({"b": {"url": b.url}}))
-        assert fleet.get("a") is None
+        assert fleet.servers.get("a") is None
         assert removed is not None
         assert removed.status.state == "stopped"
         await until(lambda: "DELETE" in a.seen)
@@ -102,7 +102,7 @@ async def test_what_does_not_concern_the_connection_does_not_touch_it() -> None:
     async with serving("modern") as http, fleet_of(opens) as fleet:
         await fleet.apply(config({"s": {"url": http.url}}, projects={"p": {}}))
         await fleet.settled()
-        server = fleet.get("s")
+        server = fleet.servers.get("s")
         assert server is not None
         before = server.generation
         entry = {
@@ -115,7 +115,7 @@ async def test_what_does_not_concern_the_connection_does_not_touch_it() -> None:
         }
         await fleet.apply(config({"s": entry}, projects={"p": {}}, limits={"sessions": 5}))
         await fleet.settled()
-        assert fleet.get("s") is server
+        assert fleet.servers.get("s") is server
         assert (server.name, server.timeouts.call_s, server.generation) == ("Renamed", 0.05, before)
         assert opens.count == {"s": 1}
 
@@ -129,13 +129,13 @@ async def test_what_concerns_the_connection_makes_a_new_one_for_that_server_only
         entry = {"url": http.url, "headers": {"X-A": "1"}}
         await fleet.apply(config({"s": entry, "other": entry}))
         await fleet.settled()
-        server = fleet.get("s")
+        server = fleet.servers.get("s")
         assert server is not None
         before = server.generation
         await fleet.apply(config({"s": entry | change, "other": entry}))
         await fleet.settled()
         assert opens.count == {"s": 2, "other": 1}
-        assert fleet.get("s") is server
+        assert fleet.servers.get("s") is server
         assert server.generation > before
 
 
@@ -278,7 +278,7 @@ async def test_a_reload_under_load_loses_no_call() -> None:
 
 
 async def call_as(fleet: Fleet, token: str, name: str = "echo") -> Json:
-    server = fleet.get("s")
+    server = fleet.servers.get("s")
     assert server is not None
     request = replace(front_request(), caller=Caller(token, None))
     return await server.request("tools/call", {"name": name, "arguments": {}}, request, Back())

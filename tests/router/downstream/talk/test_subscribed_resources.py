@@ -21,7 +21,7 @@ URI = "note://today"
 
 
 async def subscribe(fleet: Fleet, uri: str = URI) -> Json:
-    server = fleet.get("s")
+    server = fleet.servers.get("s")
     assert server is not None
     return await server.request("resources/subscribe", {"uri": uri}, front_request(), Back())
 

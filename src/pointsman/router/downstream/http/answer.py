@@ -77,7 +77,8 @@ async def read_result(
         raise
     finally:
         answer.release()
-    _release_when_read(response)
+    if not response.content.is_eof():
+        _close_late(response)
     result = message.get("result")
     if isinstance(result, dict):
         return result
@@ -177,7 +178,9 @@ async def _messages(data: bytes | bytearray) -> Iterable[Json]:
         value = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
     except InvalidJsonError:
         raise ConnectionLostError("it answered with something that is not JSON") from None
-    return (message for message in (value if isinstance(value, list) else (value,)) if isinstance(message, dict))
+    if type(value) is dict:
+        return (value,)
+    return [message for message in value if type(message) is dict] if type(value) is list else ()
 
 
 async def _error_answer(response: HttpResponse) -> Json:
@@ -202,8 +205,7 @@ async def read_error(response: HttpResponse) -> Iterable[Json]:
         return ()  # the status is reason enough
 
 
-def _release_when_read(response: HttpResponse) -> None:
-    """Keep the connection if the body ends now or soon: a stream usually ends right after its answer."""
-    if not response.content.is_eof():
-        timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
-        response.content.on_eof(timer.cancel)
+def _close_late(response: HttpResponse) -> None:
+    """Close the connection unless the body ends soon: a stream usually ends right after its answer."""
+    timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
+    response.content.on_eof(timer.cancel)

@@ -45,7 +45,7 @@ class Deadline:
         "_task",
         "_timer",
         "_token_id",
-        "tell",
+        "notify",
     )
 
     def __init__(
@@ -59,7 +59,7 @@ class Deadline:
         """`queue`: the call holds one of its slots, and releases it while the client is asked."""
         self._loop = loop
         self._back = back
-        self.tell = back.tell
+        self.notify = back.notify
         self._queue = queue
         self._token_id = token_id
         self._left_s = seconds

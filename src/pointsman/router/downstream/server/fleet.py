@@ -78,15 +78,9 @@ class Fleet:
         self._generations = itertools.count(1)  # shared, so that a server that returns under its id gets a new one
         self._slots: dict[str, _Slot] = {}
         self._servers: dict[str, DownstreamServer] = {}
+        self.servers: Mapping[str, DownstreamServer] = MappingProxyType(self._servers)  # a view, always current
         self._leaving: set[Supervisor | OwnConnections] = set()  # being drained and closed
         self._tasks = TaskSet()
-
-    @property
-    def servers(self) -> Mapping[str, DownstreamServer]:
-        return MappingProxyType(self._servers)
-
-    def get(self, server_id: str) -> DownstreamServer | None:
-        return self._servers.get(server_id)
 
     def statuses(self) -> dict[str, ServerStatus]:
         return {server_id: server.status for server_id, server in self._servers.items()}

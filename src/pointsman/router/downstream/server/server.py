@@ -102,7 +102,7 @@ class DownstreamServer:
         """Grows whenever a cached list of that kind becomes invalid: at each connect and at each `list_changed`."""
         return self._generation_of[kind]
 
-    def hears_changes(self, kind: Kind) -> bool:
+    def announces_changes(self, kind: Kind) -> bool:
         """Whether a change of that list would reach us: it is connected, and notifies of changes if there are any."""
         lease = self._lease
         if lease is None:

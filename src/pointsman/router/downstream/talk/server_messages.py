@@ -237,7 +237,7 @@ def _notify_client(call: Call, method: str, params: Json) -> None:
         params = {**params, "progressToken": client.progress_token}
     elif method == _LOG_MESSAGE and not _reaches_level(client, params.get("level")):
         return
-    call.back.tell(method, params)
+    call.back.notify(method, params)
 
 
 def _reaches_level(client: Client, level: object) -> bool:

@@ -101,7 +101,7 @@ class Listener:
 
     def _acknowledge(self) -> None:
         honoured = {"notifications": self._subscribed, "_meta": self.meta}
-        self._exchange.tell("notifications/subscriptions/acknowledged", honoured)
+        self._exchange.notify("notifications/subscriptions/acknowledged", honoured)
         early, self._early = self._early, None
         for change in early or ():
             self._notify(change)
