@@ -271,7 +271,7 @@ class Daemon:
         self.gateway.hub.publish(server_id, change)
 
     def _record_changed_tools(self, server_id: str, names: Sequence[str]) -> None:
-        self._audit.changed_tools(server_id, names)
+        self._audit.record_changed_tools(server_id, names)
 
 
 def _tune_garbage_collector() -> None:

@@ -84,8 +84,8 @@ def test_the_audit_log_feeds_it(tmp_path: Path) -> None:
     metrics = Metrics()
     log = open_log(tmp_path, observers=[metrics])
     log.begin(request(), "execute", tool_key="time:now", server_id="time").finish("error", "rate_limited")
-    log.refused("unknown_tool", kind="execute", method="tools/call", token_id="laptop", tool_key="a:b")
-    log.refused("unauthorized", kind="discovery", method="tools/call", token_id=None)
+    log.record_refusal("unknown_tool", kind="execute", method="tools/call", token_id="laptop", tool_key="a:b")
+    log.record_refusal("unauthorized", kind="discovery", method="tools/call", token_id=None)
     assert sum(samples(metrics, "calls_total").values()) == 1
     assert samples(metrics, "rate_limited_total") == {(("server", "time"),): 1}
     assert samples(metrics, "refused_total") == {

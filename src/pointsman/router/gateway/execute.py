@@ -151,7 +151,7 @@ async def send_to_server(
 
 def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:
     """Record a request that is refused before its row is begun."""
-    audit.refused(
+    audit.record_refusal(
         code,
         kind=kind,
         method=request.method,
