@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.tools.base import Call, Json, ToolError
+from pointsman.archive.tools.base import Call, ToolError
 from pointsman.archive.tools.codebase import GREP_CODEBASE, READ_FILE
+from pointsman.core.model import Json
 
 TOOLS = {tool.name: tool for tool in (READ_FILE, GREP_CODEBASE)}
 

@@ -161,14 +161,14 @@ async def _try_search(cloud: CloudSearchProvider, project_id: str | None) -> tup
         await cloud.search(SearchRequest(("greet somebody",), None, (_SAMPLE,), 1, project_id, "doctor"))
     except CloudError as failure:
         message = f"Asked {where}, the search service {failure}. {_next_step(failure)}."
-        return Finding("cloud_search", "problem", message), failure.own
+        return Finding("cloud_search", "problem", message), failure.project_only
     took_ms = (time.monotonic() - began) * 1000
     return Finding("cloud_search", "ok", f"Asked {where}, the search service answered in {took_ms:.0f} ms."), True
 
 
 def _next_step(failure: CloudError) -> str:
-    if failure.mend:
-        return f"This is a fault of the configuration: {failure.mend}"
+    if failure.fix:
+        return f"This is a fault of the configuration: {failure.fix}"
     match failure.code:
         case cloud_errors.TIMEOUT:
             return "It is overloaded or hangs, or `cloud_search.timeout_s` is too short for it"
