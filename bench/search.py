@@ -9,10 +9,10 @@ from itertools import product
 
 from bench.servers.tools import NOUNS, QUERIES, VERBS, many_tools
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.bm25.prepared_tools import PreparedTools
+from pointsman.providers.bm25.documents import PreparedTools
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.bm25.query import parse
-from pointsman.providers.numeric import load_numpy
+from pointsman.providers.embeddings import load_numpy
 
 SIZES = (100, 1_000, 10_000)
 SEARCHES = 300
@@ -59,7 +59,7 @@ def _compare(size: int) -> None:
     theirs = BM25Plus([tool.words.repeat(tool.counts).tolist() for tool in prepared])
     ours = Postings([(tool.words, tool.counts) for tool in prepared])
     asked = [
-        [number for token in parse(query).said if (number := library.vocabulary.get(token)) is not None]
+        [number for token in parse(query).tokens if (number := library.vocabulary.get(token)) is not None]
         for query in QUERIES
     ]
     plain, faster = _each(theirs.get_scores, asked), _each(ours.get_scores, asked)

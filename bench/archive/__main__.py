@@ -14,13 +14,12 @@ from time import perf_counter, process_time, thread_time
 
 from bench.archive.corpus import CHUNKS_EACH, COLLECTION, Corpus
 from pointsman.archive.archive import Archive, open_archive
-from pointsman.archive.embedding.choosing import make_embeddings
-from pointsman.archive.embedding.filling import fill
-from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.model.model import Manifest, PreparedDocument
+from pointsman.archive.embedding.passage_vectors import embed_passages
+from pointsman.archive.embedding.settings import EmbeddingSettings, make_embeddings
+from pointsman.archive.model.documents import Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.tools import documents_search
 from pointsman.archive.tools.base import Call
+from pointsman.archive.tools.documents_search import search_documents
 
 PASSAGES = 100_000
 BATCH = 200
@@ -65,13 +64,13 @@ def _filled(settings: ArchiveSettings, corpus: Corpus, passages: int) -> None:
     embeddings = make_embeddings(settings.embeddings)
     assert embeddings is not None
     began, cpu = perf_counter(), process_time()
-    fill(archive.storage, embeddings)
+    embed_passages(archive.storage, embeddings)
     print(f"their vectors: {perf_counter() - began:.1f} s, {process_time() - cpu:.1f} s of CPU")
     archive.close()
 
 
 def _search(archive: Archive, corpus: Corpus) -> None:
-    answer = documents_search.run(archive, {"query": corpus.query()}, Call())
+    answer = search_documents(archive, {"query": corpus.query()}, Call())
     assert "notice" not in answer, answer["notice"]
 
 
@@ -122,7 +121,7 @@ def _together(archive: Archive, corpus: Corpus, passages: int) -> None:
             count += 1
 
     def read(count: int) -> object:
-        return documents_search.run(archive, {"query": queries[count % len(queries)]}, Call())
+        return search_documents(archive, {"query": queries[count % len(queries)]}, Call())
 
     def write(count: int) -> None:
         archive.storage.documents.put_documents(COLLECTION, [documents[count % len(documents)]])

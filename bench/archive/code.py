@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.code.imports import grammar_of
-from pointsman.archive.tools import grep_codebase, read_file
+from pointsman.archive.code.imports.syntax import grammar_of
 from pointsman.archive.tools.base import Call, ToolError
+from pointsman.archive.tools.codebase import GREP_CODEBASE, READ_FILE
 
 ROUNDS = 15
 FILES = 300
@@ -53,10 +53,10 @@ def _grep(archive: Archive, tree: Path) -> None:
     for pattern, glob in SEARCHES:
         asked: dict[str, Any] = {"pattern": pattern} | ({"filePattern": glob} if glob else {})
         command = [rg, "--no-config", "-i", "-n", *(["-g", glob] if glob else []), "-e", pattern, "."]
-        answer = grep_codebase.TOOL.run(archive, asked, Call())
+        answer = GREP_CODEBASE.run(archive, asked, Call())
         mine, plain = [], []
         for _ in range(ROUNDS):  # in turns, so that both see the same machine
-            mine.append(_timed(partial(grep_codebase.TOOL.run, archive, asked, Call())))
+            mine.append(_timed(partial(GREP_CODEBASE.run, archive, asked, Call())))
             plain.append(_timed(partial(_plain, command, tree)))
         everything += [wall for wall, _ in mine]
         found = f"{answer['totalMatches']}{'+' if answer.get('totalCapped') else ''}"
@@ -86,7 +86,7 @@ def _read(archive: Archive, tree: Path) -> None:
         for path in chosen:
             began = time.perf_counter()
             try:
-                answer = read_file.TOOL.run(archive, {"path": path, "includeDeps": deps}, Call())
+                answer = READ_FILE.run(archive, {"path": path, "includeDeps": deps}, Call())
                 found += len(answer["dependencies"])
             except ToolError:
                 refused += 1

@@ -11,7 +11,7 @@ from time import perf_counter
 from pointsman.archive.context.search import ContextSearch
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.model.context import TYPES, ContextItem, Wanted
+from pointsman.archive.model.context import TYPES, ContextItem, ItemFilter
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 ITEMS = 10_000
@@ -58,7 +58,7 @@ def main() -> None:
         storage.context.replace("bench", "1", [_item(number, chance) for number in range(ITEMS)])
         vectors = ContextVectors(storage.context, StaticEmbedding())
         began = perf_counter()
-        vectors.make_missing(threading.Event())
+        vectors.embed_missing(threading.Event())
         print(f"{ITEMS} discoveries embedded at {ITEMS / (perf_counter() - began):.0f} a second")
         search = ContextSearch(storage.context, vectors, lambda path: None, lambda: None)
         times = sorted(_timed(search, chance) for _ in range(SEARCHES))
@@ -80,7 +80,7 @@ def _sentence(chance: random.Random) -> str:
 
 def _timed(search: ContextSearch, chance: random.Random) -> float:
     query = f"why {chance.choice(VERBS)} the {chance.choice(SUBJECTS)} because of {chance.choice(REASONS)}"
-    wanted = Wanted(chance.choice([None, *TYPES]), chance.choice([None, *SUBJECTS]))
+    wanted = ItemFilter(chance.choice([None, *TYPES]), chance.choice([None, *SUBJECTS]))
     began = perf_counter()
     search.search(query, wanted, 10)
     return perf_counter() - began

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 
-from pointsman.archive.model.model import Chunk, Document, PreparedDocument
+from pointsman.archive.model.documents import Chunk, Document, PreparedDocument
 
 COLLECTION = "generated"
 CHUNKS_EACH = 10

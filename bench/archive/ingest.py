@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench.archive.corpus import Corpus
-from pointsman.archive.embedding.filling import fill
+from pointsman.archive.embedding.passage_vectors import embed_passages
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.ingest.run import Order, Report, ingest
-from pointsman.archive.model.model import Manifest
+from pointsman.archive.ingest.run import IngestJob, Report, ingest
+from pointsman.archive.model.documents import Manifest
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 DOCUMENTS = 2_000
@@ -64,13 +64,13 @@ def main(documents: int) -> None:
         size = write_corpus(folder, documents)
         storage = SqliteStorage(Path(name) / "archive.db")
         storage.documents.put_collection(Manifest(COLLECTION))
-        order = Order(folder, COLLECTION)
+        job = IngestJob(folder, COLLECTION)
 
         def first() -> Report:
-            return ingest(storage.documents, order)
+            return ingest(storage.documents, job)
 
         report, text_s = measured(first)
-        vectors, vectors_s = measured(lambda: fill(storage, StaticEmbedding()))
+        vectors, vectors_s = measured(lambda: embed_passages(storage, StaticEmbedding()))
         _, again_s = measured(first)
         stats = storage.documents.stats()
         storage.close()

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from pointsman.archive.text.vocabulary import Vocabulary, forgiven
+from pointsman.archive.text.vocabulary import Vocabulary, edits_tolerated
 from pointsman.archive.text.words import words_of
 
 WORDS = 4_000
@@ -36,7 +36,7 @@ def main() -> None:
 
 def _measure(name: str, vocabulary: Vocabulary, counts: Counter[str], pairs: list[tuple[str, str]]) -> None:
     """Drop typos that form another word, and those too short to be corrected."""
-    asked = [(meant, written) for meant, written in pairs if written not in counts and forgiven(written)]
+    asked = [(meant, written) for meant, written in pairs if written not in counts and edits_tolerated(written)]
     first = among = 0
     began = time.process_time()
     for meant, written in asked:

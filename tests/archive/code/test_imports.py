@@ -1,11 +1,11 @@
-"""What the six grammars find, and what they leave alone: comments, strings and names that look like imports."""
+"""What the six grammars find, and what they ignore: comments, strings and names that look like imports."""
 
 from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.code.imports import Import, grammar_of
-from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.code.imports.parser import ImportParser
+from pointsman.archive.code.imports.syntax import Import, grammar_of
 
 SCRIPT = """
 import a from "./a"; import "./b"

@@ -1,10 +1,10 @@
-"""Collections and documents: what is put is there, what is the same is left alone, what goes is gone."""
+"""Collections and documents: written, replaced, left alone if unchanged, removed."""
 
 from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.model.model import Collection, FileState, Manifest
+from pointsman.archive.model.documents import Collection, FileState, Manifest
 from pointsman.archive.store.errors import NameTakenError, UnknownCollectionError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared
@@ -13,7 +13,7 @@ STATE = FileState("/notes/a.md", 10, 20, "abc")
 
 
 def numbers(storage: SqliteStorage, id_: str) -> list[int]:
-    return storage.passages.of_document("notes", id_)
+    return storage.passages.numbers_of("notes", id_)
 
 
 def test_a_collection_is_found_by_its_name_and_by_its_alias(storage: SqliteStorage) -> None:
@@ -33,9 +33,9 @@ def test_a_collection_that_is_put_again_keeps_its_documents(storage: SqliteStora
 
 def test_an_alias_leads_to_one_collection_only(storage: SqliteStorage) -> None:
     storage.documents.put_collection(Manifest("notes", "n"))
-    with pytest.raises(NameTakenError, match='"notes" already leads to the collection "notes"'):
+    with pytest.raises(NameTakenError, match='"notes" is already the name or alias of the collection "notes"'):
         storage.documents.put_collection(Manifest("other", "notes"))
-    with pytest.raises(NameTakenError, match='"n" already leads to the collection "notes"'):
+    with pytest.raises(NameTakenError, match='"n" is already the name or alias of the collection "notes"'):
         storage.documents.put_collection(Manifest("n"))
     storage.documents.put_collection(Manifest("same", "same"))
     assert [each.shown_as for each in storage.documents.collections()] == ["n", "same"]

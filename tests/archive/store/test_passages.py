@@ -1,11 +1,11 @@
-"""Search in the words of passages: what is found, in which order, and what is not found any more."""
+"""Full-text search in passages: matches, their order, and deletions."""
 
 from __future__ import annotations
 
 import pytest
 
 from pointsman.archive.model.query import Filters, Query
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store.sqlite import passages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared

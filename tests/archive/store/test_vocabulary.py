@@ -1,4 +1,4 @@
-"""The words of the store: counted beside the writing, true after every change and every end."""
+"""The vocabulary of the store: counted in the background, correct after every change and restart."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_counts_are_true_after_documents_came_changed_and_went(storage: SqliteSt
 
 
 def test_counting_in_many_steps_counts_each_passage_once(storage: SqliteStorage) -> None:
-    texts = [f"common word{'abcdefghij'[n % 10]}s" for n in range(2 * vocabulary.COUNTED_AT_ONCE + 7)]
+    texts = [f"common word{'abcdefghij'[n % 10]}s" for n in range(2 * vocabulary.PASSAGES_PER_STEP + 7)]
     fill(storage, prepared("a.md", *texts))
     storage.housekeeper.tidy()
     assert counted(storage)["common"] == len(texts)

@@ -1,4 +1,4 @@
-"""A process that writes, embeds and cleans up without pause until it is killed."""
+"""A process that writes, embeds and cleans up continuously until it is killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from pointsman.archive.model.model import Citation, PreparedDocument
+from pointsman.archive.model.documents import Citation, PreparedDocument
 from pointsman.archive.store.base import Space
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared

@@ -1,4 +1,4 @@
-"""PDF: text where there is some, a reason where there is none."""
+"""PDF: its text, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_each_page_with_text_has_a_heading() -> None:
         (b"not a PDF at all", "cannot be read as PDF"),
         (made("x")[:150], "cannot be read as PDF"),
         (locked(made("x")), "protected by a password"),
-        (made(""), "holds no text"),
+        (made(""), "contains no text"),
     ],
     ids=["no PDF", "cut off", "locked", "pictures"],
 )

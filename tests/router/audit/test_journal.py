@@ -58,7 +58,7 @@ def test_intent_and_outcome_are_one_write_each_and_a_refusal_one_in_all(tmp_path
     assert len(disk.writes) == 1
     record.finish("ok")
     assert len(disk.writes) == 2
-    log.refused("denied", kind="execute", method="tools/call", token_id="laptop")
+    log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")
     assert len(disk.writes) == 3
 
 
@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_made_refuses_calls_until_it_can(tmp_path: Path)
     assert log.failing
     with pytest.raises(AuditUnavailableError):
         log.begin(request(), "execute")
-    log.refused("denied", kind="execute", method="tools/call", token_id="laptop")  # nothing to protect: no error
+    log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")  # nothing to protect: no error
     in_the_way.unlink()
     call(log)
     assert [row.outcome for row in rows(tmp_path)] == ["ok"]
@@ -203,7 +203,7 @@ def test_a_full_segment_is_followed_by_the_next_without_losing_count(tmp_path: P
     assert [row.seq for row in rows(tmp_path)] == list(range(1, 31))
     log.close()
     for segment in segments[:-1]:
-        segment.path.unlink()  # as the mover does
+        segment.path.unlink()  # as compaction does
     call(open_log(tmp_path))
     assert rows(tmp_path)[-1].seq == 31
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from tests.router.conftest import Shop
 
 
@@ -35,7 +38,7 @@ async def test_metrics_count_what_the_audit_wrote_and_name_servers_only_to_who_m
     await shop.execute("shop:paint", {"object": "door"})
     await shop.execute("shop:paint", {"object": "door"})
     await shop.execute("shop:no_such_tool")
-    await shop.gateway.until_logged("search is prepared")  # before that, words alone may answer
+    await shop.gateway.until_logged("search is ready")  # before that, words alone may answer
     await shop.call("tool_discovery", {"query": ["paint"]})
     seen = (await shop.http.get(shop.gateway.base_url + "/metrics", headers=shop.gateway.headers)).text
     assert 'pointsman_calls_total{code="",outcome="ok",server="shop",tool="paint"} 2.0' in seen
@@ -54,3 +57,10 @@ async def test_there_is_no_other_page(shop: Shop) -> None:
         page = await shop.http.get(shop.gateway.base_url + path, headers=shop.gateway.headers)
         assert page.status_code == 404, path
         assert "location" not in page.headers
+
+
+async def test_every_metric_is_documented(shop: Shop) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "audit.md").read_text(encoding="utf-8")
+    seen = (await shop.http.get(shop.gateway.base_url + "/metrics")).text
+    for name in re.findall(r"^# TYPE (pointsman_\w+)", seen, re.MULTILINE):
+        assert f"`{name}`" in page, name
