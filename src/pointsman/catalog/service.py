@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
+from pointsman.catalog.key_readings import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import ServerTools, describe_servers
@@ -62,11 +63,13 @@ class ToolCatalogService:
         self._history = DefinitionHistory(changed_tools)
         self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits)
         self._usage = usage
+        self._key_index = KeyIndex()
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
         self.rights = RightsIndex(config)
         self._lists.keep_only(config.servers)
+        self._key_index.keep_only(config.servers)
 
     def identify(self, secret: str | None, project_named: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
@@ -177,6 +180,27 @@ class ToolCatalogService:
         # A list that is not cached is fetched even for a forbidden tool, so that the timing reveals nothing.
         return None if found is None else self._authorize(caller, key, found, listed)
 
+    def names_usable_server(self, caller: Caller, tool_key: str) -> bool:
+        """Whether a text has the form of a key, with a server that the caller may use, running or not."""
+        key = ToolKey.parse(tool_key)
+        return key is not None and self.rights.may_use_server(caller, key.server_id)
+
+    async def read_key(self, caller: Caller, text: str) -> tuple[ToolKey, KeyForm] | None:
+        """The one tool that a text in another form than a key can mean; None: it means nothing.
+
+        Counts over all tools that the caller may use, those of servers that are down or disabled included.
+
+        Raises:
+            UnknownToolError: it can mean several tools.
+        """
+        await self.collected(caller)
+        return read_key(text, self._known_names(caller))
+
+    def nearest_keys(self, caller: Caller, text: str) -> list[str]:
+        """The keys of the caller's tools that are written most like `text`, best first; without waiting."""
+        known = self._known_names(caller)
+        return self._key_index.nearest(text, {server_id: known[server_id] for server_id in self.usable_servers(caller)})
+
     def was_listed(self, key: ToolKey) -> bool:
         """Whether the last list that the server gave, however old, had the tool."""
         return self._lists.was_listed(key.server_id, key.tool_name)
@@ -226,6 +250,17 @@ class ToolCatalogService:
         if tool is None:
             raise UnknownToolError(str(key))
         return tool
+
+    def _known_names(self, caller: Caller) -> dict[str, ServerNames]:
+        """The last list of each server that the caller may use, however old."""
+        if not self.still_valid(caller):
+            return {}
+        known: dict[str, ServerNames] = {}
+        for server_id, server in self.rights.servers_of(caller).items():
+            last = self._lists.last_list(server_id)
+            names = last.items if last is not None else None if server.enabled else {}
+            known[server_id] = ServerNames(names, self.rights.permits(caller, server_id))
+        return known
 
     def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
         last = self._lists.last_list(server_id)

@@ -50,13 +50,14 @@ class Record:
     As a context manager it writes the outcome when the block ends, derived from the exception if there is one.
     """
 
-    __slots__ = ("_began", "_finished", "_intent", "_log")
+    __slots__ = ("_began", "_finished", "_intent", "_log", "read_as")
 
     def __init__(self, log: AuditLog, intent: Intent, began: float) -> None:
         self._log = log
         self._intent = intent
         self._began = began
         self._finished = False
+        self.read_as: str | None = None  # for the outcome: how a call that was not written exactly was read
 
     def __enter__(self) -> Record:
         return self
@@ -79,7 +80,7 @@ class Record:
         if self._finished:
             return
         self._finished = True
-        self._log._finish(self._intent, self._began, outcome, code, results, bytes, provider, fallback)
+        self._log._finish(self._intent, self._began, outcome, code, results, bytes, provider, fallback, self.read_as)
 
     def begin_next_round(self) -> None:
         """Continue the call in a new row, after this one was finished with `input_required`.
@@ -315,10 +316,11 @@ class AuditLog:
         size: int | None,
         provider: str | None,
         fallback: bool | None,
+        read_as: str | None,
     ) -> None:
         ms = round((self._monotonic() - began) * 1000, 3)
         code, provider = short_or_none(code, MAX_NAME_CHARS), short_or_none(provider, MAX_NAME_CHARS)
-        outcome = Outcome(intent.seq, ending, code, ms, results, size, provider, fallback)
+        outcome = Outcome(intent.seq, ending, code, ms, results, size, provider, fallback, read_as=read_as)
         line = encode_line(outcome)
         try:
             if self._late:
