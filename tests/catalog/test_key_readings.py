@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -20,6 +21,10 @@ SEPARATORS = ["", ":", "__", "_", ".", "/"]
 
 def all_of(*names: str) -> ServerNames:
     return ServerNames(dict.fromkeys(names), lambda name: True)
+
+
+def all_but(forbidden: frozenset[str]) -> Callable[[str], bool]:
+    return lambda name: name not in forbidden
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,7 @@ def test_a_reading_never_reaches_a_forbidden_tool_and_never_leads_two_ways(
             return str(error)
 
     with_hidden = {
-        server_id: ServerNames(dict.fromkeys(sorted(listed | forbidden)), lambda tool, no=forbidden: tool not in no)
+        server_id: ServerNames(dict.fromkeys(sorted(listed | forbidden)), all_but(forbidden))
         for server_id, (listed, forbidden) in lists.items()
     }
     without = {server_id: all_of(*sorted(listed - forbidden)) for server_id, (listed, forbidden) in lists.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
@@ -159,7 +160,7 @@ class Executor:
 
         `enveloped`: arguments that do not match may hold the whole call once more.
         """
-        bundled = self._catalog.is_bundled(tool.server_id)
+        bundled = tool.server_id in self._catalog.bundled_servers
         arguments = reading.arguments
         try:  # bundled servers check their own arguments
             deferred = None if bundled and "arguments" not in arguments else tool.check_arguments(arguments)
@@ -231,6 +232,7 @@ def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind
     )
 
 
+@dataclass(slots=True, eq=False)
 class RecordedRounds:
     """Fits `BackChannel`: records a row for each round of questions.
 
@@ -238,13 +240,10 @@ class RecordedRounds:
     next one.
     """
 
-    __slots__ = ("_back", "_record", "_request", "_waiting")
-
-    def __init__(self, back: BackChannel, request: FrontRequest, record: Record) -> None:
-        self._back = back
-        self._request = request
-        self._record = record
-        self._waiting = False  # the row has ended, and no answer has begun the next one
+    _back: BackChannel
+    _request: FrontRequest
+    _record: Record
+    _waiting: bool = field(default=False, init=False)  # the row has ended, and no answer has begun the next one
 
     def notify(self, method: str, params: Json) -> None:
         self._back.notify(method, params)
