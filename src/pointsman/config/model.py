@@ -181,6 +181,7 @@ class Project(Part):
     optimization: Strategy | None = "bm25"
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
+    catalog_in_instructions: bool = True
 
 
 class Unassigned(Part):
@@ -189,6 +190,7 @@ class Unassigned(Part):
     optimization: Strategy | None = "bm25"
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
+    catalog_in_instructions: bool = True
 
 
 class Token(Part):
