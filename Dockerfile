@@ -1,4 +1,4 @@
-# The gateway in a small image: a venv on Python's slim base, no compiler, no pip, no root.
+# A small image of the gateway: a venv on Python's slim base, without compiler, pip or root.
 FROM python:3.11-slim AS build
 WORKDIR /build
 COPY . .

@@ -1,4 +1,4 @@
-# Needs Python 3.11 or newer, pip and make. Uses uv where it is on the PATH.
+# Requires Python 3.11 or newer, pip and make. Uses uv if it is on the PATH.
 PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
@@ -11,39 +11,39 @@ PIP := -m pip --disable-pip-version-check --quiet
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
-install: .venv/.installed ## Set up .venv with the developers' tools (again only when a lock has changed)
+install: .venv/.installed ## Create .venv with the development tools; repeated only after a lock has changed
 
-run: .venv/.runtime ## Start the gateway; the first run writes a config and prints a token
+run: .venv/.runtime ## Start the gateway; the first run creates a configuration and prints a token
 	@$(BIN)/pointsman serve
 
 test: install foreign ## Run all tests
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
-check: install ## Format, lint, types and import rules
+check: install ## Check formatting, lint, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy src/pointsman tests bench
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-fix: install ## Repair what ruff can repair
+fix: install ## Apply ruff's automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: install ## Malformed input for all readers, FUZZ_SECONDS (60) in total; with atheris where it is installed
+fuzz: install ## Feed malformed input to all parsers for FUZZ_SECONDS (60); uses atheris if installed
 	$(BIN)/python -m tests.fuzz
 
 bench: install ## Measure calls, discovery, start and memory, and count the functions a call passes through
 	$(BIN)/python -m bench
 
-bench-archive: install ## Measure searches and updates in an archive of 100,000 passages; takes some minutes
+bench-archive: install ## Measure searches and updates in an archive of 100,000 passages (some minutes)
 	$(BIN)/python -m bench.archive
 
-quality: install ## Does search find what is right? On the sets that POINTSMAN_TOOL_SEARCH_DATA and _ARCHIVE_DATA name
+quality: install ## Measure search quality on the sets in POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA
 	$(BIN)/python -m bench.quality
 
 SOAK_SECONDS ?= 120
-soak: install ## Mixed load for SOAK_SECONDS: is every call recorded once, and does memory stay flat and come back?
+soak: install ## Apply a mixed load for SOAK_SECONDS; check that every call is recorded once and memory stays flat
 	$(BIN)/python -m bench.soak --seconds $(SOAK_SECONDS)
 
 # Both locks hold versions and hashes but no index address, so pip and uv install the same files from any index.
@@ -68,14 +68,14 @@ $(if $(UV),\
 @touch $@
 endef
 
-lock: ## Resolve the dependencies anew and write both locks (needs uv)
+lock: ## Resolve the dependencies again and write both locks (requires uv)
 	$(LOCK) --output-file requirements.lock pyproject.toml
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
 
 LOCK = uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --no-annotate \
   --custom-compile-command 'make lock'
 
-workflows: install foreign ## Check the forge's workflow files
+workflows: install foreign ## Check the workflow files
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
@@ -87,17 +87,17 @@ build: install ## Build the wheel and the sdist into dist/
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
-sbom: install ## Write what the locked runtime consists of to dist/sbom.json (CycloneDX)
+sbom: install ## Write a CycloneDX SBOM of the locked runtime to dist/sbom.json
 	@mkdir -p dist
 	$(BIN)/cyclonedx-py requirements requirements.lock --output-format JSON --output-file dist/sbom.json
 
 conformance: install .foreign/conformance/.installed ## Run the official conformance suite through the gateway
 	@$(BIN)/python -m tests.conformance
 
-# What others wrote, from PyPI and npm. Where something cannot be installed, its tests say so and are skipped.
-foreign: .foreign/python/.installed .foreign/node/.installed ## Install the foreign servers that the tests use
+# Third-party programs from PyPI and npm. If one cannot be installed, its tests are skipped with a message.
+foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
 
-clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) ## Install foreign clients
+clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) ## Install the third-party clients that the tests use
 
 .foreign/python/.installed: tests/e2e/foreign/requirements.txt | .venv/.installed
 	$(call from-pypi,servers)
@@ -108,7 +108,7 @@ clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed no
 .foreign/clients/%/.installed: tests/e2e/clients/%/requirements.txt | .venv/.installed
 	$(call from-pypi,clients)
 
-# With scripts: npm's `node` package fetches the Node of this machine in one.
+# With scripts: npm's `node` package downloads the platform's Node binary in one.
 .foreign/clients/node/.installed: tests/e2e/clients/node/package.json
 	$(call from-npm,clients)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bench.gateway import HELLO, http_entries, measured_gateway, stdio_entry, until_it_serves
-from bench.load import Report, Spec
+from bench.load.report import Report, Spec
+from bench.load.requests import Era
 from bench.process import http_servers, measure
-from bench.wire import Era
 from tests.gateway_process import GatewayProcess
 
 SECONDS = 2.5
@@ -26,7 +26,7 @@ async def calls() -> None:
                 for era in ERAS:
                     direct = Spec("http", downstream.urls[0], era, "echo", [HELLO], "hello", connections, SECONDS)
                     await _compare(direct, downstream.pid, "http0:echo", gateway)
-                    direct = Spec("stdio", "bench.stdio_server", era, "echo", [HELLO], "hello", connections, SECONDS)
+                    direct = Spec("stdio", "bench.servers.stdio", era, "echo", [HELLO], "hello", connections, SECONDS)
                     await _compare(direct, None, "stdio:echo", gateway)
     print("  CPU: ms a call, of the gateway, and of the HTTP server when called directly (what the machine allows)")
 

@@ -1,12 +1,12 @@
-"""A discovery over many tools, with lists that are known and with lists that are collected for every request."""
+"""A discovery over many tools, with cached lists and with lists fetched for every request."""
 
 from __future__ import annotations
 
-from bench.answers import TTL_MS
 from bench.gateway import http_entries, measured_gateway, until_it_serves
-from bench.load import Spec
+from bench.load.report import Spec
 from bench.process import http_servers, measure
-from bench.tools import QUERIES
+from bench.servers.answers import TTL_MS
+from bench.servers.tools import QUERIES
 
 SECONDS = 3.0
 TOOLS = 19  # and the one that echoes: 20 on each server

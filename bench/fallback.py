@@ -1,4 +1,4 @@
-"""A discovery whose search service is down and left alone, beside one that is meant for the local search."""
+"""A discovery while the breaker of the search service is open, compared with one that uses the local search."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import time
 from contextlib import suppress
 
 from bench.gateway import call, http_entries, measured_gateway
-from bench.load import Report, Spec
+from bench.load.report import Report, Spec
 from bench.process import http_servers, measure
 from bench.search import tools
-from bench.tools import QUERIES
+from bench.servers.tools import QUERIES
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchRequest, SearchUnavailableError
 from pointsman.providers.cloud.provider import CloudSearchProvider
@@ -23,37 +23,37 @@ ROUNDS = 6
 ASKED = 5_000
 SERVERS = 50
 TOOLS = 19  # and the one that echoes: 20 on each server
-PLAIN, CLOUDY = "plain", "cloudy"
+PLAIN, CLOUD = "plain", "cloud"
 
 
 async def fallback() -> None:
-    """In turns, each of them first as often as the other, so that what else the machine does falls on both."""
-    logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the failures are meant
+    """Alternate between the two, so that other load on the machine affects both alike."""
+    logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the failures are expected
     print("tool_discovery over 1,000 tools, `bm25` and `cloud` with the breaker open, in ms")
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen: connections are refused
-        dead = {"url": f"http://127.0.0.1:{nobody.getsockname()[1]}", "token": "bench", "timeout_s": 5}
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen: connections are refused
+        dead = {"url": f"http://127.0.0.1:{unused.getsockname()[1]}", "token": "bench", "timeout_s": 5}
         async with http_servers(SERVERS, TOOLS) as downstream:
             entries = http_entries(downstream.urls)
-            shared = {server_id: {**entry, "projects": [PLAIN, CLOUDY]} for server_id, entry in entries.items()}
-            projects = {PLAIN: {"optimization": "bm25"}, CLOUDY: {"optimization": "cloud"}}
+            shared = {server_id: {**entry, "projects": [PLAIN, CLOUD]} for server_id, entry in entries.items()}
+            projects = {PLAIN: {"optimization": "bm25"}, CLOUD: {"optimization": "cloud"}}
             limits = {"list_max_age_s": 3600}
             async with measured_gateway(shared, limits, projects=projects, cloud_search=dead) as gateway:
                 await _until_open(gateway)
                 plain: list[tuple[Report, float]] = []
-                cloudy: list[tuple[Report, float]] = []
+                through_cloud: list[tuple[Report, float]] = []
                 for number in range(ROUNDS):
-                    for mine in (plain, cloudy) if number % 2 else (cloudy, plain):
-                        mine.append(await _discover(gateway, PLAIN if mine is plain else CLOUDY))
-        _print(_best(plain), _best(cloudy))
-        print(f"  in process, to be told that the service is left alone: {await _refusal_us(dead):.1f} µs", flush=True)
+                    for mine in (plain, through_cloud) if number % 2 else (through_cloud, plain):
+                        mine.append(await _discover(gateway, PLAIN if mine is plain else CLOUD))
+        _print(_best(plain), _best(through_cloud))
+        print(f"  in process, the open breaker costs {await _refusal_us(dead):.1f} µs", flush=True)
 
 
 async def _until_open(gateway: GatewayProcess) -> None:
-    """All servers are there, their lists are known, and the service is left alone."""
+    """Wait until all servers run, their lists are cached and the breaker is open."""
     async with asyncio.timeout(60):
         while True:
-            answer = await call(gateway, "tool_discovery", {"query": QUERIES[:1]}, X_Pointsman_Project=CLOUDY)
+            answer = await call(gateway, "tool_discovery", {"query": QUERIES[:1]}, X_Pointsman_Project=CLOUD)
             if b"left alone" in answer and b"without" not in answer:
                 return
             await asyncio.sleep(0.05)
@@ -75,8 +75,8 @@ async def _discover(gateway: GatewayProcess, project: str) -> tuple[Report, floa
 
 
 async def _refusal_us(dead: dict[str, object]) -> float:
-    """What the provider itself adds to a local search, however busy the machine is with other things."""
-    cloud = CloudSearchProvider(CloudSearch.model_validate(dead), clock=lambda: 0.0)  # whose rest is never over
+    """Measure what the provider itself adds to a local search."""
+    cloud = CloudSearchProvider(CloudSearch.model_validate(dead), clock=lambda: 0.0)  # the breaker never closes
     request = SearchRequest(("anything",), None, tools(1_000), 5)
 
     async def ask() -> None:
@@ -94,13 +94,13 @@ async def _refusal_us(dead: dict[str, object]) -> float:
 
 
 def _best(rounds: list[tuple[Report, float]]) -> tuple[Report, float]:
-    """What else runs on the machine only ever adds."""
+    """Take the fastest: other load on the machine only adds."""
     return min(rounds, key=lambda measured: measured[0].p50_ms)
 
 
-def _print(plain: tuple[Report, float], cloudy: tuple[Report, float]) -> None:
+def _print(plain: tuple[Report, float], through_cloud: tuple[Report, float]) -> None:
     print(f"  {'':8}{'p50':>7}{'p95':>7}{'CPU ms':>8}")
-    for name, (report, cpu) in (("bm25", plain), ("cloud", cloudy)):
+    for name, (report, cpu) in (("bm25", plain), ("cloud", through_cloud)):
         print(f"  {name:8}{report.p50_ms:7.2f}{report.p95_ms:7.2f}{cpu:8.2f}")
-    ours, theirs = cloudy[0].p50_ms, plain[0].p50_ms
+    ours, theirs = through_cloud[0].p50_ms, plain[0].p50_ms
     print(f"  {ours - theirs:+.3f} ms at p50, {ours / theirs:.3f} times")

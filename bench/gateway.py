@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.load_http import open_connection
-from bench.wire import call_body, http_call
+from bench.load.http import open_connection
+from bench.load.requests import call_body, http_call
 from tests.gateway_process import GatewayProcess, gateway_process
 
 ROOT = Path(__file__).parents[1]
@@ -24,7 +24,7 @@ def http_entries(urls: Sequence[str]) -> dict[str, Any]:
 
 
 def stdio_entry() -> dict[str, Any]:
-    return {"command": sys.executable, "args": ["-m", "bench.stdio_server"], "cwd": str(ROOT)}
+    return {"command": sys.executable, "args": ["-m", "bench.servers.stdio"], "cwd": str(ROOT)}
 
 
 @asynccontextmanager

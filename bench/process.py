@@ -1,4 +1,4 @@
-"""Processes of a measurement: start them, drive a load, and read what they cost from /proc."""
+"""Starts the processes of a measurement, and reads their CPU time and memory from /proc."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from bench.answers import TTL_MS
-from bench.load import Report, Spec
+from bench.load.report import Report, Spec
+from bench.servers.answers import TTL_MS
 
 PIPE = asyncio.subprocess.PIPE
 
@@ -46,7 +46,7 @@ class HttpServers:
 @asynccontextmanager
 async def http_servers(count: int, tools: int, ttl_ms: int = TTL_MS) -> AsyncIterator[HttpServers]:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bench.http_server", str(count), str(tools), str(ttl_ms)), stdin=PIPE, stdout=PIPE
+        *(sys.executable, "-m", "bench.servers.http", str(count), str(tools), str(ttl_ms)), stdin=PIPE, stdout=PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterable
 from itertools import product
 
-from bench.tools import NOUNS, QUERIES, VERBS, many_tools
+from bench.servers.tools import NOUNS, QUERIES, VERBS, many_tools
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.bm25.prepared_tools import PreparedTools
+from pointsman.providers.bm25.documents import PreparedTools
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.bm25.query import parse
-from pointsman.providers.numeric import load_numpy
+from pointsman.providers.embeddings import load_numpy
 
 SIZES = (100, 1_000, 10_000)
 SEARCHES = 300
@@ -59,7 +59,7 @@ def _compare(size: int) -> None:
     theirs = BM25Plus([tool.words.repeat(tool.counts).tolist() for tool in prepared])
     ours = Postings([(tool.words, tool.counts) for tool in prepared])
     asked = [
-        [number for token in parse(query).said if (number := library.vocabulary.get(token)) is not None]
+        [number for token in parse(query).tokens if (number := library.vocabulary.get(token)) is not None]
         for query in QUERIES
     ]
     plain, faster = _each(theirs.get_scores, asked), _each(ours.get_scores, asked)
@@ -67,7 +67,7 @@ def _compare(size: int) -> None:
 
 
 def _each(scores: Callable[[list[int]], object], asked: list[list[int]]) -> float:
-    """The best of several rounds: what else runs on the machine only ever adds."""
+    """Take the fastest of several rounds: other load on the machine only adds."""
     rounds = []
     for _ in range(5):
         began = time.perf_counter()
@@ -78,7 +78,7 @@ def _each(scores: Callable[[list[int]], object], asked: list[list[int]]) -> floa
 
 
 def tools(count: int, server: str = "server") -> tuple[ToolDocument, ...]:
-    """As many as wanted, no two alike: the same tools come back on other servers with other words beside them."""
+    """Make `count` tools, no two alike: a tool that repeats on another server gets other words."""
     made = []
     kinds = many_tools(0, len(VERBS) * len(NOUNS))
     for number in range(count):
@@ -90,7 +90,7 @@ def tools(count: int, server: str = "server") -> tuple[ToolDocument, ...]:
 
 
 def _queries(count: int) -> Iterable[str]:
-    """Short and long ones, each only once."""
+    """Queries of different lengths, each used once."""
     pairs = list(product(VERBS, NOUNS))
     for number in range(count):
         verb, noun = pairs[number * 7 % len(pairs)]

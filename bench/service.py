@@ -16,7 +16,7 @@ import httpx2
 from bench.gateway import USUAL
 from bench.process import cpu_ms, rss_mb
 from bench.search import A_SERVER, tools
-from bench.tools import QUERIES
+from bench.servers.tools import QUERIES
 from pointsman.providers.base import ToolDocument
 from tests.search_api_process import SearchApiProcess, search_api_process
 
@@ -72,7 +72,7 @@ async def service() -> None:
 
 
 async def _measure(process: SearchApiProcess, http: httpx2.AsyncClient, size: int, zipped: bool) -> None:
-    server = f"zipped {size}" if zipped else f"plain {size}"  # what the other one sent is not known
+    server = f"zipped {size}" if zipped else f"plain {size}"  # so that neither finds the other's list in the cache
     catalog = tools(size, server)
     infos = json.dumps(tool_infos(catalog))
     changed = json.dumps(tool_infos((*tools(A_SERVER, f"changed {server}"), *catalog[A_SERVER:])))

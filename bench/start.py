@@ -1,4 +1,4 @@
-"""How long a start takes, and what an idle gateway weighs."""
+"""How long a start takes, and how much memory an idle gateway needs."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from bench.gateway import HELLO, ROOT, USUAL, http_entries, measured_gateway, stdio_entry, until_it_serves
-from bench.load_http import HttpConnection, open_connection
+from bench.load.http import HttpConnection, open_connection
+from bench.load.requests import call_body, http_call
 from bench.process import http_servers
-from bench.tools import QUERIES
+from bench.servers.tools import QUERIES
 from bench.traced_daemon import Called
-from bench.wire import call_body, http_call
 from tests.gateway_process import GatewayProcess
 
 WARM_UP = 5

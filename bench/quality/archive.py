@@ -15,13 +15,12 @@ from typing import Any, Literal
 import msgspec
 
 from pointsman.archive.archive import Archive, open_archive
-from pointsman.archive.embedding.choosing import make_embeddings
-from pointsman.archive.embedding.filling import fill
-from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.model.model import Chunk, Document, Manifest, PreparedDocument
+from pointsman.archive.embedding.passage_vectors import embed_passages
+from pointsman.archive.embedding.settings import EmbeddingSettings, make_embeddings
+from pointsman.archive.model.documents import Chunk, Document, Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.tools import documents_search
 from pointsman.archive.tools.base import Call
+from pointsman.archive.tools.documents_search import search_documents
 
 DATA = "POINTSMAN_ARCHIVE_DATA"
 FLOORS = {  # nDCG@10
@@ -79,14 +78,14 @@ def _fill(archive: Archive, each: JudgedSet, mode: Mode) -> None:
         archive.storage.documents.put_documents(each.name, each.documents[start : start + BATCH])
     embeddings = make_embeddings(EmbeddingSettings(mode))
     if embeddings is not None:
-        fill(archive.storage, embeddings)
+        embed_passages(archive.storage, embeddings)
 
 
 def _asked(archive: Archive, each: JudgedSet) -> tuple[float, float]:
     gains, times = [], []
     for number, judged in each.relevant.items():
         began = perf_counter()
-        answer = documents_search.run(archive, {"query": each.queries[number], "limit": DEPTH}, Call())
+        answer = search_documents(archive, {"query": each.queries[number], "limit": DEPTH}, Call())
         times.append(perf_counter() - began)
         gains.append(_ndcg([hit["documentId"] for hit in answer["results"]], judged))
     return fmean(gains), median(times) * 1000

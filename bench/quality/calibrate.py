@@ -1,4 +1,4 @@
-"""`python -m bench.quality.calibrate`: the coefficients of providers/bm25/relevance.py, fitted and cross-validated."""
+"""`python -m bench.quality.calibrate`: the coefficients of providers/bm25/index.py, fitted and cross-validated."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from bench.quality.in_process import STRANGERS
 from bench.quality.metrics import area_under_curve
 from bench.quality.sets import ToolSet, load_sets, spread
-from pointsman.providers.bm25.index import Index, Meaning
-from pointsman.providers.bm25.prepared_tools import PreparedTools
+from pointsman.providers.bm25.documents import PreparedTools
+from pointsman.providers.bm25.index import Evidence, Index, Meaning, features
 from pointsman.providers.bm25.query import parse
-from pointsman.providers.bm25.relevance import Evidence, features
 from pointsman.providers.embeddings import load
 
 Floats = NDArray[np.float64]
@@ -45,7 +44,7 @@ def cases(sets: Sequence[ToolSet], embeddings: bool) -> list[Case]:
         index = index_of(tools, embeddings)
         for asked_by, other in enumerate(sets):
             for asked in spread(other.asked, STRANGERS):
-                ranking = index.rank(parse(asked.query))
+                ranking = index.score(parse(asked.query))
                 if ranking is None or (embeddings and ranking.evidence.cosine is None):
                     continue
                 right = asked_by == searched and any(index.tool_keys[ranking.best] in each for each in asked.wanted)
@@ -55,7 +54,7 @@ def cases(sets: Sequence[ToolSet], embeddings: bool) -> list[Case]:
 
 
 def fit(known: Sequence[Case]) -> Floats:
-    """Logistic regression by Newton's method. Doubt comes first: strangers have twice the say of right hits."""
+    """Logistic regression by Newton's method. Foreign requests weigh twice as much as right hits."""
     rows = np.array([[1.0, *features(case.evidence)] for case in known])
     right = np.array([float(case.right) for case in known])
     weights = np.where(right == 1, 1 / right.sum(), 2 / (1 - right).sum()) * len(known) / 3

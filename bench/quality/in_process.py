@@ -1,4 +1,4 @@
-"""The provider itself, asked everything."""
+"""The provider in process, over every request of a set."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def measure(provider: SearchProvider, tools: ToolSet, others: Sequence[Too
 
 
 def separation(measured: Sequence[Measured]) -> float:
-    """Between right best hits and best hits for strangers, all sets with the same say."""
+    """The separation of right best hits from best hits for foreign requests; every set has the same weight."""
     least = min(len(each.right_top) for each in measured)
     right = [figure for each in measured for figure in each.right_top[:: max(1, len(each.right_top) // least)]]
     return area_under_curve(right, [figure for each in measured for figure in each.strange_top])

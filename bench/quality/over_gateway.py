@@ -1,4 +1,4 @@
-"""A whole gateway in front of servers that offer a set's tools, asked a sample over HTTP."""
+"""A gateway in front of servers that offer the tools of a set, queried with a sample over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search service over HTTP beside the same provider in process: do they say the same, hit by hit?"""
+"""The search service over HTTP, compared hit by hit with the same provider in process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Compared:
     figures: Figures  # of what came over HTTP
     asked: int
     equal: int
-    example: str  # of a request that was answered otherwise
+    example: str  # of a request with a different answer
     p50_ms: float
     p95_ms: float
 

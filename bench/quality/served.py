@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import uvloop
 
-from bench.answers import TTL_MS, Answers, fresh
-from bench.http_server import HttpServer
+from bench.servers.answers import TTL_MS, Answers, fresh
+from bench.servers.http import HttpServer
 
 
 class Served(Answers):
@@ -36,7 +36,7 @@ async def main(file: Path) -> None:
     loop = asyncio.get_running_loop()
     listener = await loop.create_server(lambda: HttpServer(servers), "127.0.0.1", 0, backlog=1024)
     print(listener.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)  # whoever started it holds the other end
+    await loop.run_in_executor(None, sys.stdin.read)  # until the parent process closes its end
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sets of tools and requests, as they lie on disk: `<set>/tools.jsonl` and `<set>/queries.jsonl`."""
+"""Sets of tools and requests, as stored on disk: `<set>/tools.jsonl` and `<set>/queries.jsonl`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pointsman.providers.base import ToolDocument
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request and the tools it wants; any of the equals of a wanted tool will do."""
+    """One request and the tools it needs; any equivalent of such a tool counts too."""
 
     query: str
     wanted: tuple[frozenset[str], ...]

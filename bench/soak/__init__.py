@@ -1,1 +1,1 @@
-"""`make soak`: does a gateway stay right and small under a long, mixed load?"""
+"""`make soak`: whether a gateway stays correct and its memory flat under a long, mixed load."""

@@ -1,4 +1,4 @@
-"""`python -m bench.soak [--seconds N]`: the mixed load, then whether memory comes back. Exits 1 if either fails."""
+"""`python -m bench.soak [--seconds N]`: the mixed load, then whether memory is released. Exits 1 if either fails."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Does memory come back after 10,000 calls and 1,000 sessions that were never closed?"""
+"""Whether memory is released after 10,000 calls and 1,000 sessions that were never closed."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from bench.answers import decode
 from bench.gateway import HELLO, http_entries, measured_gateway, stdio_entry, until_it_serves
-from bench.load_http import HttpConnection, open_connection, open_session
+from bench.load.http import HttpConnection, open_connection, open_session
+from bench.load.requests import FIRST_ID, call_body, http_call, template
 from bench.process import http_servers, rss_mb
-from bench.wire import FIRST_ID, call_body, http_call, template
+from bench.servers.answers import decode
 from tests.gateway_process import GatewayProcess
 
 CALLS = 10_000
@@ -69,7 +69,7 @@ async def _worker(gateway: GatewayProcess, calls: int) -> None:
 
 
 async def _abandon_sessions(gateway: GatewayProcess, sessions: int) -> None:
-    """Open them and go away without a word, as a client does that crashed."""
+    """Open sessions and abandon them, as a crashed client does."""
     connections: list[HttpConnection] = []
     for _ in range(sessions):
         connection = await open_connection(gateway.url)

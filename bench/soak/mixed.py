@@ -17,7 +17,7 @@ from bench.process import cpu_ms, http_servers
 from bench.soak.clients import Client, Journal
 from bench.soak.figures import Figures
 from bench.soak.reconcile import reconcile
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import read_rows
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.raw_client import ERAS
 

@@ -1,4 +1,4 @@
-"""Compares what clients were told, what servers executed and what the audit recorded. Pure: no I/O, no clock."""
+"""Compares what clients received, what servers executed and what the audit recorded. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sent:
 
 
 def reconcile(sent: Iterable[Sent], executed: Mapping[str, int], rows: Iterable[Row]) -> list[str]:
-    """What does not agree, one sentence each; empty when all is well. `executed` counts executions by id."""
+    """List the contradictions, one sentence each; empty when there are none. `executed` counts executions by id."""
     by_request: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
     not_begun: Counter[str] = Counter()
     problems: list[str] = []

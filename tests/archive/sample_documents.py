@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pointsman.archive.model.model import Chunk, Document, FileState, Manifest, PreparedDocument
+from pointsman.archive.model.documents import Chunk, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.store.base import Storage
 
 

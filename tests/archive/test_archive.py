@@ -12,8 +12,9 @@ from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from pointsman.archive.tools import documents_list_collections, documents_search
 from pointsman.archive.tools.base import Call
+from pointsman.archive.tools.documents_browse import list_collections
+from pointsman.archive.tools.documents_search import search_documents
 from tests.archive.sample_documents import fill, prepared
 from tests.archive.wait import wait_until
 
@@ -31,7 +32,7 @@ def test_without_a_store_its_tools_say_which_setting_names_one() -> None:
     archive = opened(None)
     archive.prepare()
     with pytest.raises(StoreError, match="SEARCH_DB_PATH"):
-        documents_list_collections.run(archive, {}, Call())
+        list_collections(archive, {}, Call())
     archive.close()
 
 
@@ -40,13 +41,13 @@ def test_a_store_that_cannot_be_opened_is_told_at_each_call_and_works_as_soon_as
     path.write_text("no database, but long enough to look like one " * 50)
     archive = opened(path)
     for _ in range(2):
-        with pytest.raises(StoreUnusableError, match=r"archive\.db is damaged or no database"):
-            documents_search.run(archive, {"query": "x"}, Call())
+        with pytest.raises(StoreUnusableError, match=r"archive\.db is damaged or not a database"):
+            search_documents(archive, {"query": "x"}, Call())
     path.unlink()
-    assert documents_list_collections.run(archive, {}, Call())["collections"] == []
+    assert list_collections(archive, {}, Call())["collections"] == []
     archive.close()
     with pytest.raises(StoreUnusableError, match="closing"):
-        documents_list_collections.run(archive, {}, Call())
+        list_collections(archive, {}, Call())
 
 
 def test_an_open_archive_embeds_what_another_process_ingests_and_ends_its_threads(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_an_open_archive_embeds_what_another_process_ingests_and_ends_its_thread
     other.close()
 
     def embedded() -> bool:
-        found = documents_search.run(archive, {"query": "car maintenance", "hybridSearch": False}, Call())
+        found = search_documents(archive, {"query": "car maintenance", "hybridSearch": False}, Call())
         return bool(found["results"]) and "notice" not in found
 
     wait_until(embedded)

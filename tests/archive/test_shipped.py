@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pointsman.archive import shipped
-from pointsman.archive.model.model import Manifest
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.model.documents import Manifest
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.shipped import ALIAS, COLLECTION, ensure_pages, shipped_pages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 

@@ -106,7 +106,7 @@ async def test_arguments_are_left_for_the_archive_to_judge(gateway: GatewayProce
     assert answer.is_error
     said = (answer.structured_content or {})["result"]
     assert said["error"] == "Invalid parameters"
-    assert "`doc_id` must be a text" in said["details"][0]["message"]
+    assert "`doc_id` must be a string" in said["details"][0]["message"]
 
 
 async def test_calls_are_in_the_servers_log(gateway: GatewayProcess) -> None:

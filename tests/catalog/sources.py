@@ -44,7 +44,7 @@ class SmallServer:
     def generation_of(self, kind: Family, /) -> int:
         return self.generation
 
-    def hears_changes(self, kind: Family, /) -> bool:
+    def announces_changes(self, kind: Family, /) -> bool:
         return self.hears
 
     async def first_start(self) -> None:

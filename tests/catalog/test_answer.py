@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_DESCRIPTION, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, answer
-from pointsman.catalog.notices import sentences
-from pointsman.catalog.results import SearchOutcome
+from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_DESCRIPTION, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, render_answer
+from pointsman.catalog.results import SearchOutcome, gap_notices
 from pointsman.core.model import Caller, Json
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of
@@ -52,7 +51,7 @@ def hits(count: int, **more: Any) -> list[SearchHit]:
 
 async def test_the_best_is_shown_in_full_and_the_others_with_a_signature() -> None:
     tools = [definition(f"t{n}") for n in range(5)]
-    best, *others = answer(await found(*hits(5), tools=tools))["results"]
+    best, *others = render_answer(await found(*hits(5), tools=tools))["results"]
     assert best["inputSchema"] == tools[0]["inputSchema"]
     assert best["description"] == PROSE
     assert "signature" not in best
@@ -67,13 +66,13 @@ async def test_the_best_is_shown_in_full_and_the_others_with_a_signature() -> No
 async def test_small_tools_are_all_shown_in_full_while_the_budget_lasts() -> None:
     tools = [{"name": f"t{n}", "description": "Says hello", "inputSchema": {"type": "object"}} for n in range(3)]
     scores = [SearchHit(f"one:t{n}", 0.9) for n in range(3)]
-    shown = answer(await found(*scores, tools=tools))["results"]
+    shown = render_answer(await found(*scores, tools=tools))["results"]
     assert all(result["inputSchema"] == {"type": "object"} for result in shown)
 
 
 async def test_a_result_far_from_the_best_keeps_its_signature() -> None:
     tools = [{"name": f"t{n}", "description": "Says hello", "inputSchema": {"type": "object"}} for n in range(2)]
-    shown = answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.3), tools=tools))["results"]
+    shown = render_answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.3), tools=tools))["results"]
     assert "inputSchema" in shown[0]
     assert shown[1]["signature"] == "t1() -> any"
 
@@ -81,7 +80,7 @@ async def test_a_result_far_from_the_best_keeps_its_signature() -> None:
 async def test_the_answer_stays_near_its_budget_and_holds_as_many_results_as_were_asked_for() -> None:
     tools = [definition(f"t{n}", inputSchema={"type": "object"}, description="Says hello") for n in range(100)]
     scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(100)]
-    shown = answer(await found(*scores, tools=tools, max_results=100))
+    shown = render_answer(await found(*scores, tools=tools, max_results=100))
     assert len(shown["results"]) == 100
     assert len(json.dumps(shown, separators=(",", ":"))) < (BUDGET + BUDGET_EACH * 100) * 1.05
 
@@ -91,18 +90,20 @@ async def test_the_best_for_each_query_is_shown_in_full_where_it_can_be_afforded
     tools = [definition(f"t{n}", inputSchema=schema, description="Says it") for n in range(4)]
     intents = [(0,), (0,), (0, 1), (2,)]
     scores = [SearchHit(f"one:t{n}", 0.9 - n * 0.2, None, intents[n]) for n in range(4)]
-    shown = answer(await found(*scores, tools=tools, queries=3))["results"]
+    shown = render_answer(await found(*scores, tools=tools, queries=3))["results"]
     assert ["inputSchema" in result for result in shown] == [True, False, True, True]
     assert [result["intents"] for result in shown] == [[0], [0], [0, 1], [2]]
 
 
 async def test_one_query_needs_no_intents() -> None:
-    [shown] = answer(await found(*hits(1, intents=(0,)), tools=[definition("t0")]))["results"]
+    [shown] = render_answer(await found(*hits(1, intents=(0,)), tools=[definition("t0")]))["results"]
     assert "intents" not in shown
 
 
 async def test_intents_that_were_never_asked_for_are_not_shown() -> None:
-    [shown] = answer(await found(*hits(1, intents=(7, 1, -1, 1)), tools=[definition("t0")], queries=2))["results"]
+    [shown] = render_answer(await found(*hits(1, intents=(7, 1, -1, 1)), tools=[definition("t0")], queries=2))[
+        "results"
+    ]
     assert shown["intents"] == [1]
 
 
@@ -120,7 +121,7 @@ async def test_the_best_shows_what_it_returns_by_a_small_schema_and_all_others_i
     little = {"inputSchema": {"type": "object"}, "description": "Says it"}
     tools = [definition(f"t{n}", outputSchema=output, **little) for n in range(3)] + [definition("t3")]
     scores = [SearchHit(f"one:t{n}", relevance) for n, relevance in enumerate((0.9, 0.85, 0.4, 0.3))]
-    best, near, far, undeclared = answer(await found(*scores, tools=tools))["results"]
+    best, near, far, undeclared = render_answer(await found(*scores, tools=tools))["results"]
     if output is SMALL_OUTPUT:
         assert best["outputSchema"] == output
         assert "returns" not in best
@@ -145,14 +146,14 @@ async def test_an_output_schema_of_120_tokens_is_shown_and_a_longer_one_is_not()
 
     for chars, shown in ((MAX_OUTPUT_SCHEMA, True), (MAX_OUTPUT_SCHEMA + 1, False)):
         tools = [definition("t0", outputSchema=output(chars))]
-        [best] = answer(await found(*hits(1), tools=tools))["results"]
+        [best] = render_answer(await found(*hits(1), tools=tools))["results"]
         assert ("outputSchema" in best) == shown
         assert ("returns" in best) != shown
     assert MAX_OUTPUT_SCHEMA == 4 * 120
 
 
 async def test_a_doubtful_best_says_in_short_what_it_returns() -> None:
-    [best] = answer(await found(SearchHit("one:t0", 0.1), tools=[definition("t0", outputSchema=SMALL_OUTPUT)]))[
+    [best] = render_answer(await found(SearchHit("one:t0", 0.1), tools=[definition("t0", outputSchema=SMALL_OUTPUT)]))[
         "results"
     ]
     assert best["returns"] == "{celsius?: number}"
@@ -164,7 +165,7 @@ async def test_what_tools_return_and_their_annotations_are_part_of_the_budget() 
     more = {"outputSchema": LARGE_OUTPUT, "annotations": {"title": "Tee " * 5_000, "note": "x" * 14_000, **hints}}
     tools = [definition(f"t{n}", inputSchema={"type": "object"}, **more) for n in range(50)]
     scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(50)]
-    shown = answer(await found(*scores, tools=tools, max_results=50))
+    shown = render_answer(await found(*scores, tools=tools, max_results=50))
     best, *others = shown["results"]
     assert best["annotations"].pop("title").endswith("Tee…")
     assert best["annotations"] == hints
@@ -176,16 +177,16 @@ async def test_what_tools_return_and_their_annotations_are_part_of_the_budget() 
 
 async def test_the_same_outcome_gives_the_same_bytes() -> None:
     tools = [definition(f"t{n}") for n in range(5)]
-    written = {json.dumps(answer(await found(*hits(5), tools=tools))) for _ in range(3)}
+    written = {json.dumps(render_answer(await found(*hits(5), tools=tools))) for _ in range(3)}
     assert len(written) == 1
 
 
 async def test_doubtful_results_are_shown_with_a_notice() -> None:
     outcome = await found(SearchHit("one:t0", 0.19), tools=[definition("t0")])
-    shown = answer(outcome)
+    shown = render_answer(outcome)
     assert len(shown["results"]) == 1
     assert "No tool seems to fit" in shown["notice"]
-    assert "notice" not in answer(await found(SearchHit("one:t0", 0.2), tools=[definition("t0")]))
+    assert "notice" not in render_answer(await found(SearchHit("one:t0", 0.2), tools=[definition("t0")]))
 
 
 async def test_a_query_that_nothing_fits_is_named() -> None:
@@ -243,7 +244,7 @@ async def test_where_nothing_fits_no_schema_is_spent_on_it() -> None:
     tools = [definition(f"t{n}", inputSchema={"type": "object"}) for n in range(2)]
     doubtful = [SearchHit("one:t0", 0.19, None, (0,)), SearchHit("one:t1", 0.1, None, (1,))]
     for queries in (1, 2):
-        shown = answer(await found(*doubtful, tools=tools, queries=queries))["results"]
+        shown = render_answer(await found(*doubtful, tools=tools, queries=queries))["results"]
         assert [result["signature"] for result in shown] == ["t0() -> any", "t1() -> any"]
         assert not any("inputSchema" in result for result in shown)
 
@@ -252,7 +253,7 @@ async def test_a_schema_that_would_drown_everything_is_told_in_short() -> None:
     properties = {f"option{n}": {"type": "string", "description": PROSE} for n in range(100)}
     schema = {"type": "object", "properties": {"place": {"type": "string"}, **properties}, "required": ["place"]}
     tools = [definition("t0", inputSchema=schema), definition("t1")]
-    shown = answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.5), tools=tools))
+    shown = render_answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.5), tools=tools))
     best = shown["results"][0]
     assert "inputSchema" not in best
     assert best["signature"].startswith("t0(place: string, option0?: string, option1?")
@@ -263,7 +264,7 @@ async def test_a_schema_that_would_drown_everything_is_told_in_short() -> None:
 
 async def test_a_description_that_would_drown_everything_is_cut() -> None:
     tools = [definition("t0", description="Send it all. " * 10_000)]
-    [best] = answer(await found(*hits(1), tools=tools))["results"]
+    [best] = render_answer(await found(*hits(1), tools=tools))["results"]
     assert len(best["description"]) <= MAX_DESCRIPTION
     assert best["description"].endswith("…")
     assert best["inputSchema"] == tools[0]["inputSchema"]
@@ -271,7 +272,7 @@ async def test_a_description_that_would_drown_everything_is_cut() -> None:
 
 async def test_the_best_has_a_signature_where_it_has_no_schema() -> None:
     nothing = {key: value for key, value in definition("t0").items() if key != "inputSchema"}
-    [best] = answer(await found(*hits(1), tools=[nothing]))["results"]
+    [best] = render_answer(await found(*hits(1), tools=[nothing]))["results"]
     assert best["signature"] == "t0() -> any"
 
 
@@ -279,14 +280,14 @@ async def test_the_best_has_a_signature_where_it_has_no_schema() -> None:
     "output", [{"type": []}, {"type": [[]]}, {"allOf": [{"type": []}]}, {"enum": []}, {"anyOf": []}]
 )
 async def test_an_output_schema_that_says_nothing_spoils_no_answer(output: Json) -> None:
-    best, other = answer(await found(*hits(2), tools=[definition(f"t{n}", outputSchema=output) for n in range(2)]))[
-        "results"
-    ]
+    best, other = render_answer(
+        await found(*hits(2), tools=[definition(f"t{n}", outputSchema=output) for n in range(2)])
+    )["results"]
     assert best["outputSchema"] == output
     assert other["returns"] == "any"
 
 
 def test_a_notice_names_only_the_first_of_many_servers() -> None:
-    [sentence] = sentences({f"s{number}": "failed" for number in range(800)})
+    [sentence] = gap_notices({f"s{number}": "failed" for number in range(800)})
     assert len(sentence) < 300
     assert sentence.endswith("`s19` and 780 more.")

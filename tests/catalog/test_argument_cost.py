@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from pointsman.catalog import check_program
-from pointsman.catalog.arguments import ArgumentCheck, Unproven
+from pointsman.catalog.arguments import ArgumentCheck, DeferredCheck
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.router.gateway.check_process import CheckProcess
 
@@ -127,8 +127,8 @@ def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
     forget_peak()
     before_kb, before_s = peak_kb(), time.thread_time()
     try:
-        unproven = ArgumentCheck("s:t", schema)(given_arguments)
-        assert unproven is None or isinstance(unproven, Unproven)
+        deferred = ArgumentCheck("s:t", schema)(given_arguments)
+        assert deferred is None or isinstance(deferred, DeferredCheck)
     except InvalidArgumentsError:
         pass
     spent_s = time.thread_time() - before_s
@@ -224,9 +224,9 @@ COSTLY = {
 @pytest.mark.parametrize("name", COSTLY)
 async def test_the_check_process_is_ended_by_the_kernel(name: str) -> None:
     schema, given_arguments = COSTLY[name]
-    unproven = ArgumentCheck("s:t", schema)(given_arguments)
-    assert unproven is not None
-    job = unproven.job()
+    deferred = ArgumentCheck("s:t", schema)(given_arguments)
+    assert deferred is not None
+    job = deferred.job()
     assert job is not None
     costs = [child_cost(job) for _ in range(TRIES)]
     assert min(spent_s for spent_s, _ in costs) < CPU_S
@@ -239,8 +239,8 @@ async def test_a_check_that_is_cancelled_leaves_no_answer_for_the_next_one() -> 
     good = ArgumentCheck("s:t", {"unevaluatedProperties": True})
     try:
         for _ in range(5):
-            unproven = Unproven(bad, {})
-            task = asyncio.create_task(process.settle(unproven, "test"))
+            deferred = DeferredCheck(bad, {})
+            task = asyncio.create_task(process.settle(deferred, "test"))
             await asyncio.sleep(0.001)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -256,9 +256,9 @@ async def test_tokens_take_turns_at_the_check_process() -> None:
     costly = ArgumentCheck("s:t", COSTLY["compilation"][0])
     cheap = ArgumentCheck("s:t", {"unevaluatedProperties": True})
     try:
-        waiting = [asyncio.create_task(process.settle(Unproven(costly, {"p1": "x"}), "anna")) for _ in range(5)]
+        waiting = [asyncio.create_task(process.settle(DeferredCheck(costly, {"p1": "x"}), "anna")) for _ in range(5)]
         await asyncio.sleep(0)  # all of them ask before the other token does
-        await process.settle(Unproven(cheap, {}), "ben")
+        await process.settle(DeferredCheck(cheap, {}), "ben")
         assert sum(task.done() for task in waiting) <= 2, "the other token waited for the backlog of the first one"
         await asyncio.gather(*waiting)
     finally:

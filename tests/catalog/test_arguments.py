@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.arguments import MAX_SHOWN_SCHEMA_CHARS, ArgumentCheck, Unproven
-from pointsman.catalog.schema_work import work_of
+from pointsman.catalog.arguments import MAX_SHOWN_SCHEMA_CHARS, ArgumentCheck, DeferredCheck
+from pointsman.catalog.schema_cost import bound_cost
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.router.gateway.check_process import CheckProcess
 
@@ -28,12 +28,12 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def settle(unproven: Unproven | None) -> None:
+def settle(deferred: DeferredCheck | None) -> None:
     async def run() -> None:
         process = CheckProcess()
         try:
-            if unproven is not None:
-                await process.settle(unproven, "test")
+            if deferred is not None:
+                await process.settle(deferred, "test")
         finally:
             await process.close()
 
@@ -166,8 +166,8 @@ TANGLE = {
 
 @pytest.mark.parametrize("schema", [doubling(60, "anyOf"), doubling(60, "allOf"), CIRCLE, TANGLE])
 def test_a_schema_that_multiplies_is_left_to_the_check_process(schema: dict[str, Any]) -> None:
-    assert work_of(schema) is None
-    assert isinstance(ArgumentCheck("s:t", schema)({"a": 1}), Unproven)
+    assert bound_cost(schema) is None
+    assert isinstance(ArgumentCheck("s:t", schema)({"a": 1}), DeferredCheck)
 
 
 RECURSIVE = {"properties": {"value": {"type": "integer"}, "child": {"$ref": "#"}}}
@@ -176,7 +176,7 @@ NULLABLE = {"properties": {f"p{n}": {"anyOf": [{"type": "string"}, {"type": "nul
 
 @pytest.mark.parametrize("schema", [SCHEMA, RECURSIVE, NULLABLE, doubling(5, "anyOf"), {}])
 def test_ordinary_schemas_are_evaluated(schema: dict[str, Any]) -> None:
-    work = work_of(schema)
+    work = bound_cost(schema)
     assert work is not None
     assert work.per_value < 2_000
     assert ArgumentCheck("s:t", schema)({"city": "Oslo"}) is None

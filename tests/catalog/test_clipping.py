@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.catalog.clipping import clipped
+from pointsman.catalog.answer import clip
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ from pointsman.catalog.clipping import clipped
     ],
 )
 def test_cut(text: str, room: int, shown: str) -> None:
-    assert clipped(text, room) == shown
+    assert clip(text, room) == shown
     assert len(shown) <= room

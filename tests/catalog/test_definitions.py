@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.definitions import MAX_REMEMBERED, Definitions, shown_entry, shown_tool
-from pointsman.catalog.listing import encoded_entry
+from pointsman.catalog.definitions import MAX_REMEMBERED, DefinitionHistory, encode_entry, visible_entry, visible_tool
 from pointsman.core.model import Json
 
 HIDDEN = "\U000e0041\u202e\u200b"
 
 
 def shown(tool: Json) -> Json:
-    encoded = encoded_entry(tool)
+    encoded = encode_entry(tool)
     assert encoded is not None
-    return shown_tool(tool, encoded)
+    return visible_tool(tool, encoded)
 
 
 def test_a_definition_without_hidden_text_is_shown_as_it_came() -> None:
@@ -92,27 +91,27 @@ def test_hidden_text_is_found_in_keywords_that_nobody_has_heard_of() -> None:
 
 def test_names_of_resources_are_texts_and_names_of_prompts_are_not() -> None:
     entry = {"uri": "u://x", "name": f"n{HIDDEN}"}
-    encoded = encoded_entry(entry)
+    encoded = encode_entry(entry)
     assert encoded is not None
-    assert shown_entry(entry, "uri", encoded)["name"] == "n"
-    assert shown_entry(entry, "name", encoded)["name"] == f"n{HIDDEN}"
+    assert visible_entry(entry, "uri", encoded)["name"] == "n"
+    assert visible_entry(entry, "name", encoded)["name"] == f"n{HIDDEN}"
 
 
 def test_a_change_is_reported_once_also_over_an_absence() -> None:
     told: list[tuple[str, list[str]]] = []
-    definitions = Definitions(lambda server_id, names: told.append((server_id, list(names))))
-    definitions.note("one", {"a": b"1", "b": b"1"})
-    definitions.note("two", {"a": b"2"})
-    definitions.note("one", {"a": b"1", "b": b"1", "c": b"1"})
+    definitions = DefinitionHistory(lambda server_id, names: told.append((server_id, list(names))))
+    definitions.record("one", {"a": b"1", "b": b"1"})
+    definitions.record("two", {"a": b"2"})
+    definitions.record("one", {"a": b"1", "b": b"1", "c": b"1"})
     assert told == []
-    definitions.note("one", {"b": b"2", "c": b"2"})
-    definitions.note("one", {"b": b"2", "c": b"2"})
-    definitions.note("one", {"a": b"9", "b": b"2"})
+    definitions.record("one", {"b": b"2", "c": b"2"})
+    definitions.record("one", {"b": b"2", "c": b"2"})
+    definitions.record("one", {"a": b"9", "b": b"2"})
     assert told == [("one", ["b", "c"]), ("one", ["a"])]
 
 
 def test_a_server_with_ever_new_names_takes_bounded_memory() -> None:
-    definitions = Definitions(lambda server_id, names: None)
+    definitions = DefinitionHistory(lambda server_id, names: None)
     for start in range(0, 4 * MAX_REMEMBERED, MAX_REMEMBERED):
-        definitions.note("one", {f"t{number}": b"1" for number in range(start, start + MAX_REMEMBERED)})
-        assert len(definitions._last) <= MAX_REMEMBERED
+        definitions.record("one", {f"t{number}": b"1" for number in range(start, start + MAX_REMEMBERED)})
+        assert len(definitions._digests) <= MAX_REMEMBERED

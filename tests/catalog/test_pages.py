@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pointsman.catalog.pages import MalformedListError, walk
-from pointsman.core.errors import DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import DownstreamError, ServerUnavailableError
 from tests.catalog.sources import tool
 
 
@@ -113,19 +113,19 @@ async def test_an_answer_without_any_list_is_no_empty_list(answer: object) -> No
 
 
 async def test_an_expired_cursor_starts_the_walk_again_once() -> None:
-    expired = DownstreamHttpError(-32602, "cursor expired")
+    expired = DownstreamError(-32602, "cursor expired")
     pages = Pages(page("old", following="1"), expired, page("a", following="2"), page("b"))
     assert list((await walk(pages)).items) == ["a", "b"]
 
-    with pytest.raises(DownstreamHttpError):
+    with pytest.raises(DownstreamError):
         await walk(Pages(page("a", following="1"), expired, page("a", following="1"), expired))
 
 
 @pytest.mark.parametrize(
     "error",
     [
-        DownstreamHttpError(-32601, "no such method"),
-        DownstreamHttpError(-32602, "no"),
+        DownstreamError(-32601, "no such method"),
+        DownstreamError(-32602, "no"),
         ServerUnavailableError("s", "x"),
     ],
 )

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.listing import Patience
+from pointsman.catalog.list_cache import ListWaits
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import GatewayError, InvalidArgumentsError, ServerUnavailableError, UnknownToolError
 from pointsman.core.model import Caller, ServerState
 from tests.catalog.sources import Clock, SmallServer, catalog_of, config_of, tool
 
 ME = Caller("laptop", None)
-NEVER = Patience(first_s=3600, longest_s=3600)
+NEVER = ListWaits(first_s=3600, longest_s=3600)
 CONFIG = config_of(
     {
         "clock": {"tool_permissions": {"erase": False}},
@@ -137,7 +137,7 @@ async def test_a_new_tool_is_found_although_the_list_is_only_good_for_calls() ->
 async def test_a_server_that_gives_no_list_is_unavailable_at_once_the_second_time() -> None:
     server = SmallServer("clock", tool("read"), list_timeout_s=0.01)
     server.may_answer.clear()
-    catalog = catalog_of(server, config=CONFIG, patience=NEVER)
+    catalog = catalog_of(server, config=CONFIG, waits=NEVER)
     assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
     with pytest.raises(ServerUnavailableError):
         catalog.resolve_known(ME, "clock:read")
@@ -148,7 +148,7 @@ async def test_a_server_that_gives_no_list_is_unavailable_at_once_the_second_tim
 async def test_a_server_too_busy_to_list_its_tools_can_still_be_called() -> None:
     clock = Clock()
     server = SmallServer("clock", tool("read"), tool("erase"), list_timeout_s=0.01)
-    catalog = catalog_of(server, config=CONFIG, patience=NEVER, clock=clock)
+    catalog = catalog_of(server, config=CONFIG, waits=NEVER, clock=clock)
     known = await catalog.resolve(ME, "clock:read")
     server.may_answer.clear()
     clock.now += 60
@@ -192,15 +192,13 @@ async def test_a_key_of_megabytes_is_not_repeated() -> None:
     assert len(str(error)) < 500
 
 
-async def test_arguments_are_checked_unless_the_server_is_bundled() -> None:
-    ours, theirs = (
-        SmallServer("archive", tool("t", n={"type": "integer"})),
-        SmallServer("s", tool("t", n={"type": "integer"})),
-    )
+async def test_arguments_are_checked_and_bundled_servers_are_known() -> None:
+    ours, theirs = SmallServer("archive", tool("t")), SmallServer("s", tool("t", n={"type": "integer"}))
     config = config_of({"s": None, "archive": {"command": None, "bundled": "archive"}})
     catalog = catalog_of(ours, theirs, config=config)
-    catalog.check_arguments(await catalog.resolve(ME, "archive:t"), {"n": "five"})
+    assert catalog.is_bundled("archive")
+    assert not catalog.is_bundled("s")
     known = await catalog.resolve(ME, "s:t")
-    catalog.check_arguments(known, {"n": 5})
+    assert known.check_arguments({"n": 5}) is None
     with pytest.raises(InvalidArgumentsError):
-        catalog.check_arguments(known, {"n": "five"})
+        known.check_arguments({"n": "five"})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.answer import answer
-from pointsman.catalog.listing import Patience
+from pointsman.catalog.answer import render_answer
+from pointsman.catalog.list_cache import ListWaits
 from pointsman.catalog.results import Available
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import ServerUnavailableError
@@ -19,7 +19,7 @@ from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SECRET, Clock, SmallServer, catalog_of, config_of, tool
 
 ME = Caller("laptop", None)
-NEVER = Patience(first_s=3600, longest_s=3600)
+NEVER = ListWaits(first_s=3600, longest_s=3600)
 
 
 def keys(available: Available) -> list[str]:
@@ -60,7 +60,7 @@ async def test_what_is_known_is_not_asked_again_until_it_is_too_old() -> None:
 async def test_a_silent_server_costs_only_its_own_tools_and_is_not_waited_for_again() -> None:
     good, silent = SmallServer("good", tool("a")), SmallServer("silent", tool("b"), list_timeout_s=0.01)
     silent.may_answer.clear()
-    catalog = catalog_of(good, silent, patience=NEVER)
+    catalog = catalog_of(good, silent, waits=NEVER)
     for _ in range(3):
         available = await catalog.available(ME)
         assert keys(available) == ["good:a"]
@@ -74,7 +74,7 @@ async def test_all_lists_share_one_clock_and_a_late_one_is_there_the_next_time()
     good.list_timeout_s = 0.2
     late.be("starting")
     late.coming_up = asyncio.Event()
-    catalog = catalog_of(good, late, patience=NEVER)
+    catalog = catalog_of(good, late, waits=NEVER)
     late.may_answer.clear()
 
     async def come_up() -> None:
@@ -112,7 +112,7 @@ async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None
     servers["dead"].be("failed", "exited with code 1 in /very/private/place")
     servers["gone"].be("stopped")
     servers["odd"].fails = lambda: ServerUnavailableError("odd", "at /another/private/place")
-    available = await catalog_of(*servers.values(), patience=NEVER).available(ME)
+    available = await catalog_of(*servers.values(), waits=NEVER).available(ME)
     assert keys(available) == ["good:a"]
     assert available.notices == (
         "Still starting, so without its tools for now: `new`, `newer`.",
@@ -234,7 +234,7 @@ async def test_a_search_finds_tools_with_what_is_needed_to_call_them() -> None:
     catalog = catalog_of(weather(), SmallServer("mail", tool("send", "Sends a mail")))
     outcome = await catalog.search(ME, ["weather tomorrow"], None, 5)
     assert (outcome.provider, outcome.fallback, outcome.notice) == ("bm25", False, None)
-    [shown] = answer(outcome)["results"]
+    [shown] = render_answer(outcome)["results"]
     assert shown["toolKey"] == "weather:forecast"
     assert shown["inputSchema"]["properties"] == {"city": {"type": "string"}}
     assert 0 < shown["relevance"] <= 1
@@ -244,7 +244,7 @@ async def test_a_search_finds_tools_with_what_is_needed_to_call_them() -> None:
 async def test_what_a_server_got_wrong_is_not_shown() -> None:
     odd = {"name": "odd", "description": 5, "annotations": [], "outputSchema": {"type": "object"}}
     outcome = await catalog_of(SmallServer("one", odd)).search(ME, ["odd"], None, 5)
-    shown = answer(outcome)["results"][0]
+    shown = render_answer(outcome)["results"][0]
     assert "description" not in shown
     assert "annotations" not in shown
     assert shown["outputSchema"] == {"type": "object"}
@@ -308,7 +308,7 @@ async def test_the_local_search_is_over_when_a_slow_cloud_fails() -> None:
     async with asyncio.timeout(60):
         outcome = await catalog.search(ME, ["weather"], None, 5)
     assert (outcome.provider, outcome.fallback, outcome.code) == ("bm25", True, "cloud_timeout")
-    assert [shown["toolKey"] for shown in answer(outcome)["results"]] == ["weather:forecast"]
+    assert [shown["toolKey"] for shown in render_answer(outcome)["results"]] == ["weather:forecast"]
 
 
 async def test_a_slow_cloud_that_answers_in_the_end_is_taken_all_the_same() -> None:

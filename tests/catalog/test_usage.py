@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.results import Found, SearchOutcome
-from pointsman.catalog.usage import MAX_LIFT, NOTE, lifted
+from pointsman.catalog.results import MAX_LIFT, USAGE_NOTE, SearchOutcome, SearchResult, rank_by_usage
 from pointsman.core.model import Caller
 from pointsman.providers.base import SearchHit, SearchRequest
 from tests.catalog.sources import SmallServer, catalog_of, config_of, tool
@@ -46,7 +45,7 @@ def order(outcome: SearchOutcome) -> str:
 async def test_of_two_that_fit_alike_the_one_that_was_chosen_before_comes_first_and_says_why() -> None:
     outcome = await searched({"a": 0.6, "b": 0.58}, {"b": 0.9})
     assert order(outcome) == "ba"
-    assert outcome.results[0].explanation == f"{NOTE}; words"
+    assert outcome.results[0].explanation == f"{USAGE_NOTE}; words"
     assert outcome.results[1].explanation == "words"
     assert outcome.results[0].relevance == 0.58
 
@@ -82,7 +81,7 @@ async def test_figures_that_make_no_sense_do_nothing() -> None:
     assert order(await searched({"a": 0.6, "b": 0.58}, {"b": -5.0})) == "ab"
 
 
-async def some_results(relevances: Sequence[float]) -> tuple[Found, ...]:
+async def some_results(relevances: Sequence[float]) -> tuple[SearchResult, ...]:
     outcome = await searched({f"t{n}": relevance for n, relevance in enumerate(relevances)}, {}, usage=False)
     return outcome.results
 
@@ -92,7 +91,7 @@ async def test_nothing_passes_what_fits_better_by_more_than_the_bound(drawn: lis
     drawn.sort(key=lambda pair: -pair[0])
     results = await some_results([relevance for relevance, _ in drawn])
     figures = {found.tool.document.tool_key: figure for found, (_, figure) in zip(results, drawn, strict=True)}
-    after = lifted(results, figures)
+    after = rank_by_usage(results, figures)
     assert {found.tool for found in after} == {found.tool for found in results}
     bound = 2.7182818284590452**MAX_LIFT * 1.000001
     for place, found in enumerate(after):

@@ -7,11 +7,11 @@ from textwrap import dedent
 import pytest
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import parse
+from pointsman.config.loader import parse
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-ROOT_NAME = "the name of a root takes letters, digits, `_`, `-` and `.`, such as `app`"
-ADDRESS = "must be an address like https://host.example/mcp"
+ROOT_NAME = "the name of a root may contain letters, digits, `_`, `-` and `.`, such as `app`"
+ADDRESS = "must be a URL like https://host.example/mcp"
 MOMENT = "must be a date like 2027-01-31 or a time like 2027-01-31T18:00:00Z"
 
 BROKEN: dict[str, tuple[str, list[str]]] = {
@@ -24,8 +24,8 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
         """,
         [
             "f.yaml:2:16: servers.a.command: must name a program, such as `uvx`",
-            'f.yaml:2:28: servers.a.env."A=B": the name of a variable takes no `=` and is not empty',
-            'f.yaml:3:46: servers.b.headers."Bad Header": the name of a header takes letters, digits and `-`',
+            'f.yaml:2:28: servers.a.env."A=B": the name of a variable must not be empty or contain `=`',
+            'f.yaml:3:46: servers.b.headers."Bad Header": the name of a header may contain letters, digits and `-`',
             "f.yaml:3:69: servers.b.headers.Good: must be one line",
             "f.yaml:4:20: timeouts.call_s: must be a number",
         ],
@@ -36,7 +36,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
     ),
     "a colon too many": (
         "listen: host: x",
-        ["f.yaml:1:13: a `:` is not expected here; quote a value that holds `: `, or check the indentation"],
+        ["f.yaml:1:13: unexpected `:`; quote a value that contains `: `, or check the indentation"],
     ),
     "a tab": (
         "servers:\n\ttime: {}",
@@ -52,11 +52,11 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
     ),
     "a value that starts with an indicator": (
         "servers: {time: {command: @home}}",
-        ["f.yaml:1:27: a value cannot start with '@'; put it in quotes"],
+        ["f.yaml:1:27: a value cannot start with '@'; quote it"],
     ),
     "a reference without quotes inside braces": (
         "servers: {time: {command: x, env: {KEY: ${KEY}}}}",
-        ['f.yaml:1:42: inside braces or brackets a value with ${...} needs quotes: "${NAME}"'],
+        ['f.yaml:1:42: quote a value with ${...} inside braces or brackets: "${NAME}"'],
     ),
     "a control character": (
         "listen:\n  host: a\x07b",
@@ -64,11 +64,11 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
     ),
     "a character that does not exist": (
         'listen:\n  host: "\\U00200000"',
-        ["f.yaml:2:10: this escape names a character that does not exist"],
+        ["f.yaml:2:10: this escape is not a Unicode character"],
     ),
     "two documents": (
         "listen: {}\n---\nlisten: {}",
-        ["f.yaml:2:1: a second document starts here (`---`), and only one is read"],
+        ["f.yaml:2:1: a second document starts here (`---`); only one is allowed"],
     ),
     "nested without end": (
         "[" * 2000,
@@ -80,7 +80,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
     ),
     "an alias of itself": (
         "servers: &all\n  time: *all",
-        ["f.yaml:1:10: servers.time: refers to itself"],
+        ["f.yaml:1:10: servers.time: is an alias of itself; write the value out"],
     ),
     "a tag": (
         "listen: {host: !secret x}",
@@ -94,9 +94,9 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
         servers: {}
         """,
         [
-            "f.yaml:2:24: servers.time.command: is given twice; the first one is in line 2",
-            "f.yaml:3:3: servers.time: is given twice; the first one is in line 2",
-            "f.yaml:4:1: servers: is given twice; the first one is in line 1",
+            "f.yaml:2:24: servers.time.command: is a duplicate of the key in line 2; keep one of them",
+            "f.yaml:3:3: servers.time: is a duplicate of the key in line 2; keep one of them",
+            "f.yaml:4:1: servers: is a duplicate of the key in line 1; keep one of them",
         ],
     ),
     "unknown keys": (
@@ -136,7 +136,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:3:39: audit.max_days: must be a whole number",
             "f.yaml:4:20: timeouts.call_s: must be a number",
             "f.yaml:4:34: timeouts.list_s: must be a number",
-            "f.yaml:5:18: servers.time.command: must be text; put quotes around it",
+            "f.yaml:5:18: servers.time.command: must be text; quote it",
             "f.yaml:5:56: servers.time.tool_permissions.a: must be true or false",
         ],
     ),
@@ -172,15 +172,15 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
           rootless: {url: "https://a.example", roots: {a: /b}}
         """,
         [
-            "f.yaml:2:3: servers.none: needs exactly one of `bundled`, `command` and `url`, and has none of them",
-            "f.yaml:3:3: servers.empty: needs exactly one of `bundled`, `command` and `url`, and has none of them",
-            "f.yaml:4:3: servers.both: needs exactly one of `bundled`, `command` and `url`, and has command and url",
+            "f.yaml:2:3: servers.none: needs exactly one of `bundled`, `command` and `url`, but has none of them",
+            "f.yaml:3:3: servers.empty: needs exactly one of `bundled`, `command` and `url`, but has none of them",
+            "f.yaml:4:3: servers.both: needs exactly one of `bundled`, `command` and `url`, but has `command`, `url`",
             f"f.yaml:7:14: servers.ftp.url: {ADDRESS}",
             f"f.yaml:8:19: servers.hostless.url: {ADDRESS}",
             "f.yaml:9:3: servers.wrong: `transport: sse` needs `url`",
             "f.yaml:10:3: servers.other: `transport: stdio` needs `command`",
-            "f.yaml:11:3: servers.headless: `headers` belongs to a server with `url`, and this one has `command`",
-            "f.yaml:12:3: servers.rootless: `roots` belongs to a server with `bundled`, and this one has `url`",
+            "f.yaml:11:3: servers.headless: `headers` needs a server with `url`, but this one has `command`",
+            "f.yaml:12:3: servers.rootless: `roots` needs a server with `bundled`, but this one has `url`",
         ],
     ),
     "roots that no path could lead to": (
@@ -195,17 +195,17 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
     "ids": (
         "servers: {a__b: {command: x}, 'a b': {command: x}, '': {command: x}}\nprojects: {UNASSIGNED_PROJECT_ID: {}}",
         [
-            "f.yaml:1:11: servers.a__b: an id takes letters, digits, `_` and `-`, and no `__`",
-            'f.yaml:1:31: servers."a b": an id takes letters, digits, `_` and `-`, and no `__`',
+            "f.yaml:1:11: servers.a__b: an id may contain letters, digits, `_` and `-`, but not `__`",
+            'f.yaml:1:31: servers."a b": an id may contain letters, digits, `_` and `-`, but not `__`',
             'f.yaml:1:52: servers."": must not be empty',
-            "f.yaml:2:12: projects.UNASSIGNED_PROJECT_ID: this id means `no project`; choose another one",
+            "f.yaml:2:12: projects.UNASSIGNED_PROJECT_ID: is reserved for `no project`; choose another id",
         ],
     ),
     "prefixes": (
         "servers: {a: {command: x, prefix: 'a b'}, b: {command: x, prefix: 'b:'}, c: {command: x, prefix: c.__}}",
         [
-            'f.yaml:1:35: servers.a.prefix: a prefix takes letters, digits, `_`, `.` and `-`; "" stands for none',
-            'f.yaml:1:67: servers.b.prefix: a prefix takes letters, digits, `_`, `.` and `-`; "" stands for none',
+            'f.yaml:1:35: servers.a.prefix: a prefix may contain letters, digits, `_`, `.` and `-`; "" means no prefix',
+            'f.yaml:1:67: servers.b.prefix: a prefix may contain letters, digits, `_`, `.` and `-`; "" means no prefix',
         ],
     ),
     "names of nothing": (
@@ -235,9 +235,9 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
         """,
         [
             f"f.yaml:2:90: tokens.a.expires: {MOMENT}",
-            "f.yaml:3:15: tokens.b.sha256: is the secret of token `a` too; make a new one",
+            "f.yaml:3:15: tokens.b.sha256: is the secret of token `a`, too; create a new one",
             "f.yaml:4:15: tokens.c.sha256: must be the SHA-256 of a token's secret, 64 hexadecimal digits; "
-            "`pointsman token create` makes one",
+            "`pointsman token create` creates one",
             f"f.yaml:4:33: tokens.c.expires: {MOMENT}",
             "f.yaml:5:3: tokens.d.sha256: is missing",
         ],
@@ -261,12 +261,12 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:5:10: servers.time.env.A: the environment variable NOT_SET is not set; "
             "set it, or give a default with ${NOT_SET:-...}",
             "f.yaml:6:10: servers.time.env.B: /no/such/file cannot be read: No such file or directory",
-            "f.yaml:7:10: servers.time.env.C: `${` is not closed; a plain `${` is written `$${`",
-            "f.yaml:8:10: servers.time.env.D: `${...}` takes a variable's NAME, NAME:-default or file:/path; "
-            "a plain `${` is written `$${`",
-            "f.yaml:9:10: servers.time.env.E: a reference inside another one is not supported",
+            "f.yaml:7:10: servers.time.env.C: `${` is not closed; write a literal `${` as `$${`",
+            "f.yaml:8:10: servers.time.env.D: `${...}` takes NAME, NAME:-default or file:/path; "
+            "write a literal `${` as `$${`",
+            "f.yaml:9:10: servers.time.env.E: nested references are not supported",
             "f.yaml:10:10: servers.time.env.F: /dev/null is not a regular file",
-            "f.yaml:12:28: state.request_keys[1]: has 5 bytes and needs at least 32; `openssl rand -hex 32` makes one",
+            "f.yaml:12:28: state.request_keys[1]: has 5 bytes, but needs at least 32; try `openssl rand -hex 32`",
         ],
     ),
     "a client's block": (
@@ -282,10 +282,10 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
           e: 5
         """,
         [
-            "f.yaml:4:3: mcpServers.time: is a server under `servers` too; keep one of them",
+            "f.yaml:4:3: mcpServers.time: is also defined under `servers`; keep one of them",
             "f.yaml:5:13: mcpServers.a.type: must be `stdio`, `http`, `streamable-http` or `sse` "
             "(did you mean `http`?)",
-            "f.yaml:6:7: mcpServers.b.type: says the same as `transport`; keep one of them",
+            "f.yaml:6:7: mcpServers.b.type: means the same as `transport`; keep one of them",
             "f.yaml:6:72: mcpServers.b.disabled: must be true or false",
             "f.yaml:7:3: mcpServers.c: `transport: sse` needs `url`",
             "f.yaml:8:21: mcpServers.d.alwaysAllow: unknown key",
@@ -314,8 +314,8 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
           token: "two words"
         """,
         [
-            "f.yaml:2:8: cloud_search.url: must be an address like https://host.example, without user, `?` and `#`",
-            "f.yaml:3:10: cloud_search.token: must be one word of letters, digits and signs, and is not empty",
+            "f.yaml:2:8: cloud_search.url: must be a URL like https://host.example, without user, `?` and `#`",
+            "f.yaml:3:10: cloud_search.token: must be one word of visible ASCII characters",
         ],
     ),
     "addresses of services": (
@@ -325,10 +325,9 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
           llm: {base_url: "https://llm.example/v1?version=2", model: m, key: "schlüssel"}
         """,
         [
-            "f.yaml:1:21: cloud_search.url: must be an address like https://host.example, without user, `?` and `#`",
-            "f.yaml:3:19: search_api.llm.base_url: must be an address like https://host.example, "
-            "without user, `?` and `#`",
-            "f.yaml:3:70: search_api.llm.key: must be one word of letters, digits and signs, and is not empty",
+            "f.yaml:1:21: cloud_search.url: must be a URL like https://host.example, without user, `?` and `#`",
+            "f.yaml:3:19: search_api.llm.base_url: must be a URL like https://host.example, without user, `?` and `#`",
+            "f.yaml:3:70: search_api.llm.key: must be one word of visible ASCII characters",
         ],
     ),
     "incomplete parts": (
@@ -370,7 +369,7 @@ def test_of_thousands_of_problems_the_first_hundred_are_listed() -> None:
     with pytest.raises(ConfigError) as error:
         parse(text, "f.yaml", {})
     assert len(error.value.problems) == 101
-    assert "f.yaml:1:1: 19900 more problems are not listed" in str(error.value)
+    assert "f.yaml:1:1: 19900 more problems not listed" in str(error.value)
 
 
 BOMB_STEPS = 30  # three to that power entries, were the aliases written out

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config import model
-from pointsman.config.loading import parse
+from pointsman.config.loader import parse
 from pointsman.config.settings import PREFIX, Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")

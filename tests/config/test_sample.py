@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.sample import write_sample
 from pointsman.config.secrets import digest, new_secret
 

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig, Listen, SearchApi, State
-from pointsman.config.settings import overlaid, overlaid_search_api, read_settings
+from pointsman.config.settings import apply_overrides, apply_search_api_overrides, read_settings
 
 
 @pytest.fixture(autouse=True)
@@ -18,18 +18,18 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_command_line_beats_the_environment_which_beats_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     file = GatewayConfig(listen=Listen(host="file", port=1, allowed_hosts=("kept",)))
-    assert overlaid(file, read_settings()) == file
+    assert apply_overrides(file, read_settings()) == file
     monkeypatch.setenv("POINTSMAN_HOST", "environment")
     monkeypatch.setenv("POINTSMAN_PORT", "2")
-    assert overlaid(file, read_settings()).listen == Listen(host="environment", port=2, allowed_hosts=("kept",))
-    assert overlaid(file, read_settings(), host="line", port=0).listen.host == "line"
-    assert overlaid(file, read_settings(), host="line", port=0).listen.port == 0
+    assert apply_overrides(file, read_settings()).listen == Listen(host="environment", port=2, allowed_hosts=("kept",))
+    assert apply_overrides(file, read_settings(), host="line", port=0).listen.host == "line"
+    assert apply_overrides(file, read_settings(), host="line", port=0).listen.port == 0
 
 
 def test_the_environments_request_key_seals_and_the_files_keys_still_open(monkeypatch: pytest.MonkeyPatch) -> None:
     new, old = SecretStr("n" * 32), SecretStr("o" * 32)
     monkeypatch.setenv("POINTSMAN_REQUEST_KEY", new.get_secret_value())
-    state = overlaid(GatewayConfig(state=State(request_keys=(old, new))), read_settings()).state
+    state = apply_overrides(GatewayConfig(state=State(request_keys=(old, new))), read_settings()).state
     assert state.request_keys == (new, old)
 
 
@@ -46,7 +46,7 @@ def test_bad_values_are_told_all_at_once_and_by_name(monkeypatch: pytest.MonkeyP
         read_settings()
     assert str(caught.value).splitlines() == [
         "environment: POINTSMAN_PORT: must be a whole number",
-        "environment: POINTSMAN_REQUEST_KEY: has 7 bytes and needs at least 32; `openssl rand -hex 32` makes one",
+        "environment: POINTSMAN_REQUEST_KEY: has 7 bytes, but needs at least 32; try `openssl rand -hex 32`",
         "environment: POINTSMAN_LOG_LEVEL: must be `debug`, `info`, `warning` or `error` (did you mean `warning`?)",
     ]
 
@@ -54,10 +54,10 @@ def test_bad_values_are_told_all_at_once_and_by_name(monkeypatch: pytest.MonkeyP
 def test_for_a_search_service_they_say_where_that_one_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     file = GatewayConfig(listen=Listen(port=1), search_api=SearchApi(listen=Listen(port=2, allowed_hosts=("kept",))))
     monkeypatch.setenv("POINTSMAN_HOST", "environment")
-    found = overlaid_search_api(file, read_settings(), port=3)
+    found = apply_search_api_overrides(file, read_settings(), port=3)
     assert found.search_api == SearchApi(listen=Listen(host="environment", port=3, allowed_hosts=("kept",)))
     assert found.listen == Listen(port=1)
-    assert overlaid_search_api(GatewayConfig(), read_settings()).search_api == SearchApi(
+    assert apply_search_api_overrides(GatewayConfig(), read_settings()).search_api == SearchApi(
         listen=Listen(host="environment", port=3283)
     )
 

@@ -11,7 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from pointsman.core.model import Json
 from pointsman.core.seams import Client, ProtocolError
-from pointsman.router.front.legacy.questions import check_may_ask
+from pointsman.router.front.questions import check_may_ask
 from tests.conformance.fixture.conversation import Context
 
 SAME_BREATH_S = 0.05  # what a server asks within this time goes into one answer
@@ -65,7 +65,7 @@ class SdkCall:
         questions = {key: {"method": method, "params": params} for key, (method, params, _) in self._questions.items()}
         return {"resultType": "input_required", "inputRequests": questions, "requestState": self.id}
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         if self._context is not None:
             self._sending = asyncio.create_task(self._send_after(self._sending, self._context, method, params))
 

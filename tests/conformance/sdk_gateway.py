@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import uvicorn
@@ -16,9 +18,10 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
 from pointsman.router import daemon
+from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.serving.socket import bind
 from tests.conformance.fixture.events import Events
 from tests.conformance.sdk_front import SdkFront
@@ -34,9 +37,8 @@ async def serve(folder: Path, token: str) -> None:
     launch.state_dir.mkdir(exist_ok=True)
     with bind("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        # Put together by the daemon itself, so that all but the front is what is really served.
-        async with daemon._put_together(launch, port) as parts, parts.app.router.lifespan_context(parts.app):
-            gateway = parts.front._gateway
+        # Built by the daemon itself, so that everything but the front is what is really served.
+        async with started(daemon.Daemon(launch, listener)) as gateway:
             front = SdkFront(gateway, gateway.identify(token, None))
             hosts = [f"127.0.0.1:{port}", f"localhost:{port}"]
             security = TransportSecuritySettings(
@@ -50,6 +52,16 @@ async def serve(folder: Path, token: str) -> None:
             async with manager.run(), front.publishing():
                 print(f"http://127.0.0.1:{port}/mcp", flush=True)
                 await uvicorn.Server(config).serve(sockets=[listener])
+
+
+@asynccontextmanager
+async def started(real: daemon.Daemon) -> AsyncGenerator[PointsmanGateway]:
+    try:
+        await real.start()
+        async with real.lifespan(Starlette()):
+            yield real.gateway
+    finally:
+        await real.stop()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pointsman import __version__
 from pointsman.archive.shipped import PARTS
 
 pytest.importorskip("hatchling", reason="hatchling is not installed (run `make install`)")
@@ -81,3 +83,14 @@ def test_the_first_search_of_an_installed_pointsman_finds_its_documentation(
     run = subprocess.run(command, env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["results"][0]["document"] == "README.md"
+
+
+def test_the_release_workflow_accepts_the_tag_of_this_version_and_no_other() -> None:
+    [step] = re.findall(r"run: (test \"\$TAG\".*)", (ROOT / ".github/workflows/release.yml").read_text())
+    step = step.replace(".venv/bin/pointsman", f"{sys.executable} -m pointsman")
+
+    def accepts(tag: str) -> bool:
+        return subprocess.run(("bash", "-c", step), env=os.environ | {"TAG": tag}).returncode == 0
+
+    assert accepts(f"v{__version__}")
+    assert not accepts("v0.0.1")

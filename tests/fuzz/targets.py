@@ -12,22 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.config.errors import ConfigError, ConfigProblem
-from pointsman.config.loading import parse as parse_config
+from pointsman.config.loader import parse as parse_config
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import read_rows
 from pointsman.router.audit.segments import FOLDER, Segment, last_seq, list_segments, read_entries
 from pointsman.router.audit.store import Store
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.stdio.lines import LineAssembler
-from pointsman.router.downstream.talk.large import decode_in_pieces
-from pointsman.router.downstream.talk.mending import decode
-from pointsman.router.front.http.message import echoed_id, meta_of
-from pointsman.router.front.http.message import parse as parse_message
-from pointsman.router.front.http.refusal import HttpError
+from pointsman.router.downstream.talk.decoding import decode, decode_in_pieces
+from pointsman.router.front.http.http_request import echoed_id, parse_message
+from pointsman.router.front.http.responses import HttpError
 from tests.router.downstream.stdio_parts import tool_call
 from tests.router.downstream.talk.test_multiplexer import Stream
 
@@ -57,7 +55,7 @@ def front(data: bytes) -> None:
         message = parse_message(data)
     except HttpError:
         return
-    assert isinstance(meta_of(message), dict | None)
+    assert isinstance((message.get("params") or {}).get("_meta"), dict | None)
     assert type(echoed_id(message)) in (int, str) if "id" in message else echoed_id(message) is None
     assert wire.decode(wire.encode(message)) == message
 
@@ -73,10 +71,10 @@ async def _downstream(data: bytes) -> None:
     stream = Stream()
     call = await stream.start(tool_call("echo"))
     for line in _lines(data, len(data) or 1):
-        stream.mux.received(line)
+        stream.mux.receive(line)
         await asyncio.sleep(0)
     stream.mux.lost("the test is over")
-    with suppress(ConnectionLostError, BudgetExceededError, DownstreamHttpError):
+    with suppress(ConnectionLostError, BudgetExceededError, DownstreamError):
         await call
     assert not failures, failures
 

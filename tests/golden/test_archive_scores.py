@@ -10,12 +10,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from pointsman.archive.archive import Archive, open_archive
-from pointsman.archive.embedding.filling import fill as embed
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
 from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.tools import documents_search, search_local_archives
 from pointsman.archive.tools.base import Call
+from pointsman.archive.tools.documents_search import search_documents
+from pointsman.archive.tools.search_local_archives import search_local_archives
 from tests.archive.sample_documents import fill, prepared
 
 HIGH, LOW = 0.6, 0.35
@@ -36,12 +37,12 @@ def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def passages(archive: Archive, query: str, **options: Any) -> Hits:
-    found = documents_search.run(archive, {"query": query, **options}, Call())["results"]
+    found = search_documents(archive, {"query": query, **options}, Call())["results"]
     return [(hit["documentId"], hit["relevanceScore"]) for hit in found]
 
 
 def whole_documents(archive: Archive, query: str) -> Hits:
-    found = search_local_archives.run(archive, {"query": query}, Call())["results"]
+    found = search_local_archives(archive, {"query": query}, Call())["results"]
     return [(hit["document"]["path"], hit["document"]["score"]) for hit in found]
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from pointsman.catalog.answer import answer
-from pointsman.catalog.notices import DOUBTFUL, NOTHING_FITS
+from pointsman.catalog.answer import render_answer
+from pointsman.catalog.results import DOUBTFUL, NOTHING_FITS
 from pointsman.catalog.service import ToolCatalogService
 from tests.golden.golden import ME, golden_catalog, keys, place, requests, servers, steps, unfit
 
@@ -110,7 +110,7 @@ async def test_the_median_answer_is_short(embeddings: bool) -> None:
     catalog = golden_catalog(embeddings)
     sizes = []
     for request in requests():
-        shown = answer(await catalog.search(ME, [request.ask], None, 5))
+        shown = render_answer(await catalog.search(ME, [request.ask], None, 5))
         sizes.append(len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False)) / 4)
     assert statistics.median(sizes) <= MAX_TOKENS
 

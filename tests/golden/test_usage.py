@@ -6,9 +6,8 @@ import random
 
 import pytest
 
-from pointsman.catalog.results import SearchOutcome
+from pointsman.catalog.results import USAGE_NOTE, SearchOutcome
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.catalog.usage import NOTE
 from pointsman.core.model import Caller
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.router.audit.rows import Intent, Outcome
@@ -94,7 +93,7 @@ async def test_requests_that_were_never_asked_profit_too(embeddings: bool) -> No
         await team.work("create a ticket", ("tracker-d:create_ticket",))
     outcome = await team.ask("please create a ticket about the printer")
     assert keys(outcome)[0] == "tracker-d:create_ticket"
-    assert NOTE in (outcome.results[0].explanation or "")
+    assert USAGE_NOTE in (outcome.results[0].explanation or "")
 
 
 @both_ways

@@ -13,22 +13,19 @@ from pointsman.core.dumpable import make_non_dumpable
 
 
 def main() -> int:
-    make_non_dumpable()  # the keys of embedding providers are in our environment
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # started by hand, Ctrl-C needs no traceback
+    make_non_dumpable()  # the environment holds keys of embedding providers
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback at Ctrl-C when started by hand
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     logging.getLogger("pointsman").setLevel(logging.INFO)
     try:
         settings = read_settings(os.environ)
-        from pointsman.archive.server.server import (  # takes most of a second, which a refusal need not wait for
-            calling,
-            serve,
-        )
+        from pointsman.archive.server.server import make_runner, serve  # slow to import: report invalid settings first
 
-        calls = calling(settings)
+        runner = make_runner(settings)
     except SettingsError as error:
         print(f"pointsman.archive: {error}", file=sys.stderr)
         return 2
-    asyncio.run(serve(calls))
+    asyncio.run(serve(runner))
     return 0
 
 

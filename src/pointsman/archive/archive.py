@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pointsman.archive.code.access import AccessLog, Unnoted
-from pointsman.archive.code.parser import ImportParser
-from pointsman.archive.indexes.indexes import Indexes, nothing_kept
+from pointsman.archive.code.imports.parser import ImportParser
+from pointsman.archive.code.reader import AccessLog, NullAccessLog
+from pointsman.archive.indexes.indexes import Indexes, no_store
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
 
 if TYPE_CHECKING:
     from pointsman.archive.context.service import ProjectContext
-    from pointsman.archive.embedding.background import BackgroundEmbedding
+    from pointsman.archive.embedding.passage_vectors import BackgroundEmbedding
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.store.base import Storage
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def open_archive(settings: ArchiveSettings, *, shipped: bool = True) -> Archive:
     """`shipped`: a new store gets Pointsman's own documentation."""
     if settings.database is None:
-        return Archive(settings.roots, Indexes(settings.index_limits, nothing_kept))
+        return Archive(settings.roots, Indexes(settings.index_limits, no_store))
     opening = Opening(settings, shipped=shipped)
     return Archive(settings.roots, Indexes(settings.index_limits, lambda: opening.storage().indexes), opening)
 
@@ -66,7 +66,7 @@ class Archive:
         try:
             return self.context.accesses
         except StoreError:
-            return Unnoted()
+            return NullAccessLog()
 
     def prepare(self) -> None:
         """Open the store before somebody asks, and go on with what was left to do; nobody waits for it."""
@@ -80,7 +80,7 @@ class Archive:
 
     def _opening(self) -> Opening:
         if self.opening is None:
-            nothing_kept()
+            no_store()
         assert self.opening is not None
         return self.opening
 
@@ -145,8 +145,8 @@ class Opening:
 
 def _open(settings: ArchiveSettings, shipped: bool) -> _Opened:
     from pointsman.archive.context.service import ProjectContext
-    from pointsman.archive.embedding.background import BackgroundEmbedding
-    from pointsman.archive.embedding.choosing import make_embeddings
+    from pointsman.archive.embedding.passage_vectors import BackgroundEmbedding
+    from pointsman.archive.embedding.settings import make_embeddings
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.shipped import ensure_pages
     from pointsman.archive.store.sqlite.storage import SqliteStorage

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pointsman
-from pointsman.archive.model.model import Document, Manifest, PreparedDocument
+from pointsman.archive.model.documents import Document, Manifest, PreparedDocument
 from pointsman.archive.model.query import Query
 from pointsman.archive.store.base import Storage
 from pointsman.archive.store.errors import NameTakenError, StoreError
-from pointsman.archive.text.chunking import chunks_of
+from pointsman.archive.text.chunks import chunks_of
 from pointsman.archive.text.outline import outline
 
 PARTS = ("guide", "concepts", "reference")  # of docs/
@@ -37,12 +37,12 @@ def ensure_pages(storage: Storage) -> None:
         return
     digest = _digest(pages)
     try:
-        seen = storage.memos.read(_MEMO)
+        seen = storage.key_values.read(_MEMO)
         if seen == digest:
             return
         if seen is None or storage.documents.collection(COLLECTION) is not None:
             _put(storage, pages)
-        storage.memos.write(_MEMO, digest)
+        storage.key_values.write(_MEMO, digest)
     except StoreError as error:
         logger.warning("the shipped documentation was not put into the store: %s", error)
 

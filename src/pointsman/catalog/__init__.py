@@ -1,1 +1,1 @@
-"""What exists and who may use it: collect, filter, search, resolve."""
+"""The catalog: what exists and who may use it. Collects, filters, searches and resolves tools."""

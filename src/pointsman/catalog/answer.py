@@ -1,28 +1,27 @@
-"""What `tool_discovery` shows of its results within a budget of tokens: the best in full, the others in short."""
+"""Renders the answer of `tool_discovery` within a token budget: the best results in full, the others in short."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from pointsman.catalog.clipping import clipped
-from pointsman.catalog.notices import DOUBTFUL
-from pointsman.catalog.results import Found, SearchOutcome
+from pointsman.catalog.results import DOUBTFUL, SearchOutcome, SearchResult
 from pointsman.catalog.signature import returns, signature
 from pointsman.core.model import Json
 from pointsman.providers.base import ToolDocument
 
 # In characters of the answer's text, about four to a token.
 BUDGET = 300
-BUDGET_EACH = 220  # for every result
+BUDGET_EACH = 220  # added for every result
 FULL_EXPLANATION = 60
 NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
-MAX_SCHEMA = 8_000  # a longer one is not shown, however good the tool
-MAX_DESCRIPTION = 8_000  # of the best result; a longer one is cut
-MAX_OUTPUT_SCHEMA = 480  # of the best result; a longer one, and those of the others, are told as `returns`
+MAX_SCHEMA = 8_000  # a longer one is never shown
+MAX_DESCRIPTION = 8_000  # of the best result; a longer one is clipped
+MAX_OUTPUT_SCHEMA = 480  # of the best result; a longer one, and those of the others, are summarised as `returns`
 TOO_LONG = "The inputSchema is too long to show here; tool_execute shows it if the arguments do not fit."
 
 
@@ -42,103 +41,104 @@ SHORT = Form(description=140, signature=140, explanation=60, returns=80, title=6
 LONG = Form(description=1_000, signature=1_000, explanation=60, returns=200, title=60)
 
 
-def answer(outcome: SearchOutcome) -> Json:
+def render_answer(outcome: SearchOutcome) -> Json:
     """All results in their order, and the notice. The same outcome gives the same bytes."""
-    content: Json = {"results": _shown(outcome.results)}
+    content: Json = {"results": _render_results(outcome.results)}
     if outcome.notice:
         content["notice"] = outcome.notice
     return content
 
 
-def _shown(results: Sequence[Found]) -> list[Json]:
-    """All begin lean. The best is shown in full if it fits at all, and the others grow while the budget lasts."""
+def _render_results(results: Sequence[SearchResult]) -> list[Json]:
+    """All start lean. The best is shown in full if it fits the request, and the others grow while the budget lasts."""
     page = _Page(results)
-    worth = [index for index, found in enumerate(results) if found.relevance >= DOUBTFUL]
+    fitting = [index for index, result in enumerate(results) if result.relevance >= DOUBTFUL]
     full: set[int] = set()
-    if worth and worth[0] == 0:
-        page.put(0, _as_best(results[0]))
+    if fitting and fitting[0] == 0:
+        best = _render_best(results[0])
+        page.replace(0, best, _size(best))
         full.add(0)
     for index in _leaders(results):
-        if index in worth and index not in full and page.grow(index, _in_full(results[index])):
+        if index in fitting and index not in full and page.grow(index, _render_full(results[index])):
             full.add(index)
-    for index, found in enumerate(results):
+    for index, result in enumerate(results):
         if index not in full:
-            page.grow(index, _without_schema(found, SHORT))
-    for index in worth:
+            page.grow(index, _render_without_schema(result, SHORT))
+    for index in fitting:
         near = results[index].relevance >= NEAR_THE_BEST * results[0].relevance
-        if near and index not in full and page.grow(index, _in_full(results[index])):
+        if near and index not in full and page.grow(index, _render_full(results[index])):
             full.add(index)
     return page.shown
 
 
 class _Page:
-    """The results as they are shown so far, and what is left of the budget."""
+    """The results as they are shown so far, and the rest of the budget."""
 
-    def __init__(self, results: Sequence[Found]) -> None:
-        self.shown = [_without_schema(found, LEAN) for found in results]
+    def __init__(self, results: Sequence[SearchResult]) -> None:
+        self.shown = [_render_without_schema(result, LEAN) for result in results]
         self._sizes = [_size(shown) for shown in self.shown]
         self._room = BUDGET + BUDGET_EACH * len(results) - sum(self._sizes)
 
     def grow(self, index: int, better: Json) -> bool:
-        """Show one result another way, if that can be afforded."""
-        if _size(better) - self._sizes[index] > self._room:
+        """Show one result in a longer form if the budget allows it."""
+        size = _size(better)
+        if size - self._sizes[index] > self._room:
             return False
-        self.put(index, better)
+        self.replace(index, better, size)
         return True
 
-    def put(self, index: int, better: Json) -> None:
-        size = _size(better)
+    def replace(self, index: int, better: Json, size: int) -> None:
         self._room -= size - self._sizes[index]
         self.shown[index], self._sizes[index] = better, size
 
 
-def _leaders(results: Sequence[Found]) -> list[int]:
+def _leaders(results: Sequence[SearchResult]) -> list[int]:
     """The best result for each query, where there are several."""
     leaders: list[int] = []
     served: set[int] = set()
-    for index, found in enumerate(results):
-        if not served.issuperset(found.intents):
+    for index, result in enumerate(results):
+        if not served.issuperset(result.intents):
             leaders.append(index)
-            served.update(found.intents)
+            served.update(result.intents)
     return leaders
 
 
-def _without_schema(found: Found, form: Form) -> Json:
-    texts = _texts(found, form)
-    shown = _head(found, texts.description, form.explanation)
+def _render_without_schema(result: SearchResult, form: Form) -> Json:
+    texts = _texts(result, form)
+    shown = _render_head(result, texts.description, form.explanation)
     shown["signature"] = texts.signature
-    return _with_rest(shown, found, form)
+    return _add_rest(shown, result, form, texts)
 
 
-def _as_best(found: Found) -> Json:
+def _render_best(result: SearchResult) -> Json:
     """In full, with its outputSchema if that is short."""
-    shown = _in_full(found)
-    schema = found.tool.tool.get("outputSchema")
+    shown = _render_full(result)
+    schema = result.tool.tool.get("outputSchema")
     if not isinstance(schema, dict):
         return shown
     if _size(schema) > MAX_OUTPUT_SCHEMA:
-        return {**shown, "returns": _texts(found, LONG).returns}
+        return {**shown, "returns": _texts(result, LONG).returns}
     shown.pop("returns", None)
     return {**shown, "outputSchema": schema}
 
 
-def _in_full(found: Found) -> Json:
-    """With its schema, unless there is none or it would drown everything else."""
-    schema = found.tool.tool.get("inputSchema")
+def _render_full(result: SearchResult) -> Json:
+    """With its inputSchema, unless there is none or it is too long."""
+    schema = result.tool.tool.get("inputSchema")
     if not isinstance(schema, dict):
-        return _without_schema(found, LONG)
+        return _render_without_schema(result, LONG)
     if _size(schema) > MAX_SCHEMA:
-        return {**_without_schema(found, LONG), "hint": TOO_LONG}
-    description = found.tool.document.description
+        return {**_render_without_schema(result, LONG), "hint": TOO_LONG}
+    description = result.tool.document.description
     if len(description) > MAX_DESCRIPTION:
-        description = clipped(description, MAX_DESCRIPTION)
-    shown = _head(found, description, FULL_EXPLANATION)
+        description = clip(description, MAX_DESCRIPTION)
+    shown = _render_head(result, description, FULL_EXPLANATION)
     shown["inputSchema"] = schema
-    return _with_rest(shown, found, SHORT)
+    return _add_rest(shown, result, SHORT, _texts(result, SHORT))
 
 
-def _head(found: Found, description: str, explanation: int) -> Json:
-    document = found.tool.document
+def _render_head(result: SearchResult, description: str, explanation: int) -> Json:
+    document = result.tool.document
     shown: Json = {
         "toolKey": document.tool_key,
         "toolName": document.tool_name,
@@ -146,23 +146,22 @@ def _head(found: Found, description: str, explanation: int) -> Json:
     }
     if description:
         shown["description"] = description
-    shown["relevance"] = found.relevance
-    if explanation and found.explanation:
-        shown["explanation"] = clipped(found.explanation, explanation)
-    if found.intents:
-        shown["intents"] = list(found.intents)
+    shown["relevance"] = result.relevance
+    if explanation and result.explanation:
+        shown["explanation"] = clip(result.explanation, explanation)
+    if result.intents:
+        shown["intents"] = list(result.intents)
     return shown
 
 
-def _with_rest(shown: Json, found: Found, form: Form) -> Json:
-    """And what a call returns, and the annotations: the hints, and the title where there is room for it."""
-    returned = _texts(found, form).returns
-    if returned:
-        shown["returns"] = returned
-    annotations = dict(found.tool.tool.get("annotations") or {})
+def _add_rest(shown: Json, result: SearchResult, form: Form, texts: _Texts) -> Json:
+    """Add what a call returns and the annotations: the hints, and the title if the form has room for it."""
+    if texts.returns:
+        shown["returns"] = texts.returns
+    annotations = dict(result.tool.tool.get("annotations") or {})
     title = annotations.pop("title", "")
     if title and form.title:
-        annotations = {"title": clipped(title, form.title), **annotations}
+        annotations = {"title": clip(title, form.title), **annotations}
     if annotations:
         shown["annotations"] = annotations
     return shown
@@ -170,26 +169,28 @@ def _with_rest(shown: Json, found: Found, form: Form) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """A tool in one form, without its schema."""
+    """The texts of a tool in one form, without its schema."""
 
     description: str
     signature: str
     returns: str  # empty: the tool declares no outputSchema
 
 
-def _texts(found: Found, form: Form) -> _Texts:
-    """Worked out once for each definition of a tool."""
-    known = _known_texts.setdefault(found.tool.document, {})
-    texts = known.get(form.signature)
+def _texts(result: SearchResult, form: Form) -> _Texts:
+    """Computed once for each definition of a tool."""
+    by_form = _cached_texts.get(result.tool.document)
+    if by_form is None:
+        by_form = _cached_texts[result.tool.document] = {}
+    texts = by_form.get(form.signature)
     if texts is None:
-        texts = known[form.signature] = _made_texts(found, form)
+        texts = by_form[form.signature] = _make_texts(result, form)
     return texts
 
 
-def _made_texts(found: Found, form: Form) -> _Texts:
-    tool = found.tool.tool
+def _make_texts(result: SearchResult, form: Form) -> _Texts:
+    tool = result.tool.tool
     output = tool.get("outputSchema")
-    description = clipped(found.tool.document.description, form.description)
+    description = clip(result.tool.document.description, form.description)
     if not isinstance(output, dict):
         return _Texts(description, signature(tool, form.signature), "")
     returned = returns(output, form.returns)
@@ -198,8 +199,36 @@ def _made_texts(found: Found, form: Form) -> _Texts:
 
 
 # A document lives exactly as long as its tool's definition stays the same.
-_known_texts: WeakKeyDictionary[ToolDocument, dict[int, _Texts]] = WeakKeyDictionary()
+_cached_texts: WeakKeyDictionary[ToolDocument, dict[int, _Texts]] = WeakKeyDictionary()
 
 
 def _size(shown: Json) -> int:
     return len(msgspec.json.encode(shown).decode())
+
+
+ELLIPSIS = "…"
+
+# In Chinese and Japanese no space follows the full stop (3002) or the wide marks (ff01, ff1f), nor a comma.
+_SENTENCE_END = re.compile("[.!?](?= )|[\u3002\uff01\uff1f]")
+_WORD_END = re.compile("[ ,;:\u3001\uff0c]")
+_MIN_SHARE = 0.4  # of the room; a cut that would leave less is made later, at a worse place
+
+
+def clip(text: str, room: int) -> str:
+    """One line of at most `room` characters, cut where a reader would: after a sentence, else after a word.
+
+    Ends with an ellipsis if something was cut.
+    """
+    line = " ".join(text.split())
+    if len(line) <= room:
+        return line
+    window = line[:room]  # one more than fits before the ellipsis, so that a boundary there is seen
+    end = _last_end(_SENTENCE_END, window, after=True) or _last_end(_WORD_END, window, after=False) or room - 1
+    return window[:end].rstrip() + ELLIPSIS
+
+
+def _last_end(boundary: re.Pattern[str], window: str, *, after: bool) -> int | None:
+    """The position of the last boundary that keeps enough text and leaves room for an ellipsis."""
+    ends = [match.end() if after else match.start() for match in boundary.finditer(window)]
+    fitting = [end for end in ends if len(window) * _MIN_SHARE <= end < len(window)]
+    return fitting[-1] if fitting else None

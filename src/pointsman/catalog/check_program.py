@@ -1,4 +1,4 @@
-"""Checks arguments against schemas whose cost is not known beforehand: a program of its own that may be killed.
+"""Checks arguments against schemas of unknown cost, in a separate process that can be killed.
 
 Run as `python -I -S check_program.py FOLDER`, where FOLDER holds the package jsonschema_rs. Standard input has one job
 a line, a JSON object with `schema` and `arguments`; the answer is one line, `valid`, `unusable <reason>` or `invalid`,
@@ -27,8 +27,8 @@ def main() -> None:
     import json
 
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)  # the end of standard input ends it
-    list(_answer(b'{"schema":{"required":["a"]},"arguments":{}}', json))  # load what an answer needs
+        signal.signal(ignored, signal.SIG_IGN)  # it ends with its standard input
+    list(_answer(b'{"schema":{"required":["a"]},"arguments":{}}', json))  # load all modules before the limit applies
     _limit_memory()
     while select.select([sys.stdin.buffer], [], [], IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
         signal.setitimer(signal.ITIMER_PROF, CPU_S)  # SIGPROF ends the process
@@ -42,7 +42,7 @@ def _limit_memory() -> None:
     try:
         with open("/proc/self/statm", "rb") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
-    except OSError:  # not Linux: the CPU limit alone bounds what can be allocated
+    except OSError:  # not Linux: only the CPU limit bounds the memory
         return
     resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY_BYTES, now + MEMORY_BYTES))
 
@@ -52,7 +52,7 @@ def _answer(line: bytes, json: Any) -> Iterator[str]:
 
     try:
         job = json.loads(line)
-        validator = validator_for(job["schema"], offline=True)  # a `$ref` to outside is an error, never fetched
+        validator = validator_for(job["schema"], offline=True)  # an external `$ref` is an error and is never fetched
     except (ValueError, RecursionError) as error:
         yield "unusable " + shortened(getattr(error, "message", str(error))).replace("\n", " ")
         return
@@ -64,18 +64,18 @@ def _answer(line: bytes, json: Any) -> Iterator[str]:
 
 
 def problems(validator: Any, arguments: Any) -> list[str]:
-    """The first few, each with its place. The validator collects all of them before it gives the first one."""
+    """The first few errors, each with its position. The validator collects all of them before it yields the first."""
     errors = []
     for error in validator.iter_errors(arguments):
         errors.append(error)
         if len(errors) > MAX_PROBLEMS:
             break
-    said = [f"`{_path(error.instance_path)}`: {shortened(error.message)}" for error in errors[:MAX_PROBLEMS]]
-    return [*said, "and more"] if len(errors) > MAX_PROBLEMS else said
+    listed = [f"`{_path(error.instance_path)}`: {shortened(error.message)}" for error in errors[:MAX_PROBLEMS]]
+    return [*listed, "and more"] if len(errors) > MAX_PROBLEMS else listed
 
 
 def _path(steps: list[str | int]) -> str:
-    """`filter.ids[3]`; the arguments as a whole: `arguments`."""
+    """`filter.ids[3]`; `arguments` for the arguments as a whole."""
     path = ""
     for step in steps:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
@@ -83,7 +83,7 @@ def _path(steps: list[str | int]) -> str:
 
 
 def shortened(text: str) -> str:
-    """Head and tail: messages name the value first and the reason last."""
+    """Keep head and tail: a message has the value first and the reason last."""
     if len(text) <= MAX_PROBLEM_CHARS:
         return text
     half = MAX_PROBLEM_CHARS // 2

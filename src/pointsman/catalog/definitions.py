@@ -1,4 +1,4 @@
-"""What is shown of the definitions that servers send, and which of a server's tools changed theirs."""
+"""Tools as servers define them: built from a list's entries, without invisible text, and watched for changes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
-from pointsman.core.model import Json
+import msgspec
+
+from pointsman.catalog.arguments import ArgumentCheck
+from pointsman.core.model import Json, ToolKey, ToolSource
+from pointsman.providers.base import ToolDocument
 from pointsman.providers.visible import is_visible_name, visible
 
 logger = logging.getLogger(__name__)
 
+MAX_DEPTH = 200  # of a definition; one near the encoder's own limit would fail inside an answer, with all others in it
 MAX_REMEMBERED = 50_000  # definitions of all servers together; a server may invent new names without end
-MAX_NAMED = 10  # names in one line of the log
+MAX_LOGGED_NAMES = 10  # in one line
 
 _TEXTS = ("title", "description")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
-# Keywords of a schema whose values are compared to the letter: what a model reads there it has to send back, or it
-# leads to another part of the schema.
+# Keywords of a schema whose values are compared exactly: the model has to send them back as they are, or they refer
+# to another part of the schema.
 _VERBATIM = frozenset(
     {"enum", "const", "default", "example", "examples", "pattern", "required", "dependentRequired"}
     | {"$ref", "$dynamicRef", "$recursiveRef"}
@@ -33,13 +40,108 @@ _NAMES_INSIDE = frozenset(
 _MAY_HIDE = re.compile(rb"[^\x20-\x7e]|\\[ubfr]")  # in JSON; other escapes (`\n`, `\"`) stand for visible text
 
 ChangedTools = Callable[[str, Sequence[str]], None]
-"""Told the id of a server and which of its known tools have another definition now."""
+"""Called with a server's id and the names of its known tools whose definition changed."""
 
 
-def shown_tool(tool: Json, encoded: bytes) -> Json:
-    """A tool without invisible text, and of its annotations those that the protocol knows. `encoded` is its JSON."""
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownTool:
+    """One definition of a tool. The object stays the same for as long as the server's definition does."""
+
+    server_id: str
+    tool_name: str
+    tool: Json  # as the server sent it, without invisible text
+    digest: bytes  # of what the server sent
+    document: ToolDocument
+    check_arguments: ArgumentCheck
+
+
+def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
+    """Build the tools of a list; an unchanged definition keeps its object. Unusable definitions are skipped."""
+    tools: dict[str, KnownTool] = {}
+    for name, entry in entries.items():
+        encoded = encode_entry(entry)
+        if encoded is None:
+            continue
+        digest = sha256(encoded).digest()
+        old = before.get(name)
+        if old is not None and old.digest == digest and old.document.server_name == source.name:
+            tools[name] = old
+        elif not _is_deeper_than(entry, MAX_DEPTH):
+            tools[name] = _build_tool(source, name, visible_tool(entry, encoded), digest)
+    return tools
+
+
+def encode_entry(entry: Json) -> bytes | None:
+    """The entry's JSON; None if it cannot be encoded (lone surrogates, too deep)."""
+    try:
+        return msgspec.json.encode(entry)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> KnownTool:
+    key = str(ToolKey(source.id, name))
+    schema = tool.get("inputSchema", {})
+    description = tool.get("description")
+    document = ToolDocument(
+        tool_key=key,
+        tool_name=name,
+        server_name=source.name,
+        description=description if isinstance(description, str) else "",
+        input_schema=schema,
+    )
+    return KnownTool(source.id, name, tool, digest, document, ArgumentCheck(key, schema))
+
+
+def _is_deeper_than(value: object, limit: int) -> bool:
+    level = [value]
+    for _ in range(limit):
+        containers = [value for value in level if isinstance(value, (dict, list))]
+        level = [part for value in containers for part in (value.values() if isinstance(value, dict) else value)]
+        if not level:
+            return False
+    return True
+
+
+class DefinitionHistory:
+    """The digest of the last definition of every tool seen in this run, including tools that are gone."""
+
+    def __init__(self, changed: ChangedTools) -> None:
+        self._changed = changed
+        self._digests: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    def record(self, server_id: str, digests: Mapping[str, bytes]) -> None:
+        """Compare a server's new definitions with the last ones, and report those that changed."""
+        changed: list[str] = []
+        for name, digest in digests.items():
+            key = (server_id, name)
+            before = self._digests.get(key)
+            if before == digest:
+                continue
+            self._digests[key] = digest
+            if before is not None:
+                changed.append(name)
+        while len(self._digests) > MAX_REMEMBERED:
+            self._digests.popitem(last=False)
+        if changed:
+            count = "1 known tool" if len(changed) == 1 else f"{len(changed)} known tools"
+            logger.warning("server %s changed the definition of %s: %s", server_id, count, quote_names(changed))
+            self._changed(server_id, changed)
+
+
+def quote_names(names: Sequence[str]) -> str:
+    """Names for the log, quoted so that they can neither hide text nor forge a line."""
+    quoted = ", ".join(ascii(name[:100]) for name in names[:MAX_LOGGED_NAMES])
+    return quoted if len(names) <= MAX_LOGGED_NAMES else f"{quoted} and {len(names) - MAX_LOGGED_NAMES} more"
+
+
+def visible_tool(tool: Json, encoded: bytes) -> Json:
+    """The tool without invisible text, and with only the annotations that the protocol defines.
+
+    `encoded` is its JSON.
+    """
     if "annotations" in tool:
-        annotations = _annotations(tool["annotations"])
+        annotations = _visible_annotations(tool["annotations"])
         tool = {key: value for key, value in tool.items() if key != "annotations"}
         if annotations:
             tool["annotations"] = annotations
@@ -52,7 +154,7 @@ def shown_tool(tool: Json, encoded: bytes) -> Json:
     return shown
 
 
-def shown_entry(entry: Json, key: str, encoded: bytes) -> Json:
+def visible_entry(entry: Json, key: str, encoded: bytes) -> Json:
     """A prompt, resource or template without invisible text; `key` is the field that names it."""
     if not _MAY_HIDE.search(encoded):
         return entry
@@ -65,40 +167,8 @@ def shown_entry(entry: Json, key: str, encoded: bytes) -> Json:
     return shown
 
 
-class Definitions:
-    """The last definition of every tool that was seen in this run, by its digest: also of one that went meanwhile."""
-
-    def __init__(self, changed: ChangedTools) -> None:
-        self._changed = changed
-        self._last: OrderedDict[tuple[str, str], bytes] = OrderedDict()
-
-    def note(self, server_id: str, digests: Mapping[str, bytes]) -> None:
-        """Compare a server's new list with what was seen of it before, and report what changed."""
-        changed: list[str] = []
-        for name, digest in digests.items():
-            key = (server_id, name)
-            before = self._last.get(key)
-            if before == digest:
-                continue
-            self._last[key] = digest
-            if before is not None:
-                changed.append(name)
-        while len(self._last) > MAX_REMEMBERED:
-            self._last.popitem(last=False)
-        if changed:
-            count = "1 known tool" if len(changed) == 1 else f"{len(changed)} known tools"
-            logger.warning("server %s changed the definition of %s: %s", server_id, count, listed_names(changed))
-            self._changed(server_id, changed)
-
-
-def listed_names(names: Sequence[str]) -> str:
-    """For the log: quoted, so that a name can neither hide anything nor forge a line."""
-    named = ", ".join(ascii(name[:100]) for name in names[:MAX_NAMED])
-    return named if len(names) <= MAX_NAMED else f"{named} and {len(names) - MAX_NAMED} more"
-
-
-def _annotations(annotations: Any) -> Json:
-    """The five that the protocol knows, where they have the right type."""
+def _visible_annotations(annotations: Any) -> Json:
+    """The five that the protocol defines, if they have the right type."""
     if not isinstance(annotations, dict):
         return {}
     shown: Json = {}
@@ -113,7 +183,7 @@ def _with_visible_texts(entry: Json, keys: Sequence[str]) -> Json:
 
 
 def _visible_schema(schema: Any) -> Any:
-    """Every text but what must be sent back as it is; keywords with invisible names are left out."""
+    """Clean every text but those that must be sent back verbatim; drop keywords with invisible names."""
     if isinstance(schema, str):
         return visible(schema)
     if isinstance(schema, list):
@@ -125,12 +195,12 @@ def _visible_schema(schema: Any) -> Any:
         if key in _VERBATIM:
             shown[key] = value
         elif key in _NAMES_INSIDE and isinstance(value, dict):
-            shown[key] = {name: _named_part(part) for name, part in value.items()}
+            shown[key] = {name: _visible_named_part(part) for name, part in value.items()}
         elif is_visible_name(key):
             shown[key] = _visible_schema(value)
     return shown
 
 
-def _named_part(part: Any) -> Any:
-    """A list here is one of names (`dependencies`)."""
+def _visible_named_part(part: Any) -> Any:
+    """A list here is a list of names (`dependencies`)."""
     return part if isinstance(part, list) else _visible_schema(part)

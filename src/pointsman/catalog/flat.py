@@ -1,18 +1,18 @@
-"""`exposure: flat`: every usable tool under a name of its own, and the way back from that name to the tool."""
+"""`exposure: flat`: lists every usable tool under its own name, and resolves such a name to the tool."""
 
 from __future__ import annotations
 
 import logging
 
-from pointsman.catalog.listing import KnownTool
-from pointsman.catalog.naming import HAS_THE_NAME, HAS_THE_PREFIX, holders, prefix_of
+from pointsman.catalog.definitions import KnownTool
+from pointsman.catalog.names import HAS_THE_NAME, HAS_THE_PREFIX, prefix_of, split_name
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.model import Caller, Json, ToolKey
 
 logger = logging.getLogger(__name__)
 
-MAX_LOGGED = 1_000  # clashes, each said once
+MAX_LOGGED = 1_000  # name clashes, each logged once
 
 
 class FlatTools:
@@ -27,7 +27,7 @@ class FlatTools:
         named: dict[str, KnownTool] = {}
         for tool in tools:
             prefix = prefixes.get(tool.server_id)
-            if prefix is None:  # a reload took it away meanwhile
+            if prefix is None:  # removed by a reload in the meantime
                 continue
             name = prefix + tool.tool_name
             first = named.get(name)
@@ -38,16 +38,16 @@ class FlatTools:
         return named
 
     def keys(self, caller: Caller, name: str) -> list[ToolKey]:
-        """What `name` may mean, the first in the configuration first."""
+        """The tools that `name` may stand for, in the order of the configuration."""
         servers = self._catalog.rights.servers_of(caller)
-        return [ToolKey(server_id, own) for server_id, own in holders(servers, name)]
+        return [ToolKey(server_id, own) for server_id, own in split_name(servers, name)]
 
     async def resolve(self, caller: Caller, name: str) -> KnownTool:
         """The tool of that name.
 
         Raises:
-            UnknownToolError: there is none, or this caller may not use it; the two look the same.
-            ServerUnavailableError: its server, or one that may have it, is not running or gives no list.
+            UnknownToolError: there is none, or the caller may not use it; the two are indistinguishable.
+            ServerUnavailableError: its server, or one that may have it, is not running or gave no list.
         """
         keys = self.keys(caller, name)
         unavailable: ServerUnavailableError | None = None
@@ -57,13 +57,13 @@ class FlatTools:
             except UnknownToolError:
                 continue
             except ServerUnavailableError as error:
-                if self._catalog.had(key):  # the name is its own; another server must not get the call instead
+                if self._catalog.was_listed(key):  # the name belongs to this server; no other may get the call
                     raise
                 unavailable = unavailable or error
         raise unavailable or UnknownToolError(name)
 
     def known_schema(self, caller: Caller, name: str) -> Json | None:
-        """The inputSchema of a tool whose list is known; never waits."""
+        """The inputSchema of a tool whose list is cached; never waits."""
         for key in self.keys(caller, name):
             try:
                 tool = self._catalog.resolve_known(caller, str(key))
@@ -73,7 +73,7 @@ class FlatTools:
         return None
 
     def _is_free(self, caller: Caller, name: str, server_id: str) -> bool:
-        """Whether no other server has the name: by its prefix, or first in the configuration though away."""
+        """Whether no other server owns the name: by its prefix, or by its place in the configuration, even if down."""
         keys = self.keys(caller, name)
         if all(key.server_id != server_id for key in keys):
             self._log_hidden(name, server_id, keys[0].server_id, HAS_THE_PREFIX)
@@ -81,14 +81,14 @@ class FlatTools:
         for key in keys:
             if key.server_id == server_id:
                 return True
-            if self._catalog.had(key) and self._catalog.rights.may_use(caller, key.server_id, key.tool_name):
+            if self._catalog.was_listed(key) and self._catalog.rights.may_use(caller, key.server_id, key.tool_name):
                 self._log_hidden(name, server_id, key.server_id, HAS_THE_NAME)
                 return False
         return True
 
-    def _log_hidden(self, name: str, server_id: str, winner: str, why: str) -> None:
-        clash = (name, winner, server_id)
+    def _log_hidden(self, name: str, server_id: str, owner: str, why: str) -> None:
+        clash = (name, owner, server_id)
         if clash in self._logged or len(self._logged) >= MAX_LOGGED:
             return
         self._logged.add(clash)
-        logger.warning("tool %.200r of server %s is hidden: %s", name, server_id, why.format(winner))
+        logger.warning("tool %.200r of server %s is hidden: %s", name, server_id, why.format(owner))

@@ -1,4 +1,4 @@
-"""Resources, resource templates and prompts of all servers that a caller may use, and the way back from their names."""
+"""Lists resources, resource templates and prompts of all usable servers, and resolves their names to a server."""
 
 from __future__ import annotations
 
@@ -7,27 +7,33 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pointsman.catalog.collecting import Lists
-from pointsman.catalog.definitions import shown_entry
-from pointsman.catalog.listing import Clock, Patience, Recognise, Snapshot, encoded_entry
-from pointsman.catalog.naming import HAS_THE_NAME, HAS_THE_PREFIX, holders, prefix_of
+from pointsman.catalog.definitions import encode_entry, visible_entry
+from pointsman.catalog.list_cache import BuildItems, Clock, ListCache, ListWaits, Snapshot
+from pointsman.catalog.names import (
+    HAS_THE_NAME,
+    HAS_THE_PREFIX,
+    may_expand_to,
+    prefix_of,
+    split_name,
+    unwrap_uri,
+    wrap_uri,
+)
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.catalog.uris import fits, unwrapped, wrapped
 from pointsman.config.model import GatewayConfig, Server
 from pointsman.core.kinds import PROMPTS, RESOURCES, TEMPLATES, ListKind
 from pointsman.core.model import Caller, Json, ToolSource
 
 logger = logging.getLogger(__name__)
 
-MAX_LOGGED = 1_000  # clashes, each said once
+MAX_LOGGED = 1_000  # name clashes, each logged once
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An entry of a list as a caller sees it."""
+    """A resource, template or prompt as a caller sees it."""
 
     server_id: str
-    key: str  # its name or URI at the server
+    key: str  # the server's own name or URI for it
     shown: Json
 
 
@@ -39,15 +45,15 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a name or URI leads."""
+    """The server that a name or URI leads to."""
 
     server_id: str
-    own: str  # the server's own word for it
-    wrapped: bool = False  # the client used our form of the URI, so it gets that form back
+    own: str  # the server's own name or URI
+    wrapped: bool = False  # the client used the wrapped URI, so the answer has wrapped URIs, too
 
 
 class Offers:
-    """Asks the catalog who may use what, so that one place decides."""
+    """The lists of resources, templates and prompts; the catalog decides who may use what."""
 
     def __init__(
         self,
@@ -55,11 +61,11 @@ class Offers:
         sources: Mapping[str, ToolSource],
         *,
         clock: Clock = time.monotonic,
-        patience: Patience = Patience(),  # noqa: B008 - frozen
+        waits: ListWaits = ListWaits(),  # noqa: B008 - frozen
     ) -> None:
         self._catalog = catalog
         self._lists = {
-            kind: Lists(kind, _entries_of(kind), sources, clock, patience) for kind in (RESOURCES, TEMPLATES, PROMPTS)
+            kind: ListCache(kind, _entries_of(kind), sources, clock, waits) for kind in (RESOURCES, TEMPLATES, PROMPTS)
         }
         self._logged: set[tuple[str, str, str]] = set()
 
@@ -72,14 +78,14 @@ class Offers:
             await lists.close()
 
     async def listed(self, caller: Caller, kind: ListKind) -> Offered:
-        """In the order of the configuration; of two with one name the first counts, also while it is away."""
+        """In the order of the configuration; of two with one name the first counts, even while its server is down."""
         parts, ttl_s = await self._parts(caller, kind)
         servers = self._catalog.rights.servers_of(caller)
         seen: dict[str, str] = {}
         offers: list[Offer] = []
         for server_id, server in self._usable(caller).items():
             for key, entry in self._last_known(kind, server_id, parts).items():
-                name = _outside(server_id, server, kind, key)
+                name = _client_name(server_id, server, kind, key)
                 owner = _owner(servers, kind, name, server_id)
                 if owner != server_id:
                     self._log_hidden(name, owner, server_id, HAS_THE_PREFIX)
@@ -92,31 +98,31 @@ class Offers:
         return Offered(offers, ttl_s)
 
     async def prompt(self, caller: Caller, name: str) -> Target | None:
-        """None: there is no such prompt, or the caller may not use its server; the two look the same.
+        """The server of a prompt; None: there is none, or the caller may not use it; the two are indistinguishable.
 
-        A prompt of a server that is away leads there, and so does one that only such a server may have: the answer
-        then says who is missing.
+        A prompt of a server that is down resolves to that server, as does one that only such a server may have: the
+        answer then names the missing server.
         """
         usable = self._usable(caller)
-        owners = holders(self._catalog.rights.servers_of(caller), name)
-        found = [Target(server_id, own) for server_id, own in owners if server_id in usable]
-        if len(found) < 2:
-            return found[0] if found else None
+        owners = split_name(self._catalog.rights.servers_of(caller), name)
+        targets = [Target(server_id, own) for server_id, own in owners if server_id in usable]
+        if len(targets) < 2:
+            return targets[0] if targets else None
         parts, _ = await self._parts(caller, PROMPTS)
-        still_usable = self._usable(caller)  # rights may have changed while we waited
-        places = [place for place in found if place.server_id in still_usable]
-        listing = (place for place in places if place.own in self._last_known(PROMPTS, place.server_id, parts))
-        silent = (place for place in places if place.server_id not in parts)
+        still_usable = self._usable(caller)  # rights may have changed during the wait
+        targets = [target for target in targets if target.server_id in still_usable]
+        listing = (target for target in targets if target.own in self._last_known(PROMPTS, target.server_id, parts))
+        silent = (target for target in targets if target.server_id not in parts)
         return next(listing, None) or next(silent, None)
 
     async def resource(self, caller: Caller, uri: str, linked: str | None = None) -> list[Target]:
-        """Where a URI may lead, the likeliest first; nowhere, if the caller may use no such server.
+        """The servers that a URI may belong to, the likeliest first; empty if the caller may use none of them.
 
-        Servers' own URIs are understood, too: results of tools hold them, and they pass unchanged. `linked` is the
-        server that last gave this caller such a link.
+        Servers' own URIs are accepted, too: tool results contain them unchanged. `linked` is the server that last
+        gave this caller such a link.
         """
         usable = self._usable(caller)
-        known = unwrapped(uri)
+        known = unwrap_uri(uri)
         if known is not None and known[0] in usable:
             return [Target(*known, wrapped=True)]
         if len(usable) == 1 and _is_bare(*next(iter(usable.items()))):
@@ -125,7 +131,7 @@ class Offers:
         by_rank = [*bare, *(server_id for server_id in usable if server_id not in bare)]
         order = [linked] if linked is not None else []
         order += [*await self._listing(caller, uri, by_rank), *bare]
-        still_usable = self._usable(caller)  # rights may have changed while we waited
+        still_usable = self._usable(caller)  # rights may have changed during the wait
         return [Target(server_id, uri) for server_id in dict.fromkeys(order) if server_id in still_usable]
 
     async def _listing(self, caller: Caller, uri: str, by_rank: Iterable[str]) -> list[str]:
@@ -136,12 +142,12 @@ class Offers:
         fitting = [
             one
             for one in by_rank
-            if any(key == uri or fits(key, uri) for key in self._last_known(TEMPLATES, one, templates))
+            if any(key == uri or may_expand_to(key, uri) for key in self._last_known(TEMPLATES, one, templates))
         ]
         return listing + fitting
 
     def _last_known(self, kind: ListKind, server_id: str, parts: Mapping[str, Snapshot[Json]]) -> Mapping[str, Json]:
-        """What a server lists, or last did if it is away: its names stay its own, and no other gets its requests."""
+        """A server's list, or its last one while it is down: its names stay its own, and no other gets its requests."""
         part = parts.get(server_id) or self._lists[kind].last_list(server_id)
         return part.items if part is not None else {}
 
@@ -154,29 +160,29 @@ class Offers:
         servers = self._catalog.rights.servers_of(caller)
         return {server_id: servers[server_id] for server_id in self._catalog.usable_servers(caller)}
 
-    def _log_hidden(self, name: str, first: str, second: str, why: str) -> None:
-        clash = (name, first, second)
-        if first == second or clash in self._logged or len(self._logged) >= MAX_LOGGED:
+    def _log_hidden(self, name: str, owner: str, server_id: str, why: str) -> None:
+        clash = (name, owner, server_id)
+        if owner == server_id or clash in self._logged or len(self._logged) >= MAX_LOGGED:
             return
         self._logged.add(clash)
-        logger.warning("%.200r of server %s is hidden: %s", name, second, why.format(first))
+        logger.warning("%.200r of server %s is hidden: %s", name, server_id, why.format(owner))
 
 
-def outside(server_id: str, server: Server, uri: str) -> str:
+def client_uri(server_id: str, server: Server, uri: str) -> str:
     """A resource's URI, or a template, as clients see it."""
-    return uri if _is_bare(server_id, server) else wrapped(server_id, uri)
+    return uri if _is_bare(server_id, server) else wrap_uri(server_id, uri)
 
 
-def _outside(server_id: str, server: Server, kind: ListKind, key: str) -> str:
-    return prefix_of(server_id, server) + key if kind is PROMPTS else outside(server_id, server, key)
+def _client_name(server_id: str, server: Server, kind: ListKind, key: str) -> str:
+    return prefix_of(server_id, server) + key if kind is PROMPTS else client_uri(server_id, server, key)
 
 
 def _owner(servers: Mapping[str, Server], kind: ListKind, name: str, server_id: str) -> str:
-    """The server that a name leads to by its prefix, or a URI by its scheme; where none claims it, `server_id`."""
+    """The server that owns a name by its prefix, or a URI by its scheme; if none does, `server_id`."""
     if kind is not PROMPTS:
-        known = unwrapped(name)
+        known = unwrap_uri(name)
         return known[0] if known is not None and known[0] in servers else server_id
-    owners = [owner for owner, _ in holders(servers, name)]
+    owners = [owner for owner, _ in split_name(servers, name)]
     return server_id if server_id in owners or not owners else owners[0]
 
 
@@ -184,11 +190,11 @@ def _is_bare(server_id: str, server: Server) -> bool:
     return not prefix_of(server_id, server)
 
 
-def _entries_of(kind: ListKind) -> Recognise[Json]:
-    """Entries as they came, without invisible text and without what could not be sent on."""
+def _entries_of(kind: ListKind) -> BuildItems[Json]:
+    """Entries as the server sent them, without invisible text and without those that cannot be encoded."""
 
     def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
-        encoded = {key: encoded_entry(entry) for key, entry in entries.items()}
-        return {key: shown_entry(entries[key], kind.key, data) for key, data in encoded.items() if data is not None}
+        encoded = {key: encode_entry(entry) for key, entry in entries.items()}
+        return {key: visible_entry(entries[key], kind.key, data) for key, data in encoded.items() if data is not None}
 
     return entries_of

@@ -1,4 +1,4 @@
-"""Walks the pages of one server's list, whatever the server sends."""
+"""Reads all pages of one server's list, robust against whatever the server sends."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.kinds import TOOLS, ListKind
 from pointsman.core.model import Json
 from pointsman.providers.visible import is_visible_name
@@ -14,7 +14,7 @@ from pointsman.providers.visible import is_visible_name
 MAX_PAGES = 500
 MAX_ITEMS = 10_000
 
-_INVALID_PARAMS = -32602  # what a server answers to a cursor that it no longer knows
+_INVALID_PARAMS = -32602  # a server's error for an expired cursor
 
 _DAY_MS = 86_400_000.0
 
@@ -22,26 +22,26 @@ Page = Callable[[str | None], Awaitable[Json]]
 
 
 class MalformedListError(Exception):
-    """The server answered, but with nothing that is a list."""
+    """The server answered, but not with a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """What one walk over the pages brought home."""
+    """The entries of all pages."""
 
     items: dict[str, Json]  # by name or URI, in the server's order
-    ttl_s: float | None  # the shortest of all pages; None: no page said any
+    ttl_s: float | None  # the shortest of all pages; None: no page has one
     skipped: int  # entries that cannot be used
-    cut: bool  # there was more than we take
-    unreadable: tuple[str, ...] = ()  # names with invisible characters, whose entries are left out
+    cut: bool  # the list is longer than the limit
+    unreadable: tuple[str, ...] = ()  # names with invisible characters, whose entries are skipped
 
 
 async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES, max_items: int = MAX_ITEMS) -> Walked:
-    """All pages, from the first. A cursor that expires on the way starts the walk again, once.
+    """Read all pages from the first. If a cursor expires on the way, start again, once.
 
     Raises:
-        MalformedListError: no page held a list.
-        ServerUnavailableError, CallTimeoutError, DownstreamHttpError: as `page` does.
+        MalformedListError: no page had a list.
+        ServerUnavailableError, CallTimeoutError, DownstreamError: as `page` does.
     """
     try:
         return await _Walk(page, kind, max_pages, max_items).run()
@@ -50,12 +50,12 @@ async def walk(page: Page, kind: ListKind = TOOLS, *, max_pages: int = MAX_PAGES
     try:
         return await _Walk(page, kind, max_pages, max_items).run()
     except _CursorExpiredError as expired:
-        raise expired.refusal from None
+        raise expired.error from None
 
 
 class _CursorExpiredError(Exception):
-    def __init__(self, refusal: DownstreamHttpError) -> None:
-        self.refusal = refusal
+    def __init__(self, error: DownstreamError) -> None:
+        self.error = error
 
 
 class _Walk:
@@ -71,17 +71,17 @@ class _Walk:
         self._unreadable: list[str] = []
 
     async def run(self) -> Walked:
-        cut = await self._turn_pages()
+        cut = await self._read_pages()
         if not self._lists:
             raise MalformedListError(f"it sent no list of {self._kind.words}")
         return Walked(self._items, self._ttl_s, self._skipped, cut, tuple(self._unreadable))
 
-    async def _turn_pages(self) -> bool:
-        """Returns whether something was left behind."""
+    async def _read_pages(self) -> bool:
+        """Returns whether entries were left unread."""
         cursor: str | None = None
         seen: set[str] = set()
         for _ in range(self._max_pages):
-            page = await self._ask(cursor)
+            page = await self._read_page(cursor)
             if not isinstance(page, dict):
                 return True
             if not self._take(page):
@@ -90,20 +90,20 @@ class _Walk:
             if not cursor:
                 return False
             if not isinstance(cursor, str) or cursor in seen:
-                return True  # going on would lead in a circle
+                return True  # it would loop
             seen.add(cursor)
         return True
 
-    async def _ask(self, cursor: str | None) -> Any:
+    async def _read_page(self, cursor: str | None) -> Any:
         try:
             return await self._page(cursor)
-        except DownstreamHttpError as refusal:
-            if cursor is not None and refusal.code == _INVALID_PARAMS:
-                raise _CursorExpiredError(refusal) from None
+        except DownstreamError as error:
+            if cursor is not None and error.code == _INVALID_PARAMS:
+                raise _CursorExpiredError(error) from None
             raise
 
     def _take(self, page: Json) -> bool:
-        """Returns False when there is no room for more."""
+        """Add the entries of a page; return False if the list is full."""
         ttl_s = _ttl_of(page)
         if ttl_s is not None:
             self._ttl_s = ttl_s if self._ttl_s is None else min(self._ttl_s, ttl_s)

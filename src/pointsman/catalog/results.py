@@ -1,13 +1,36 @@
-"""What the catalog answers with."""
+"""The result of a search: which hits are accepted, how usage reorders them, and the notices for the model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from pointsman.catalog import notices
-from pointsman.catalog.listing import KnownTool
+from pointsman.catalog.definitions import KnownTool
+from pointsman.catalog.list_cache import Gap
 from pointsman.providers.base import SearchHit, SearchHits
+
+DOUBTFUL = 0.2  # a relevance below this probably does not fit
+
+# The most that usage can be worth, in log odds of the relevance: .40 can pass .50, and .70 can pass .79, but no more.
+MAX_LIFT = 0.5
+EXTRA_CANDIDATES = 10  # results beyond those requested that usage may still move up
+USAGE_NOTE = "chosen before for such requests"
+_MAX_RELEVANCE = 0.98  # for the log odds, which are unbounded at 1
+
+UsageFigures = Callable[[str | None, Sequence[str]], Mapping[str, float]]
+"""For a project and its queries: by tool key, from 0 to 1, how regularly it was chosen for such requests."""
+
+NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
+NO_TOOLS = "There are no tools that you can use here."
+MAX_NAMED_SERVERS = 20  # in one sentence, for the model reads it with every answer
+_GAP_NOTICES: Mapping[Gap, str] = {
+    "starting": "Still starting, so without its tools for now: {}.",
+    "failed": "Not working at the moment, so without its tools: {}.",
+    "timeout": "Did not list its tools in time, so without them: {}.",
+    "cut": "Has more tools than can be listed, so only with the first of them: {}.",
+    "unreadable": "Without tools whose names carry invisible characters: {}.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,60 +38,134 @@ class Available:
     """The Available Tool List of one caller."""
 
     tools: tuple[KnownTool, ...]
-    notices: tuple[str, ...]  # what was left out
+    notices: tuple[str, ...]  # what is missing
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One result of a search."""
+class SearchResult:
+    """One tool that a search found."""
 
     tool: KnownTool
     relevance: float
     explanation: str | None
-    # Which of several queries it serves; empty: none of them, or there was one, or the provider did not say.
+    # Which of several queries it serves; empty: none of them, there was only one, or the provider does not say.
     intents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOutcome:
-    results: tuple[Found, ...]
+    results: tuple[SearchResult, ...]
     notice: str | None
     provider: str | None  # as in the audit row; None: nothing was searched
     fallback: bool
     code: str | None = None  # as in the audit row: why the local provider had to answer
 
 
-def own_results(
+def accept_hits(
     tools: Iterable[KnownTool], hits: Iterable[SearchHit], max_results: int, queries: int = 1
-) -> tuple[Found, ...]:
-    """Only what we offered, each once, with figures in bounds: a provider may be a stranger's."""
+) -> tuple[SearchResult, ...]:
+    """Keep only tools that were offered, each once, with figures in bounds: the provider may be a foreign service."""
     by_key = {tool.document.tool_key: tool for tool in tools}
-    results: list[Found] = []
+    results: list[SearchResult] = []
     for hit in hits:
         tool = by_key.pop(hit.tool_key, None)
         if tool is None:
             continue
         relevance = min(max(hit.relevance, 0.0), 1.0) if hit.relevance == hit.relevance else 0.0  # NaN
         intents = tuple(sorted({index for index in hit.intents if 0 <= index < queries})) if queries > 1 else ()
-        results.append(Found(tool, relevance, hit.explanation, intents))
+        results.append(SearchResult(tool, relevance, hit.explanation, intents))
         if len(results) == max_results:
             break
     return tuple(results)
 
 
-def fitting_notice(results: Sequence[Found], hits: Sequence[SearchHit], queries: int) -> str | None:
-    """What to say where nothing fits, or nothing that fits one of several queries, or where that had no room."""
-    fitting = [found for found in results if found.relevance >= notices.DOUBTFUL]
+def no_usage(project_id: str | None, queries: Sequence[str]) -> Mapping[str, float]:
+    return {}
+
+
+def rank_by_usage(results: Sequence[SearchResult], figures: Mapping[str, float]) -> tuple[SearchResult, ...]:
+    """Move up what a project chose before for such requests, a little and never past a plainly better match.
+
+    A result that moved up says so in its explanation. The relevance does not change.
+    """
+    order: list[SearchResult] = []
+    for result in results:
+        lift = _lift(result, figures)
+        place = len(order)
+        while lift and place and _odds(result) + lift > _odds(order[place - 1]) + _lift(order[place - 1], figures):
+            place -= 1
+        moved = place < len(order)
+        order.insert(place, replace(result, explanation=_noted(result.explanation)) if moved else result)
+    return tuple(order)
+
+
+def _lift(result: SearchResult, figures: Mapping[str, float]) -> float:
+    if result.relevance < DOUBTFUL:
+        return 0.0  # popularity does not make a tool fit
+    figure = figures.get(result.tool.document.tool_key, 0.0)
+    return MAX_LIFT * min(max(figure, 0.0), 1.0) if figure == figure else 0.0  # NaN
+
+
+def _odds(result: SearchResult) -> float:
+    relevance = min(max(result.relevance, 1 - _MAX_RELEVANCE), _MAX_RELEVANCE)
+    return math.log(relevance / (1 - relevance))
+
+
+def _noted(explanation: str | None) -> str:
+    return f"{USAGE_NOTE}; {explanation}" if explanation else USAGE_NOTE
+
+
+def gap_notices(gaps: Mapping[str, Gap]) -> tuple[str, ...]:
+    """One sentence for each kind of gap, naming its servers."""
+    if not gaps:
+        return ()
+    by_kind: dict[Gap, list[str]] = {kind: [] for kind in _GAP_NOTICES}
+    for server_id, kind in gaps.items():
+        by_kind[kind].append(server_id)
+    return tuple(_GAP_NOTICES[kind].format(_name_servers(servers)) for kind, servers in by_kind.items() if servers)
+
+
+def fit_notice(results: Sequence[SearchResult], hits: Sequence[SearchHit], queries: int) -> str | None:
+    """The notice if nothing fits, or nothing fits one of several queries, or what fits it had no room."""
+    fitting = [result for result in results if result.relevance >= DOUBTFUL]
     if not fitting:
-        return notices.NOTHING_FITS
+        return NOTHING_FITS
     if queries == 1:
         return None
-    shown = {index for found in fitting for index in found.intents}
-    if not shown:  # a provider need not tell them apart
+    shown = {index for result in fitting for index in result.intents}
+    if not shown:  # the provider does not tell the queries apart
         return None
     best = hits.best_by_query if isinstance(hits, SearchHits) and len(hits.best_by_query) == queries else None
-    fits = {index for index in range(queries) if best[index] >= notices.DOUBTFUL} if best else shown
+    fits = {index for index in range(queries) if best[index] >= DOUBTFUL} if best else shown
     unfit = [index for index in range(queries) if index not in fits]
     hidden = sorted(fits - shown)
-    told = ([notices.not_served(unfit)] if unfit else []) + ([notices.no_room(hidden)] if hidden else [])
-    return " ".join(told) or None
+    notices: list[str] = []
+    if unfit:
+        notices.append(f"No tool seems to fit {_name_queries(unfit)}. Try other words for that.")
+    if hidden:
+        notices.append(
+            f"There was no room for the tools that fit {_name_queries(hidden)}: "
+            "raise `maxResults` or ask for that alone."
+        )
+    return " ".join(notices) or None
+
+
+def switched_off_notice(project_id: str | None) -> str:
+    where = "without a project" if project_id is None else f"in project `{project_id}`"
+    return f"Tool discovery is switched off {where} (`optimization: null`), so nothing was searched."
+
+
+def fallback_notice(reason: str) -> str:
+    """`reason` continues "the search service"."""
+    return f"The local search answered, because the search service {reason}."
+
+
+def _name_queries(queries: Sequence[int]) -> str:
+    """Counted from 0, as `intents` does."""
+    return ", ".join(f"query[{index}]" for index in queries)
+
+
+def _name_servers(server_ids: Sequence[str]) -> str:
+    named = ", ".join(f"`{server_id}`" for server_id in server_ids[:MAX_NAMED_SERVERS])
+    more = len(server_ids) - MAX_NAMED_SERVERS
+    return named if more <= 0 else f"{named} and {more} more"

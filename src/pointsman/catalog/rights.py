@@ -1,4 +1,4 @@
-"""The one place that decides who sees what. Pure: no I/O, and the time is handed in."""
+"""The one place that decides who may use what. Pure: no I/O, and the time is a parameter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
-LEEWAY_S = 60.0  # clocks of two machines differ; a token is not refused for that
+LEEWAY_S = 60.0  # tolerated difference between the clocks of two machines
 CREATE_TOKEN = "pointsman token create NAME --project P --server S"  # noqa: S105 - a command, no secret
 
 
 class RightsIndex:
-    """The rights that one configuration gives, prepared so that a request costs a few look-ups.
+    """The rights of one configuration, indexed so that a request costs a few look-ups.
 
-    Belongs to its configuration: after a reload there is a new one, and every question is asked of that.
+    A reload creates a new index, which then decides for requests under way, too.
     """
 
     def __init__(self, config: GatewayConfig) -> None:
@@ -28,42 +28,40 @@ class RightsIndex:
         self._by_digest: dict[str, str] = {}
         for token_id, token in config.tokens.items():
             self._by_digest.setdefault(token.sha256, token_id)
-        self._ends = {
+        self._expiry = {
             token_id: token.expires.timestamp() + LEEWAY_S if token.expires is not None else math.inf
             for token_id, token in config.tokens.items()
         }
         self._grants: dict[Caller, _Grants] = {}
 
     def identify(self, secret: str | None, project_named: str | None, now: float) -> Caller:
-        """Who is this? `now` is the wall clock.
+        """The caller that a secret and a project name stand for. `now` is the wall clock.
 
         Raises:
-            UnauthorizedError: no token, or one that is not known or has expired.
-            ForbiddenError: the token does not list the project, or there is no such project; the two look the same.
+            UnauthorizedError: there is no token, or it is unknown or has expired.
+            ForbiddenError: the token does not include the project, or there is none; the two are indistinguishable.
         """
         if not secret:
             raise UnauthorizedError(
-                "A token is needed: send it as `Authorization: Bearer <token>`. "
-                f"Whoever runs this gateway makes one with `{CREATE_TOKEN}`."
+                "Missing token. Send `Authorization: Bearer <token>`; "
+                f"the operator can create one with `{CREATE_TOKEN}`."
             )
         token_id = self.token_id(secret)
         if token_id is None:
             raise UnauthorizedError(
-                "This token is not known here: it may be misspelt or revoked. "
-                f"Whoever runs this gateway makes a new one with `{CREATE_TOKEN}`."
+                "Unknown token: it may be misspelt or revoked. "
+                f"The operator can create a new one with `{CREATE_TOKEN}`."
             )
-        if now >= self._ends[token_id]:
-            raise UnauthorizedError(
-                f"This token has expired. Whoever runs this gateway makes a new one with `{CREATE_TOKEN}`."
-            )
+        if now >= self._expiry[token_id]:
+            raise UnauthorizedError(f"This token has expired. The operator can create a new one with `{CREATE_TOKEN}`.")
         project_id = None if project_named is None or project_named in NO_PROJECT else project_named
-        if not self._lists_project(self.config.tokens[token_id], project_id):
-            raise ForbiddenError(_why_denied(project_id))
+        if not self._includes_project(self.config.tokens[token_id], project_id):
+            raise ForbiddenError(_why_forbidden(project_id))
         return Caller(token_id, project_id)
 
     def token_id(self, secret: str) -> str | None:
-        """The token that has this secret, expired or not; None: nobody's."""
-        # Found by the hash, which nobody can steer towards a stored one; compared in constant time all the same.
+        """The token with this secret, expired or not; None: there is none."""
+        # Looked up by a hash that a client cannot steer towards a stored one; compared in constant time anyway.
         digest = sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
         token_id = self._by_digest.get(digest)
         if token_id is None or not hmac.compare_digest(digest, self.config.tokens[token_id].sha256):
@@ -71,59 +69,63 @@ class RightsIndex:
         return token_id
 
     def still_valid(self, caller: Caller, now: float) -> bool:
-        """Whether a caller that was let in earlier would be let in now."""
+        """Whether a caller that was identified earlier would be accepted now."""
         token = self.config.tokens.get(caller.token_id)
-        if token is None or now >= self._ends[caller.token_id]:
+        if token is None or now >= self._expiry[caller.token_id]:
             return False
-        return self._lists_project(token, caller.project_id)
+        return self._includes_project(token, caller.project_id)
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
-        """The servers that this caller may use and that are switched on, in the order of the configuration."""
-        return self._grants_of(caller).switched_on
+        """The enabled servers that this caller may use, in the order of the configuration."""
+        return self._grants_of(caller).enabled
 
     def servers_of(self, caller: Caller) -> Mapping[str, Server]:
-        """The servers that token and project give, in the order of the configuration, switched on or not."""
+        """The servers that token and project grant, enabled or not, in the order of the configuration."""
         return self._grants_of(caller).servers
 
     def may_use_server(self, caller: Caller, server_id: str) -> bool:
-        """Token and project say yes, whether or not the server is switched on or running."""
+        """Whether token and project grant the server, enabled and running or not."""
         return server_id in self._grants_of(caller).servers
 
     def may_use(self, caller: Caller, server_id: str, tool_name: str) -> bool:
-        """Token, project and `tool_permissions` say yes. Whether there is such a tool is another question."""
-        return self.permits(caller, server_id)(tool_name)
+        """Whether token, project and `tool_permissions` allow the tool, which need not exist."""
+        server = self._grants_of(caller).servers.get(server_id)
+        if server is None:
+            return False
+        permissions = server.tool_permissions
+        return permissions.get(tool_name, permissions.get(ANY, True))
 
     def permits(self, caller: Caller, server_id: str) -> Callable[[str], bool]:
         """`may_use` for many tools of one server."""
         server = self._grants_of(caller).servers.get(server_id)
         if server is None:
-            return _nothing
+            return lambda tool_name: False
         permissions = server.tool_permissions
         others = permissions.get(ANY, True)
         return lambda tool_name: permissions.get(tool_name, others)
 
     def strategy(self, caller: Caller) -> Strategy | None:
-        """How this caller's project searches; None: its discovery is switched off."""
+        """The `optimization` of the caller's project; None: discovery is switched off."""
         if caller.project_id is None:
             return self.config.unassigned.optimization
         project = self.config.projects.get(caller.project_id)
         return project.optimization if project is not None else None
 
     def is_flat(self, caller: Caller) -> bool:
-        """Whether this caller's project shows all tools instead of the two."""
+        """Whether the caller's project exposes all tools by name instead of the two meta tools."""
         if caller.project_id is None:
             return self.config.unassigned.exposure == "flat"
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.exposure == "flat"
 
     def describes(self, caller: Caller) -> bool:
-        """Whether this caller's project wants its servers named in the description of `tool_discovery`."""
+        """Whether the description of `tool_discovery` names the servers of the caller's project."""
         if caller.project_id is None:
             return self.config.unassigned.describe_catalog
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.describe_catalog
 
-    def _lists_project(self, token: Token, project_id: str | None) -> bool:
+    def _includes_project(self, token: Token, project_id: str | None) -> bool:
         if project_id is None:
             return ANY in token.projects or UNASSIGNED in token.projects
         if project_id not in self.config.projects:
@@ -133,14 +135,14 @@ class RightsIndex:
     def _grants_of(self, caller: Caller) -> _Grants:
         grants = self._grants.get(caller)
         if grants is None:
-            grants = self._work_out(caller)
-            if grants.servers:  # callers that have nothing are not kept: there is no end to them
+            grants = self._compute_grants(caller)
+            if grants.servers:  # callers without servers are not cached: their number is unbounded
                 self._grants[caller] = grants
         return grants
 
-    def _work_out(self, caller: Caller) -> _Grants:
+    def _compute_grants(self, caller: Caller) -> _Grants:
         token = self.config.tokens.get(caller.token_id)
-        if token is None or not self._lists_project(token, caller.project_id):
+        if token is None or not self._includes_project(token, caller.project_id):
             return _Grants({}, ())
         servers = {
             server_id: server
@@ -152,28 +154,24 @@ class RightsIndex:
 
 @dataclass(frozen=True, slots=True)
 class _Grants:
-    """What token and project give a caller."""
+    """The servers that token and project grant a caller."""
 
     servers: dict[str, Server]
-    switched_on: tuple[str, ...]
+    enabled: tuple[str, ...]
 
 
 def identify(config: GatewayConfig, secret: str | None, project_named: str | None, now: float) -> Caller:
-    """`RightsIndex.identify` for a single question."""
+    """`RightsIndex.identify` for a single request."""
     return RightsIndex(config).identify(secret, project_named, now)
-
-
-def _nothing(tool_name: str) -> bool:
-    return False
 
 
 def _belongs(server: Server, project_id: str | None) -> bool:
     return not server.projects if project_id is None else project_id in server.projects
 
 
-def _why_denied(project_id: str | None) -> str:
-    command = f"Whoever runs this gateway makes a token for a project with `{CREATE_TOKEN}`."
+def _why_forbidden(project_id: str | None) -> str:
+    command = f"The operator can create a token for a project with `{CREATE_TOKEN}`."
     if project_id is None:
         return f"This token needs a project: name one with `X-Pointsman-Project: <project>`. {command}"
     shown = project_id if len(project_id) <= 64 and project_id.isprintable() else "of that name"
-    return f"This token may not use a project `{shown}`, or there is none of that name: check its spelling. {command}"
+    return f"This token may not use project `{shown}`, or there is none of that name: check its spelling. {command}"

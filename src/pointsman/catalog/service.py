@@ -6,16 +6,25 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
-from pointsman.catalog import notices
-from pointsman.catalog.arguments import Unproven
-from pointsman.catalog.collecting import Collected, Lists
-from pointsman.catalog.definitions import ChangedTools, Definitions
-from pointsman.catalog.describe import ServerTools, described
-from pointsman.catalog.listing import Clock, KnownList, KnownTool, Patience, Silent, Snapshot, tools_of
-from pointsman.catalog.naming import display_name
-from pointsman.catalog.results import Available, SearchOutcome, fitting_notice, own_results
+from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
+from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
+from pointsman.catalog.names import display_name
+from pointsman.catalog.overview import ServerTools, describe_servers
+from pointsman.catalog.results import (
+    EXTRA_CANDIDATES,
+    NO_TOOLS,
+    Available,
+    SearchOutcome,
+    UsageFigures,
+    accept_hits,
+    fallback_notice,
+    fit_notice,
+    gap_notices,
+    no_usage,
+    rank_by_usage,
+    switched_off_notice,
+)
 from pointsman.catalog.rights import RightsIndex
-from pointsman.catalog.usage import LOOK_BELOW, UsageFigures, lifted, no_usage
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
@@ -23,15 +32,15 @@ from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailableError
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
-HEDGE_S = 0.2  # for another provider to answer before the local one searches beside it
+HEDGE_S = 0.2  # how long another provider may take before the local one starts searching, too
 
 
 class ToolCatalogService:
-    """Collects at request time from all servers that a caller may use, filters, searches and resolves.
+    """Collects tools at request time from all servers that a caller may use, filters, searches and resolves them.
 
-    `sources` is a live view of the servers by id; whoever owns it may change it between requests. `providers` maps
-    a strategy to its provider; the local one always answers. `usage` tells what a project chose before, and
-    `changed_tools` is told when known tools have another definition.
+    `sources` is a live view of the servers by id; its owner may change it between requests. `providers` maps a
+    strategy to its provider; the local one always answers. `usage` returns what a project chose before, and
+    `changed_tools` is called when the definition of known tools changes.
     """
 
     def __init__(
@@ -42,7 +51,7 @@ class ToolCatalogService:
         *,
         wall_clock: WallClock = time.time,
         clock: Clock = time.monotonic,
-        patience: Patience = Patience(),  # noqa: B008 - frozen
+        waits: ListWaits = ListWaits(),  # noqa: B008 - frozen
         usage: UsageFigures = no_usage,
         changed_tools: ChangedTools = lambda server_id, names: None,
     ) -> None:
@@ -50,12 +59,12 @@ class ToolCatalogService:
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
-        self._definitions = Definitions(changed_tools)
-        self._lists = Lists(TOOLS, self._tools_of, sources, clock, patience)
+        self._history = DefinitionHistory(changed_tools)
+        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits)
         self._usage = usage
 
     def reconfigure(self, config: GatewayConfig) -> None:
-        """From now on this configuration holds, for requests under way too."""
+        """Apply a configuration, also to requests under way."""
         self.rights = RightsIndex(config)
         self._lists.keep_only(config.servers)
 
@@ -64,35 +73,36 @@ class ToolCatalogService:
         return self.rights.identify(secret, project_named, self._wall_clock())
 
     def still_valid(self, caller: Caller) -> bool:
-        """Whether a caller that was let in earlier would be let in now."""
+        """Whether a caller that was identified earlier would be accepted now."""
         return self.rights.still_valid(caller, self._wall_clock())
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
-        """What a caller may use now; nothing, once its token is revoked or has expired."""
+        """The servers that a caller may use now; none once its token is revoked or has expired."""
         return self.rights.usable_servers(caller) if self.still_valid(caller) else ()
 
     async def collected(self, caller: Caller) -> Collected[KnownTool]:
-        """The lists of all usable servers, permitted or not tool by tool."""
+        """The tool lists of all usable servers, before `tool_permissions` are applied."""
         return await self._lists.collect(lambda: self.usable_servers(caller), self.rights.config.limits.list_max_age_s)
 
     @property
     def searchable(self) -> bool:
-        """Whether any caller can search: its project, or having none, has an `optimization`."""
+        """Whether any caller can search: at least one project, or `unassigned`, has an `optimization`."""
         config = self.rights.config
         strategies = [project.optimization for project in config.projects.values()]
         return any((*strategies, config.unassigned.optimization))
 
     @property
     def learns(self) -> bool:
-        """Whether what callers choose may change the order of results (`search.usage`)."""
+        """Whether the tools that callers choose may change the order of results (`search.usage`)."""
         return self.rights.config.search.usage
 
     async def available(self, caller: Caller) -> Available:
-        """Ask all usable servers at once for what is not known; one that is silent costs only its own tools."""
+        """The tools that a caller may use, and notices about servers whose tools are missing."""
         collected = await self.collected(caller)
-        return Available(self.permitted(caller, collected), notices.sentences(collected.gaps))
+        return Available(self.permitted(caller, collected), gap_notices(collected.gaps))
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
+        """The tools that `tool_permissions` allow."""
         tools: list[KnownTool] = []
         for server_id, part in collected.parts.items():
             permits = self.rights.permits(caller, server_id)
@@ -105,53 +115,52 @@ class ToolCatalogService:
         """The tools that fit, best first."""
         strategy = self.rights.strategy(caller)
         if strategy is None:
-            return SearchOutcome((), notices.switched_off(caller.project_id), None, False)
+            return SearchOutcome((), switched_off_notice(caller.project_id), None, False)
         available = await self.available(caller)
-        documents = tuple(tool.document for tool in available.tools)
+        documents = tuple([tool.document for tool in available.tools])
         figures = self._usage(caller.project_id, queries) if self.learns else {}
-        # Several queries share the places fairly already: there usage only changes the order.
-        wanted = max_results + LOOK_BELOW if figures and len(queries) == 1 else max_results
+        # Several queries already share the results fairly, so usage only changes their order.
+        wanted = max_results + EXTRA_CANDIDATES if figures and len(queries) == 1 else max_results
         request = SearchRequest(tuple(queries), context, documents, wanted, caller.project_id, request_id)
         provider, hits, unavailable = await self._ask_providers(strategy, request)
-        results = own_results(available.tools, hits, wanted, len(queries))
+        results = accept_hits(available.tools, hits, wanted, len(queries))
         if figures:
-            results = lifted(results, figures)[:max_results]
-        fitting = fitting_notice(results, hits, len(queries)) if available.tools else notices.NO_TOOLS
-        told = [*available.notices, fitting] if fitting else list(available.notices)
-        if unavailable is not None:
-            told.append(notices.local_answered(str(unavailable)))
+            results = rank_by_usage(results, figures)[:max_results]
+        fit = fit_notice(results, hits, len(queries)) if available.tools else NO_TOOLS
+        fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
+        notice = " ".join(filter(None, (*available.notices, fit, fallback))) or None
         code = unavailable.code if unavailable is not None else None
-        return SearchOutcome(results, " ".join(told) or None, provider, unavailable is not None, code)
+        return SearchOutcome(results, notice, provider, unavailable is not None, code)
 
     async def overview(self, caller: Caller) -> str | None:
-        """What the caller's servers do, in a few words; None: its project does not ask for that.
+        """What the caller's servers do, in a few words; None unless its project has `describe_catalog`.
 
-        Waits a moment for servers that were never heard, so that it says the same from the first time on. Of the
-        others it takes the last list, however old, also while they restart.
+        Waits briefly for servers that have not listed their tools yet, so that the text is complete from the first
+        time on. Of the others it takes the last list, however old, even while they restart.
         """
         if not self.rights.describes(caller) or self.rights.strategy(caller) is None:
             return None
-        await self._lists.hear(self.usable_servers(caller))
-        return described([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
+        await self._lists.wait_for_first_lists(self.usable_servers(caller))
+        return describe_servers([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
 
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
-        """The tool that a key means for this caller, to the letter.
+        """The tool of exactly this key, if the caller may use it.
 
         Raises:
-            UnknownToolError: there is none, or this caller may not use it; the two look the same.
-            ServerUnavailableError: the caller may use it, but its server is not running or gives no list.
+            UnknownToolError: there is none, or the caller may not use it; the two are indistinguishable.
+            ServerUnavailableError: the caller may use it, but its server is not running or gave no list.
         """
         known = self.resolve_known(caller, tool_key)
         if known is not None:
             return known
         key = ToolKey.parse(tool_key)
-        assert key is not None  # resolve_known has seen to it
+        assert key is not None  # resolve_known raises for others
         listed = self._lists.list_of(self._sources[key.server_id])
-        answer = await self._lists.answer(listed, self.rights.config.limits.list_max_age_s)
-        return self._settle(caller, key, _callable(listed, key, answer))
+        answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
+        return self._authorize(caller, key, answer, listed)
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
-        """`resolve` without waiting; None: the server has to be asked for its list first.
+        """`resolve` without waiting; None: the server's list has to be fetched first.
 
         Raises:
             UnknownToolError, ServerUnavailableError: as `resolve`.
@@ -161,50 +170,59 @@ class ToolCatalogService:
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
         if source is None or source.status.state != "running" or not self.rights.config.servers[key.server_id].enabled:
-            return self._settle(caller, key, Silent("failed", _why_not_running(source)))
+            return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
-        known = listed.known_item(key.tool_name, max_age_s) or listed.known(max_age_s, to_the_letter=True)
-        # What is not known is fetched, forbidden or not, so that the time it takes tells nothing.
-        return None if known is None else self._settle(caller, key, _callable(listed, key, known))
+        found = listed.cached_item(key.tool_name, max_age_s) or listed.cached(max_age_s, exact_ttl=True)
+        # A list that is not cached is fetched even for a forbidden tool, so that the timing reveals nothing.
+        return None if found is None else self._authorize(caller, key, found, listed)
 
-    def had(self, key: ToolKey) -> bool:
-        """Whether the tool was in the last list that its server gave, true or not by now."""
-        return self._lists.had(key.server_id, key.tool_name)
-
-    def check_arguments(self, tool: KnownTool, arguments: object) -> Unproven | None:
-        """As ArgumentCheck. Bundled servers are exempt: they answer with their own words."""
-        return None if self.is_bundled(tool.server_id) else tool.check_arguments(arguments)
+    def was_listed(self, key: ToolKey) -> bool:
+        """Whether the last list that the server gave, however old, had the tool."""
+        return self._lists.was_listed(key.server_id, key.tool_name)
 
     def is_bundled(self, server_id: str) -> bool:
-        """Whether the server is a part of Pointsman, and so is trusted with more than a stranger's."""
+        """Whether the server is part of Pointsman: it checks arguments itself and is trusted with caller ids."""
         server = self.rights.config.servers.get(server_id)
         return server is not None and server.bundled is not None
 
     async def close(self) -> None:
-        """End what goes on in the background."""
+        """Cancel the background work and wait for its end."""
         await self._lists.close()
 
-    def _tools_of(
+    def _build_tools(
         self, source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]
     ) -> dict[str, KnownTool]:
-        known = tools_of(source, entries, before)
-        read = {name: tool.digest for name, tool in known.items() if before.get(name) is not tool}
-        self._definitions.note(source.id, read)
-        return known
+        tools = build_tools(source, entries, before)
+        new = {name: tool.digest for name, tool in tools.items() if before.get(name) is not tool}
+        self._history.record(source.id, new)
+        return tools
 
-    def _settle(self, caller: Caller, key: ToolKey, known: KnownTool | Snapshot[KnownTool] | Silent) -> KnownTool:
-        """Rights first, then the server's state, then the list: the order decides what a caller can find out."""
+    def _authorize(
+        self,
+        caller: Caller,
+        key: ToolKey,
+        found: KnownTool | Snapshot[KnownTool] | ListFailure,
+        listed: CachedList[KnownTool] | None = None,
+    ) -> KnownTool:
+        """Rights first, then the server's state, then the list: the order decides what a caller can find out.
+
+        A server that is busy with a long call may fail to list its tools in time; those of its last list can still
+        be called.
+        """
         rights = self.rights
         if not rights.may_use(caller, key.server_id, key.tool_name):
             raise UnknownToolError(str(key))
-        if not self.still_valid(caller):
+        if not rights.still_valid(caller, self._wall_clock()):
             raise UnknownToolError(str(key))
-        if isinstance(known, KnownTool):
-            return known
-        if isinstance(known, Silent):
-            raise ServerUnavailableError(key.server_id, known.reason)
-        tool = known.items.get(key.tool_name)
+        if isinstance(found, KnownTool):
+            return found
+        if isinstance(found, ListFailure):
+            tool = listed.last_item(key.tool_name) if listed is not None and found.kind == "timeout" else None
+            if tool is None:
+                raise ServerUnavailableError(key.server_id, found.reason)
+            return tool
+        tool = found.items.get(key.tool_name)
         if tool is None:
             raise UnknownToolError(str(key))
         return tool
@@ -218,7 +236,7 @@ class ToolCatalogService:
     async def _ask_providers(
         self, strategy: Strategy, request: SearchRequest
     ) -> tuple[str, list[SearchHit], SearchUnavailableError | None]:
-        """The strategy's provider; where it gives no answer, the local one, and why."""
+        """Ask the strategy's provider; if it does not answer, return the local provider's hits and the reason."""
         provider, local = self._providers[strategy], self._providers[LOCAL]
         if strategy == LOCAL:
             hits = await local.search(request)
@@ -234,30 +252,21 @@ class ToolCatalogService:
             hits = await (fallback or local.search(request))
             return _ranked_by(local, hits), hits, error
         finally:
-            await _dropped(asked, fallback)
+            await _cancel_searches(asked, fallback)
         return _ranked_by(provider, hits), hits, None
 
 
 def _ranked_by(provider: SearchProvider, hits: list[SearchHit]) -> str:
-    """What was really in use."""
+    """The name of the ranking that was really used."""
     return (hits.ranked_by if isinstance(hits, SearchHits) else None) or provider.name
 
 
-async def _dropped(*searches: asyncio.Future[list[SearchHit]] | None) -> None:
-    """End searches that nothing waits for any more."""
+async def _cancel_searches(*searches: asyncio.Future[list[SearchHit]] | None) -> None:
+    """Cancel searches whose result is no longer needed."""
     under_way = [search for search in searches if search is not None]
     for search in under_way:
         search.cancel()
     await asyncio.gather(*under_way, return_exceptions=True)
-
-
-def _callable(
-    listed: KnownList[KnownTool], key: ToolKey, answer: KnownTool | Snapshot[KnownTool] | Silent
-) -> KnownTool | Snapshot[KnownTool] | Silent:
-    """A server that is busy with a long call may not list its tools in time; its tools can be called all the same."""
-    if isinstance(answer, Silent) and answer.kind == "timeout":
-        return listed.last_item(key.tool_name) or answer
-    return answer
 
 
 def _why_not_running(source: ToolSource | None) -> str:

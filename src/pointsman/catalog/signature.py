@@ -12,8 +12,8 @@ import msgspec
 from pointsman.core.model import Json
 from pointsman.providers.schema import Parameters, parameters_of, target
 
-MAX_TYPE_CHARS = 60  # of one parameter; a longer type is told by its kind alone
-MAX_REQUIRED_CHARS = 2_000  # of all required parameters; no honest tool has more, and a flood must not reach the model
+MAX_TYPE_CHARS = 60  # of one parameter; a longer type is shown by its kind alone
+MAX_REQUIRED_CHARS = 2_000  # of all required parameters; more would flood the model, and no honest tool has more
 MAX_DEPTH = 2  # of objects inside objects
 MAX_INNER = 8  # parameters of an object inside; more of them would not fit
 MAX_CHOICES = 6
@@ -27,8 +27,8 @@ _COMBINATIONS = ("anyOf", "oneOf")
 def signature(tool: Json, room: int, *, with_result: bool = True) -> str:
     """The required parameters by name and, within `room` characters, the first optional ones. Never raises.
 
-    Where one of several sets of parameters must be given, they stand in brackets: `(zip: string | lat: number, lon:
-    number)`. Without `with_result` the `-> type` is left out, for those who show it apart.
+    Alternative sets of required parameters are shown in brackets: `(zip: string | lat: number, lon: number)`. Without
+    `with_result` the `-> type` is omitted.
     """
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
@@ -42,9 +42,9 @@ def signature(tool: Json, room: int, *, with_result: bool = True) -> str:
 
 
 def returns(schema: Json, room: int) -> str:
-    """What a call gives back, `{title: string, labels?: string[]}`, within `room` characters. Never raises.
+    """The type of a call's result, `{title: string, labels?: string[]}`, within `room` characters. Never raises.
 
-    An object that has no room is told by the first of its properties.
+    Of an object that does not fit, the first properties are shown.
     """
     types = _Types(schema)
     for depth in range(MAX_DEPTH, 0, -1):
@@ -61,7 +61,7 @@ def returns(schema: Json, room: int) -> str:
 
 
 def _fitting(parameters: Iterator[str], room: int) -> Iterator[str]:
-    """The first ones that fit, and a mark where there are more."""
+    """The first ones that fit, and a mark if there are more."""
     for text in parameters:
         room -= len(text) + 2
         if room < 0:
@@ -89,9 +89,9 @@ def _required(parameters: Parameters, types: _Types, depth: int) -> Iterator[str
 
 
 def _optional(parameters: Parameters, types: _Types, depth: int) -> Iterator[str]:
-    told = parameters.required.keys() | {name for way in parameters.ways for name in way}
+    required = parameters.required.keys() | {name for way in parameters.ways for name in way}
     for name, inner in parameters.properties.items():
-        if name not in told:
+        if name not in required:
             yield f"{_name(name)}?: {types.short(inner, depth)}"
 
 
@@ -100,7 +100,7 @@ def _name(name: str) -> str:
 
 
 class _Types:
-    """Names types of one schema; references are looked up in it."""
+    """Renders the types of one schema; references are resolved in it."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -109,7 +109,7 @@ class _Types:
         return parameters_of(schema, self._root)
 
     def short(self, schema: Any, depth: int) -> str:
-        """As exact as there is room for."""
+        """The most exact form that fits MAX_TYPE_CHARS."""
         for deep in range(depth, -1, -1):
             text = self.type_of(schema, deep)
             if len(text) <= MAX_TYPE_CHARS:
@@ -117,11 +117,11 @@ class _Types:
         return self._kind(schema)
 
     def type_of(self, schema: Any, depth: int) -> str:
-        if not isinstance(schema, dict) or depth < -MAX_DEPTH:  # lists of lists and the like count as well
+        if not isinstance(schema, dict) or depth < -MAX_DEPTH:  # nested lists count, too
             return "any"
         if "$ref" in schema:
-            meant = target(schema["$ref"], self._root)
-            return self.type_of(meant, depth - 1) if depth > 0 else self._kind(meant)
+            referenced = target(schema["$ref"], self._root)
+            return self.type_of(referenced, depth - 1) if depth > 0 else self._kind(referenced)
         if "const" in schema:
             return _literal(schema["const"])
         choices = schema.get("enum")
@@ -159,7 +159,7 @@ class _Types:
         return "|".join(dict.fromkeys(self.type_of(schema, depth - 1) for schema in schemas))
 
     def _kind(self, schema: Any) -> str:
-        """The last resort for a type that is too long: of what kind it is."""
+        """The kind of a type that is too long to show."""
         named = schema.get("type") if isinstance(schema, dict) else None
         return named if isinstance(named, str) and len(named) <= MAX_TYPE_CHARS else "any"
 

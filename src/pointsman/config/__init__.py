@@ -1,1 +1,1 @@
-"""What operators write: the YAML model, its loading, the environment."""
+"""The configuration: what operators write in YAML and in the environment, validated and frozen."""

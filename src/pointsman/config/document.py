@@ -1,60 +1,67 @@
-"""YAML text as plain data that still knows where each value was written."""
+"""A YAML file as plain data: references expanded, the position of every value known.
+
+References are `${NAME}`, `${NAME:-default}` and `${file:/run/secrets/x}`; `$${` stands for a literal `${`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pointsman.config.errors import ConfigProblem
-from pointsman.config.references import fill
-from pointsman.config.tree import CORE, MERGE, NULL, child, compose, short
+from pointsman.config.files import NotRegularFileError, open_regular
+from pointsman.config.tree import CORE, MERGE, NULL, child, compose, is_visible_scalar
 
 KeyPath = tuple[str | int, ...]  # ("servers", "time", "args", 0)
 
-# Lists and mappings of text, where `8080` or `true` mean what was typed and not a number or a truth value.
+MAX_FILE_BYTES = 1_048_576  # of a file that a reference names
+
+# Lists and mappings of text, where `8080` and `true` are text and not a number or a boolean.
 _AS_WRITTEN = frozenset({"args", "env", "headers", "projects", "servers"})
 
 
 class Document:
-    """One file: its data with references filled in, the problems met so far, and the place of every key."""
+    """One file: its data with references expanded, the problems found so far, and the position of every key."""
 
     def __init__(self, text: str, file_name: str, environ: Mapping[str, str]) -> None:
-        """Raises ConfigError where the text is no YAML at all; everything else is collected in `problems`."""
+        """Raises ConfigError if the text is not YAML; all other problems are collected in `problems`."""
         self.file_name = file_name
         self.folder = Path(file_name).absolute().parent
         self.problems: list[ConfigProblem] = []
-        self.unknown: set[KeyPath] = set()  # values that could not be made out; complaints about them would be noise
-        self.filled: set[str] = set()  # texts that came, in part, from outside the file: they may be secrets
+        self.unresolved: set[KeyPath] = set()  # values already reported as unreadable: further errors would be noise
+        self.external_texts: set[str] = set()  # texts that came, in part, from outside the file: may be secrets
         self.environ = environ
-        self._moved: dict[KeyPath, KeyPath] = {}
+        self._origins: dict[KeyPath, KeyPath] = {}
         self._built: dict[tuple[int, bool], Any] = {}
         self._open: set[int] = set()
         self.root: Node | None = compose(text, file_name)
         self.data: Any = {} if self.root is None else self._build(self.root, ())
 
-    def complain(self, path: KeyPath, reason: str, hint: str | None = None, *, key: bool = False) -> None:
+    def add_problem(self, path: KeyPath, reason: str, hint: str | None = None, *, key: bool = False) -> None:
         """Add a problem at the value of `path`, or at its key."""
-        line, column = self._place(self._written(path), key)
-        self.problems.append(ConfigProblem(self.file_name, line, column, render(self._written(path)), reason, hint))
+        written = self._origin_of(path)
+        line, column = self._position(written, key)
+        self.problems.append(ConfigProblem(self.file_name, line, column, render(written), reason, hint))
 
-    def moved(self, to: KeyPath, origin: KeyPath) -> None:
+    def record_move(self, to: KeyPath, origin: KeyPath) -> None:
         """Remember that what is now at `to` was written at `origin`."""
-        self._moved[to] = origin
+        self._origins[to] = origin
 
-    def _written(self, path: KeyPath) -> KeyPath:
+    def _origin_of(self, path: KeyPath) -> KeyPath:
         for length in range(len(path), 0, -1):
-            origin = self._moved.get(path[:length])
+            origin = self._origins.get(path[:length])
             if origin is not None:
                 return origin + path[length:]
         return path
 
-    def _place(self, path: KeyPath, key: bool) -> tuple[int, int]:
-        """Where the longest part of `path` that was really written stands."""
+    def _position(self, path: KeyPath, key: bool) -> tuple[int, int]:
+        """The line and column of the longest part of `path` that the file contains."""
         mark = self.root.start_mark if self.root is not None else None
         node = self.root
         for depth, step in enumerate(path):
@@ -62,17 +69,17 @@ class Document:
             if found is None:
                 break
             key_node, node = found
-            wanted_key = key and depth == len(path) - 1
-            mark = key_node.start_mark if wanted_key or not short(node) else node.start_mark
+            at_key = (key and depth == len(path) - 1) or not is_visible_scalar(node)
+            mark = key_node.start_mark if at_key else node.start_mark
         return (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
 
     def _build(self, node: Node, path: KeyPath) -> Any:
         as_written = len(path) > 1 and path[-2] in _AS_WRITTEN
-        known = (id(node), as_written)
-        if known in self._built:  # an alias: built once, however often it is used
-            return self._built[known]
+        identity = (id(node), as_written)
+        if identity in self._built:  # an alias: built once, however often it is used
+            return self._built[identity]
         if id(node) in self._open:
-            self._give_up(node, path, "refers to itself")
+            self._reject(node, path, "is an alias of itself; write the value out")
             return None
         self._open.add(id(node))
         builders: dict[type[Node], Callable[[Any, KeyPath], Any]] = {
@@ -82,7 +89,7 @@ class Document:
         }
         value = builders[type(node)](node, path)
         self._open.discard(id(node))
-        self._built[known] = value
+        self._built[identity] = value
         return value
 
     def _sequence(self, node: SequenceNode, path: KeyPath) -> list[Any]:
@@ -97,11 +104,11 @@ class Document:
                 merged = {**self._merge(value_node, path), **merged}
                 continue
             if not isinstance(key_node, ScalarNode):
-                self._give_up(key_node, path, "a key must be text")
+                self._reject(key_node, path, "a key must be text")
                 continue
             key = _whole_characters(key_node.value)
             if key in own:
-                self._add(key_node, (*path, key), f"is given twice; the first one is in line {first[key]}")
+                self._add(key_node, (*path, key), f"is a duplicate of the key in line {first[key]}; keep one of them")
                 continue
             first[key] = key_node.start_mark.line + 1
             own[key] = self._build(value_node, (*path, key))
@@ -112,7 +119,7 @@ class Document:
         merged: dict[str, Any] = {}
         for source in sources:
             if not isinstance(source, MappingNode):
-                self._give_up(source, path, "`<<` takes a mapping, or a list of them")
+                self._reject(source, path, "`<<` takes a mapping or a list of mappings")
                 continue
             built = self._build(source, path)
             merged = {**(built or {}), **merged}  # of several sources, the first one that has a key wins
@@ -126,7 +133,7 @@ class Document:
             try:
                 return _READ[kind](node.value)
             except ValueError:
-                return str(node.value)  # the model says what it wants instead
+                return str(node.value)  # the model reports what it expects
         return self._text(node, path)
 
     def _text(self, node: ScalarNode, path: KeyPath) -> str | None:
@@ -134,19 +141,19 @@ class Document:
         if tag == NULL:
             return None
         if not tag.startswith(CORE) or tag == CORE + "binary":
-            self._give_up(node, path, f"the tag `{tag.replace(CORE, '!!')}` is not supported")
+            self._reject(node, path, f"the tag `{tag.replace(CORE, '!!')}` is not supported")
             return None
-        filled = fill(_whole_characters(node.value), self.environ, self.folder)
-        if filled.changed:
-            self.filled.add(filled.text)
-        if "\0" in filled.text:  # no process, path or header could carry it
-            filled.failures.append("holds a null character")
-        for failure in filled.failures:
-            self._give_up(node, path, failure)
-        return filled.text
+        expanded = _expand(_whole_characters(node.value), self.environ, self.folder)
+        if expanded.external:
+            self.external_texts.add(expanded.text)
+        if "\0" in expanded.text:  # no process, path or header can carry it
+            expanded.failures.append("contains a null character")
+        for failure in expanded.failures:
+            self._reject(node, path, failure)
+        return expanded.text
 
-    def _give_up(self, node: Node, path: KeyPath, reason: str) -> None:
-        self.unknown.add(path)
+    def _reject(self, node: Node, path: KeyPath, reason: str) -> None:
+        self.unresolved.add(path)
         self._add(node, path, reason)
 
     def _add(self, node: Node, path: KeyPath, reason: str) -> None:
@@ -155,7 +162,7 @@ class Document:
 
 
 def render(path: KeyPath) -> str:
-    """`servers.time.args[0]`; a key that could be misread stands in quotes."""
+    """`servers.time.args[0]`; a key that could be misread is quoted."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -169,7 +176,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _whole_characters(text: str) -> str:
-    """JSON writes characters beyond U+FFFF as two escapes, which YAML takes for two characters."""
+    """Join surrogate pairs: JSON escapes a character beyond U+FFFF as two, which YAML reads as two characters."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -189,3 +196,73 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "int": _integer,
     "float": _float,
 }
+
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+@dataclass(slots=True)
+class _Expanded:
+    """A text with its references expanded, and the reasons why some could not be."""
+
+    text: str
+    failures: list[str] = field(default_factory=list)
+    external: bool = False  # a part came from outside the file: it may be a secret
+
+
+def _expand(text: str, environ: Mapping[str, str], folder: Path) -> _Expanded:
+    expanded = _Expanded(text)
+    if "${" in text:
+        expanded.text = _REFERENCE.sub(lambda match: _value(match, environ, folder, expanded), text)
+    return expanded
+
+
+def _value(match: re.Match[str], environ: Mapping[str, str], folder: Path, expanded: _Expanded) -> str:
+    if match[0] == "$${":
+        return "${"
+    expanded.external = True
+    inner, closed = match[1], match[2]
+    if not closed:
+        expanded.failures.append("`${` is not closed; write a literal `${` as `$${`")
+        return ""
+    if "${" in inner:
+        expanded.failures.append("nested references are not supported")
+        return ""
+    if inner.startswith("file:"):
+        return _from_file(folder / inner.removeprefix("file:"), expanded)
+    return _from_environment(inner, environ, expanded)
+
+
+def _from_environment(inner: str, environ: Mapping[str, str], expanded: _Expanded) -> str:
+    named = _NAME.fullmatch(inner)
+    if named is None:
+        expanded.failures.append("`${...}` takes NAME, NAME:-default or file:/path; write a literal `${` as `$${`")
+        return ""
+    name, default = named[1], named[2]
+    value = environ.get(name)
+    if default is not None:
+        return value or default  # as in a shell, an empty variable takes the default, too
+    if value is None:
+        expanded.failures.append(
+            f"the environment variable {name} is not set; set it, or give a default with ${{{name}:-...}}"
+        )
+        return ""
+    return value
+
+
+def _from_file(path: Path, expanded: _Expanded) -> str:
+    try:
+        with open_regular(path) as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+        if len(raw) > MAX_FILE_BYTES:
+            expanded.failures.append(f"{path} is larger than {MAX_FILE_BYTES} bytes")
+            return ""
+        return raw.decode().rstrip("\r\n")  # editors and `echo` add a line break that is not part of the secret
+    except NotRegularFileError:
+        expanded.failures.append(f"{path} is not a regular file")
+    except OSError as error:
+        expanded.failures.append(f"{path} cannot be read: {error.strerror}")
+    except ValueError:  # not UTF-8, or a null character in the path
+        expanded.failures.append(f"{path} is not UTF-8 text")
+    return ""

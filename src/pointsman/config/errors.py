@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: every problem with its place, its key, the reason and the near right word."""
+"""What is wrong with a configuration: every problem with its position, key and reason, and the likely spelling."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One thing to mend. `str(problem)` is the line that a person reads."""
+    """One thing to fix. `str(problem)` is the line that a person reads."""
 
     file: str
-    line: int | None  # from 1; None where the file as a whole is meant
+    line: int | None  # from 1; None: the file as a whole
     column: int | None
-    key: str  # as in `servers.time.args[0]`; empty where no key is concerned
+    key: str  # such as `servers.time.args[0]`; empty: no key is concerned
     reason: str
     hint: str | None = None  # the spelling that was probably meant
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        return f"{place}: {self.complaint}"
+        position = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+        return f"{position}: {self.message}"
 
     @property
-    def complaint(self) -> str:
-        """Without the place."""
+    def message(self) -> str:
+        """Without the position."""
         subject = f"{self.key}: " if self.key else ""
-        near = f" (did you mean `{self.hint}`?)" if self.hint else ""
-        return f"{subject}{self.reason}{near}"
+        hint = f" (did you mean `{self.hint}`?)" if self.hint else ""
+        return f"{subject}{self.reason}{hint}"
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used. Carries all its problems, in the order of the file."""
+    """An invalid configuration, with all its problems in the order of the file."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0)))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def near(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that `word` was probably meant to be: `tool-permissions` and `toolPermissions` find theirs too."""
-    by_shape = {_shape(choice): choice for choice in choices}
-    matches = difflib.get_close_matches(_shape(word), by_shape, n=1)
-    return by_shape[matches[0]] if matches else None
+def closest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that `word` probably stands for; `tool-permissions` and `toolPermissions` match, too."""
+    by_spelling = {_normalized(choice): choice for choice in choices}
+    matches = difflib.get_close_matches(_normalized(word), by_spelling, n=1)
+    return by_spelling[matches[0]] if matches else None
 
 
-def _shape(word: str) -> str:
+def _normalized(word: str) -> str:
     return word.lower().replace("-", "").replace("_", "")

@@ -1,4 +1,4 @@
-"""The YAML as frozen models. What is not named here is refused."""
+"""The YAML file as frozen models. Unknown keys are rejected."""
 
 from __future__ import annotations
 
@@ -19,65 +19,65 @@ from pydantic import (
 )
 
 from pointsman.config.values import (
-    anchored,
-    bearer_token,
-    database_address,
-    environment_name,
-    header_name,
-    header_value,
-    moment,
-    named_path,
-    network,
-    no_boolean,
-    program,
-    request_key,
-    root_name,
-    service_address,
-    web_address,
-    without_nul,
+    check_base_url,
+    check_bearer_token,
+    check_header_name,
+    check_header_value,
+    check_program,
+    check_request_key,
+    check_root_name,
+    check_url,
+    check_variable_name,
+    parse_moment,
+    parse_network,
+    reject_boolean,
+    reject_database_address,
+    reject_empty_path,
+    reject_null_character,
+    resolve_path,
 )
 
 DEFAULT_PORT = 3282
 SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
-SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the variable that names the store of a bundled archive
+SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the environment variable that names the store of a bundled archive
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
 ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"
-PREFIX_PATTERN = r"^[A-Za-z0-9_.-]*$"  # what all clients take
+PREFIX_PATTERN = r"^[A-Za-z0-9_.-]*$"  # characters that all clients accept
 DIGEST_PATTERN = r"^[0-9A-Fa-f]{64}$"
 Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, min_length=1, max_length=64)]
 Prefix = Annotated[str, StringConstraints(pattern=PREFIX_PATTERN, max_length=64)]
 Digest = Annotated[str, StringConstraints(pattern=DIGEST_PATTERN, to_lower=True)]
 Strategy = Literal["bm25", "cloud"]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(no_boolean)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
 Count = Annotated[int, Field(ge=1)]
-Moment = Annotated[datetime, BeforeValidator(moment)]
-LocalPath = Annotated[Path, BeforeValidator(named_path), AfterValidator(anchored)]
-WebAddress = Annotated[str, AfterValidator(web_address)]
-ServiceAddress = Annotated[str, AfterValidator(service_address)]
-BearerToken = Annotated[SecretStr, AfterValidator(bearer_token)]
-DatabaseAddress = Annotated[str, AfterValidator(database_address)]
-RequestKey = Annotated[SecretStr, AfterValidator(request_key)]
-Program = Annotated[str, AfterValidator(program)]
-RootName = Annotated[str, AfterValidator(root_name)]
-VariableName = Annotated[str, AfterValidator(environment_name)]
-Variable = Annotated[SecretStr, AfterValidator(without_nul)]
-Network = Annotated[str, AfterValidator(network)]
-HeaderName = Annotated[str, AfterValidator(header_name)]
-HeaderValue = Annotated[SecretStr, AfterValidator(header_value)]
+Moment = Annotated[datetime, BeforeValidator(parse_moment)]
+LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(resolve_path)]
+WebAddress = Annotated[str, AfterValidator(check_url)]
+ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
+BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
+DatabaseAddress = Annotated[str, AfterValidator(reject_database_address)]
+RequestKey = Annotated[SecretStr, AfterValidator(check_request_key)]
+Program = Annotated[str, AfterValidator(check_program)]
+RootName = Annotated[str, AfterValidator(check_root_name)]
+VariableName = Annotated[str, AfterValidator(check_variable_name)]
+Variable = Annotated[SecretStr, AfterValidator(reject_null_character)]
+Network = Annotated[str, AfterValidator(parse_network)]
+HeaderName = Annotated[str, AfterValidator(check_header_name)]
+HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 
 
 class Part(BaseModel):
-    """Every part of the configuration: frozen, and strict about its keys."""
+    """Base class of every part of the configuration: frozen, and strict about its keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _a_key_without_a_value_is_absent(cls, data: Any) -> Any:
-        """`servers:` with every entry commented out, or `research:` with nothing below it, mean the defaults."""
+    def _drop_keys_without_value(cls, data: Any) -> Any:
+        """A key without a value, such as `servers:` with every entry commented out, means the default."""
         if data is None:
             return {}
         if not isinstance(data, Mapping) or None not in data.values():
@@ -93,9 +93,9 @@ class Part(BaseModel):
 class Listen(Part):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = DEFAULT_PORT
-    allowed_hosts: tuple[str, ...] = ()  # besides loopback with our port, compared exactly
+    allowed_hosts: tuple[str, ...] = ()  # in addition to loopback with our port; compared exactly
     allowed_origins: tuple[str, ...] = ()
-    trusted_proxies: tuple[Network, ...] = ()  # reverse proxies: many clients share their addresses
+    trusted_proxies: tuple[Network, ...] = ()  # reverse proxies, whose address many clients share
 
 
 class Timeouts(Part):
@@ -105,7 +105,7 @@ class Timeouts(Part):
 
 
 class ServerTimeouts(Part):
-    """A server's own clocks; what is absent comes from the top level."""
+    """A server's own timeouts; those of the top level apply where one is absent."""
 
     connect_s: Seconds | None = None
     list_s: Seconds | None = None
@@ -123,49 +123,49 @@ class Server(Part):
     env: Mapping[VariableName, Variable] = {}
     cwd: LocalPath | None = None
     url: WebAddress | None = None
-    transport: Literal["stdio", "http", "sse"] | None = None  # absent: from `command` or `url`
+    transport: Literal["stdio", "http", "sse"] | None = None  # absent: derived from `command` or `url`
     headers: Mapping[HeaderName, HeaderValue] = {}
     era: Literal["auto", "legacy", "modern"] = "auto"
     isolation: Literal["shared", "per-caller"] = "shared"
-    prefix: Prefix | None = None  # absent: `<id>__`; empty: none, and resource URIs are the server's own
+    prefix: Prefix | None = None  # absent: `<id>__`; empty: no prefix, and resource URIs are passed unchanged
     projects: tuple[Id, ...] = ()
-    tool_permissions: Mapping[str, bool] = {}  # "*": what holds for tools that are not named; absent: allowed
+    tool_permissions: Mapping[str, bool] = {}  # "*": for all tools not named here; absent: allowed
     timeouts: ServerTimeouts = ServerTimeouts()
     db: LocalPath | None = None
     roots: Mapping[RootName, LocalPath] = {}
 
     @model_validator(mode="after")
-    def _one_way_to_reach_it(self) -> Server:
-        ways = [name for name in ("bundled", "command", "url") if getattr(self, name) is not None]
-        if len(ways) != 1:
-            found = " and ".join(ways) or "none of them"
-            raise ValueError(f"needs exactly one of `bundled`, `command` and `url`, and has {found}")
+    def _check_kind(self) -> Server:
+        kinds = [name for name in ("bundled", "command", "url") if getattr(self, name) is not None]
+        if len(kinds) != 1:
+            given = ", ".join(f"`{kind}`" for kind in kinds) or "none of them"
+            raise ValueError(f"needs exactly one of `bundled`, `command` and `url`, but has {given}")
         if self.url is None and self.transport in ("http", "sse"):
             raise ValueError(f"`transport: {self.transport}` needs `url`")
         if self.url is not None and self.transport == "stdio":
             raise ValueError("`transport: stdio` needs `command`")
-        for key in _BELONGS_TO:
-            if getattr(self, key) and ways[0] not in _BELONGS_TO[key]:
-                needed = " or ".join(f"`{way}`" for way in _BELONGS_TO[key])
-                raise ValueError(f"`{key}` belongs to a server with {needed}, and this one has `{ways[0]}`")
+        for key, allowed in _ALLOWED_WITH.items():
+            if getattr(self, key) and kinds[0] not in allowed:
+                needed = " or ".join(f"`{kind}`" for kind in allowed)
+                raise ValueError(f"`{key}` needs a server with {needed}, but this one has `{kinds[0]}`")
         if self.bundled and self.store_variable and not Path(self.store_variable).is_absolute():
-            raise ValueError(f"`env.{SEARCH_DB_PATH}` must be an absolute path; `db` takes one relative to this file")
+            raise ValueError(f"`env.{SEARCH_DB_PATH}` must be absolute; use `db` for a path relative to this file")
         return self
 
     @property
     def store_variable(self) -> str:
-        """The store that `env` names; empty: none."""
+        """The path of the store in `env`; empty: not set."""
         variable = self.env.get(SEARCH_DB_PATH)
         return variable.get_secret_value() if variable is not None else ""
 
     @property
     def names_store(self) -> bool:
-        """Whether the entry of a bundled archive says itself where its store is."""
+        """Whether the entry of a bundled archive sets the path of its store."""
         return self.db is not None or bool(self.store_variable)
 
 
-# What would have no effect is refused, so that nobody relies on it.
-_BELONGS_TO = {
+# Keys that only some kinds of server have. One without effect is rejected rather than ignored.
+_ALLOWED_WITH = {
     "args": ("command",),
     "cwd": ("command",),
     "env": ("command", "bundled"),
@@ -183,7 +183,7 @@ class Project(Part):
 
 
 class Unassigned(Part):
-    """What holds for callers that name no project."""
+    """Settings for callers that name no project."""
 
     optimization: Strategy | None = "bm25"
     exposure: Literal["meta", "flat"] = "meta"
@@ -207,18 +207,18 @@ class SearchApiLlm(Part):
     base_url: ServiceAddress
     model: Annotated[str, StringConstraints(min_length=1)]
     key: BearerToken | None = None
-    timeout_s: Seconds = 4  # below the 5 s that a gateway waits for the whole search
+    timeout_s: Seconds = 4  # less than the 5 s that a gateway waits for the whole search
 
 
 class SearchApiLimits(Part):
-    """Of one request to the search service; how it may arrive is in the top level's `limits`."""
+    """Limits of one request to the search service; those of its HTTP connection are in the top level's `limits`."""
 
     body_bytes: Count = 4_194_304  # as sent
-    unpacked_bytes: Count = 16_777_216  # where it was sent compressed
+    unpacked_bytes: Count = 16_777_216  # of a compressed body
     tools: Count = 5000
     queries: Count = 50
-    searches: Annotated[int, Field(ge=2)] = 8  # at the same time; one token has at most half of them
-    wait_s: Seconds = 2  # for one of these places
+    searches: Annotated[int, Field(ge=2)] = 8  # concurrent; one token may use at most half of the slots
+    wait_s: Seconds = 2  # for a slot
     search_s: Seconds = 30
 
 
@@ -230,15 +230,15 @@ class SearchApi(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _its_own_port(cls, data: Any) -> Any:
-        """`listen` without a port means the port of this service, not that of the gateway."""
+    def _default_port(cls, data: Any) -> Any:
+        """Without a port, `listen` means the port of this service, not that of the gateway."""
         listen = data.get("listen") if isinstance(data, Mapping) else None
         if not isinstance(listen, Mapping) or listen.get("port") is not None:
             return data
         return {**data, "listen": {**listen, "port": SEARCH_API_PORT}}
 
     @model_validator(mode="after")
-    def _a_model_to_ask(self) -> SearchApi:
+    def _check_llm(self) -> SearchApi:
         if self.provider == "llm" and self.llm is None:
             raise ValueError("`provider: llm` needs `llm` with `base_url` and `model`")
         return self
@@ -249,17 +249,17 @@ class Limits(Part):
     result_bytes: Count = 16_777_216
     sessions: Count = 1000
     session_idle_s: Seconds = 600
-    connections: Count = 1000  # one address has at most half of them
-    calls: Count = 1000  # requests under way in the whole daemon
-    token_calls: Count = 64  # of one token
-    server_calls: Count = 128  # at one server; more wait, with round robin between tokens
+    connections: Count = 1000  # one address may use at most half of them
+    calls: Count = 1000  # concurrent requests in the whole daemon
+    token_calls: Count = 64  # concurrent requests of one token
+    server_calls: Count = 128  # concurrent calls at one server; more are queued, round robin between tokens
     queue_s: Seconds = 10  # for a slot of a server
-    in_flight_bytes: Count = 134_217_728  # of large answers and requests that are read and decoded
+    in_flight_bytes: Count = 134_217_728  # of large requests and answers while they are read and decoded
     unread_bytes: Count = 134_217_728  # of answers that clients have not read yet, in the whole daemon
     audit_bytes_per_s: Count = 1_048_576  # of one token's audit rows
     header_s: Seconds = 10
     body_s: Seconds = 10
-    messages: Count = 1000  # of one call, from its server
+    messages: Count = 1000  # from the server during one call
     parked: Count = 1000
     parked_s: Seconds = 300
     list_max_age_s: Annotated[float, Field(ge=0, le=86_400)] = 5
@@ -277,8 +277,8 @@ class Search(Part):
 
 
 class State(Part):
-    database: DatabaseAddress | None = None  # a file or a URL; absent: a file in the state folder
-    request_keys: tuple[RequestKey, ...] = ()  # the first one seals, all of them open
+    database: DatabaseAddress | None = None  # reserved: rejected for now
+    request_keys: tuple[RequestKey, ...] = ()  # the first one seals, any of them opens
 
 
 class GatewayConfig(Part):

@@ -1,4 +1,4 @@
-"""Where the configuration is looked for and where state is kept."""
+"""Locates the configuration file and the state folder."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ _OWN = "pointsman"  # our folder inside the user's folders
 
 
 class NoHomeError(Exception):
-    """Nothing says where this user's files are. `str(error)` is for the person at the terminal."""
+    """The user has no home folder. `str(error)` is shown to the person at the terminal."""
 
 
 def find_config(option: Path | None, settings: Settings, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The configuration file: the one that was named, even if it does not exist, or the first one that does."""
+    """The file that was named, whether or not it exists, or else the first existing one; None: there is none."""
     named = option or settings.config
     if named is not None:
         return named
-    here = cwd / FILE_NAME
-    if here.exists():
-        return here
-    users = user_config(settings, environ)
-    return users if users.exists() else None
+    in_cwd = cwd / FILE_NAME
+    if in_cwd.exists():
+        return in_cwd
+    of_user = user_config(settings, environ)
+    return of_user if of_user.exists() else None
 
 
 def user_config(settings: Settings, environ: Mapping[str, str]) -> Path:
-    """Where a first configuration is written. Raises NoHomeError."""
+    """The path at which the first configuration is created. Raises NoHomeError."""
     folder = settings.config_dir or _xdg("XDG_CONFIG_HOME", ".config", "POINTSMAN_CONFIG_DIR", environ)
     return folder / FILE_NAME
 
@@ -38,14 +38,14 @@ def state_folder(option: Path | None, settings: Settings, environ: Mapping[str, 
     return option or settings.state_dir or _xdg("XDG_STATE_HOME", ".local/state", "POINTSMAN_STATE_DIR", environ)
 
 
-def _xdg(variable: str, below_home: str, ours: str, environ: Mapping[str, str]) -> Path:
+def _xdg(variable: str, below_home: str, override: str, environ: Mapping[str, str]) -> Path:
     base = Path(environ.get(variable, ""))
-    if base.is_absolute():  # the XDG specification has relative ones ignored
+    if base.is_absolute():  # the XDG specification says to ignore relative ones
         return base / _OWN
     home = environ.get("HOME")
     try:
         return (Path(home) if home else Path.home()) / below_home / _OWN
     except RuntimeError:
         raise NoHomeError(
-            f"This user has no home folder. Set {ours} to a folder that Pointsman may write to."
+            f"This user has no home folder. Set {override} to a folder that Pointsman can write to."
         ) from None

@@ -1,4 +1,4 @@
-"""The first configuration: a commented sample with the hash of a fresh token."""
+"""Creates the first configuration: a commented sample with the hash of a new token."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from pointsman.config.secrets import digest, new_secret
 
 GATEWAY = "sample.yaml"
 SEARCH_API = "sample_search_api.yaml"
-_PLACE = '"@sha256@"'
+_PLACEHOLDER = '"@sha256@"'
 
 
-def sample(sha256: str, kind: str = GATEWAY) -> str:
-    """The text of the sample with this token in it."""
+def render_sample(sha256: str, kind: str = GATEWAY) -> str:
+    """The text of the sample with this token's hash."""
     text = files("pointsman.config").joinpath(kind).read_text(encoding="utf-8")
-    return text.replace(_PLACE, f'"{sha256}"')
+    return text.replace(_PLACEHOLDER, f'"{sha256}"')
 
 
 def write_sample(path: Path, kind: str = GATEWAY) -> str:
-    """Create the configuration with one token that may use everything, and return the token's secret.
+    """Create the configuration with one token that may use everything; return the token's secret.
 
     Raises:
-        FileExistsError: there is one already, or another process was faster; it is left as it is.
-        OSError: the folder cannot be written.
+        FileExistsError: the file exists, perhaps because another process was faster; it is not changed.
+        OSError: the folder is not writable.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     secret = new_secret()
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(sample(digest(secret), kind))
+            file.write(render_sample(digest(secret), kind))
             file.flush()
             os.fsync(file.fileno())
-        _appear(Path(name), path)
+        _publish(Path(name), path)
     finally:
         os.unlink(name)
     return secret
 
 
-def _appear(finished: Path, path: Path) -> None:
-    """Give the finished file its name, unless the name is taken: of two processes exactly one succeeds."""
+def _publish(finished: Path, path: Path) -> None:
+    """Give the finished file its name unless that is taken: of two processes, exactly one succeeds."""
     try:
         os.link(finished, path)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:  # a file system without links
+        with os.fdopen(handle, "wb") as file:  # a file system without hard links
             file.write(finished.read_bytes())

@@ -1,4 +1,4 @@
-"""What the environment says (`POINTSMAN_*`). The command line beats it, and it beats the YAML."""
+"""Settings from the environment (`POINTSMAN_*`). They override the YAML; the command line overrides them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from pointsman.config.errors import ConfigError, ConfigProblem, near
-from pointsman.config.explain import choices_of, sentence
+from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.model import DatabaseAddress, GatewayConfig, RequestKey, SearchApi
+from pointsman.config.model_errors import choices_of, sentence
 
 PREFIX = "POINTSMAN_"
 
@@ -22,7 +22,7 @@ def _lower(value: object) -> object:
 
 
 class Settings(BaseSettings):
-    """An empty variable counts as absent, so that `POINTSMAN_HOST=${HOST:-}` in a compose file does no harm."""
+    """An empty variable counts as absent, so `POINTSMAN_HOST=${HOST:-}` in a compose file is harmless."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
 
@@ -32,37 +32,37 @@ class Settings(BaseSettings):
     host: str | None = None
     port: Annotated[int, Field(ge=0, le=65_535)] | None = None
     database: DatabaseAddress | None = None
-    token: SecretStr | None = None  # of a client: `pointsman stdio` and the like
+    token: SecretStr | None = None  # of a client, such as `pointsman stdio`
     request_key: RequestKey | None = None
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
 
 
 def read_settings() -> Settings:
-    """Raises ConfigError, which names the variables."""
+    """Raises ConfigError, which names the invalid variables."""
     try:
         return Settings()
     except ValidationError as error:
         raise ConfigError(_problems(error)) from None
 
 
-def overlaid(
+def apply_overrides(
     config: GatewayConfig, settings: Settings, *, host: str | None = None, port: int | None = None
 ) -> GatewayConfig:
-    """The configuration that holds: options of the command line over the environment over the file."""
+    """The effective configuration: command-line options override the environment, which overrides the file."""
     listen = config.listen.model_copy(
         update=_given(host=_first(host, settings.host), port=_first(port, settings.port)),
     )
     keys = config.state.request_keys
-    if settings.request_key is not None:  # first, so that it seals; the file's keys still open what they sealed
+    if settings.request_key is not None:  # first, so that it seals; the file's keys only open what they sealed
         keys = (settings.request_key, *(key for key in keys if key != settings.request_key))
     state = config.state.model_copy(update=_given(database=settings.database, request_keys=keys))
     return config.model_copy(update={"listen": listen, "state": state})
 
 
-def overlaid_search_api(
+def apply_search_api_overrides(
     config: GatewayConfig, settings: Settings, *, host: str | None = None, port: int | None = None
 ) -> GatewayConfig:
-    """The same for a process that is the search service: here `search_api.listen` is what it listens on."""
+    """`apply_overrides` for the search service, which listens on `search_api.listen`."""
     given = _given(host=_first(host, settings.host), port=_first(port, settings.port))
     own = config.search_api or SearchApi()
     return config.model_copy(
@@ -83,6 +83,6 @@ def _problems(error: ValidationError) -> list[ConfigProblem]:
     for detail in error.errors(include_url=False):
         variable = PREFIX + str(detail["loc"][0]).upper()
         choices = choices_of(detail)
-        hint = near(str(detail["input"]), choices) if choices else None
+        hint = closest(str(detail["input"]), choices) if choices else None
         problems.append(ConfigProblem("environment", None, None, variable, sentence(detail), hint))
     return problems

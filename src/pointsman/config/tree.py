@@ -1,4 +1,4 @@
-"""YAML text as a tree of nodes with their places, and what can be wrong with the text as such."""
+"""YAML text as a tree of nodes with their positions; syntax errors in plain words."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NO_CHARACTER = re.compile(r"\\U(?!000|0010)[0-9A-Fa-f]{8}")
 
 
 def compose(text: str, file_name: str) -> Node | None:
-    """The tree of the text, None where there is nothing but comments.
+    """The tree of the text; None if it has no content but comments.
 
     Raises:
-        ConfigError: it is not YAML; the one problem says where.
+        ConfigError: it is not YAML; its one problem has the position.
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.max_depth = _MAX_DEPTH
-    yaml.composer.warn_double_anchors = False  # legal, and a warning on stderr helps nobody
+    yaml.composer.warn_double_anchors = False  # legal, so no warning on stderr
     try:
         root: Node | None = yaml.compose(text)
     except MarkedYAMLError as error:
@@ -36,15 +36,15 @@ def compose(text: str, file_name: str) -> Node | None:
     except ReaderError as error:
         reason = f"the character U+{error.character:04X} is not allowed in YAML"
         raise ConfigError([_problem_at(text, error.position, reason, file_name)]) from None
-    except (ValueError, OverflowError):  # how ruamel.yaml takes \UFFFFFFFF
+    except (ValueError, OverflowError):  # what ruamel.yaml raises for \UFFFFFFFF
         escape = _NO_CHARACTER.search(text)
-        reason = "this escape names a character that does not exist"
+        reason = "this escape is not a Unicode character"
         raise ConfigError([_problem_at(text, escape.start() if escape else 0, reason, file_name)]) from None
     return root
 
 
 def child(node: Node | None, step: str | int) -> tuple[Node, Node] | None:
-    """The key's and the value's node of one step down. A list's item is its own key."""
+    """The nodes of the key and of the value one step down. A list's item counts as its own key."""
     if isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value):
         return node.value[step], node.value[step]
     if not isinstance(node, MappingNode):
@@ -58,8 +58,8 @@ def child(node: Node | None, step: str | int) -> tuple[Node, Node] | None:
     return next((found for source in merged if (found := child(source, step))), None)
 
 
-def short(node: Node) -> bool:
-    """Whether the value itself is the place to point at, rather than its key."""
+def is_visible_scalar(node: Node) -> bool:
+    """Whether an error should point at the value itself rather than at its key."""
     return isinstance(node, ScalarNode) and node.end_mark.index > node.start_mark.index
 
 
@@ -79,13 +79,13 @@ def _syntax_reason(error: MarkedYAMLError, text: str, mark: StringMark | None) -
     if isinstance(error, MaxDepthExceededError):
         return f"nested deeper than {_MAX_DEPTH} levels"
     if "another document" in problem:
-        return "a second document starts here (`---`), and only one is read"
+        return "a second document starts here (`---`); only one is allowed"
     if "'\\t'" in problem:
         return "a tab cannot indent YAML; use spaces"
     if mark is not None and text[max(mark.index - 1, 0) : mark.index + 1] == "${":
-        return 'inside braces or brackets a value with ${...} needs quotes: "${NAME}"'
+        return 'quote a value with ${...} inside braces or brackets: "${NAME}"'
     if problem == "mapping values are not allowed here":
-        return "a `:` is not expected here; quote a value that holds `: `, or check the indentation"
-    if unfit := re.fullmatch(r"found character (.+) that cannot start any token", problem):
-        return f"a value cannot start with {unfit[1]}; put it in quotes"
+        return "unexpected `:`; quote a value that contains `: `, or check the indentation"
+    if bad_start := re.fullmatch(r"found character (.+) that cannot start any token", problem):
+        return f"a value cannot start with {bad_start[1]}; quote it"
     return problem.replace("'<stream end>'", "the end of the file").replace("end of stream", "end of the file")

@@ -1,4 +1,4 @@
-"""What single values of the configuration must look like. Each check says in one sentence what is wrong."""
+"""Validators for single values of the configuration. Each error is one sentence that says what is expected."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pydantic import SecretStr, ValidationInfo
 REQUEST_KEY_BYTES = 32
 
 
-def moment(value: object) -> datetime:
-    """A point in time with a zone: a bare date is the end of that day, and no zone means UTC."""
+def parse_moment(value: object) -> datetime:
+    """A point in time with a zone: a bare date means the end of that day, and no zone means UTC."""
     if isinstance(value, str):
         value = _read_moment(value.strip())
     try:
@@ -23,121 +23,121 @@ def moment(value: object) -> datetime:
         if isinstance(value, date):
             return datetime.combine(value, time.max, UTC)
     except OverflowError:
-        pass  # a zone's offset led out of the calendar
+        pass  # a zone's offset left the range of datetime
     raise ValueError("must be a date like 2027-01-31 or a time like 2027-01-31T18:00:00Z")
 
 
-def network(text: str) -> str:
+def parse_network(text: str) -> str:
     """An IP address or a CIDR network in canonical form."""
     try:
-        found = ip_network(text, strict=False)
+        parsed = ip_network(text, strict=False)
     except ValueError:
         raise ValueError("must be an IP address or a CIDR network, such as `10.0.0.5` or `10.0.0.0/24`") from None
-    if "/" in text and str(found.network_address) != str(ip_address(text.partition("/")[0])):
-        raise ValueError(f"is an address inside a network: write the network `{found}` or the address alone")
-    if found.prefixlen == 0:
-        raise ValueError("must not cover every address: name the proxy's own address or network")
-    return str(found.network_address) if found.num_addresses == 1 else str(found)
+    if "/" in text and str(parsed.network_address) != str(ip_address(text.partition("/")[0])):
+        raise ValueError(f"is a host address with a prefix; write the network `{parsed}` or the address alone")
+    if parsed.prefixlen == 0:
+        raise ValueError("must not cover every address; name the proxy's own address or network")
+    return str(parsed.network_address) if parsed.num_addresses == 1 else str(parsed)
 
 
-def anchored(path: Path, info: ValidationInfo) -> Path:
-    """A relative path starts at the folder of the file it stands in, wherever the daemon was started."""
+def resolve_path(path: Path, info: ValidationInfo) -> Path:
+    """Resolve a relative path against the folder of the configuration file, not the working directory."""
     folder = info.context.get("folder") if isinstance(info.context, dict) else None
     if path.parts[:1] == ("~",):
         try:
             return path.expanduser()
         except RuntimeError:
-            raise ValueError("`~` cannot be used here: this user has no home folder") from None
+            raise ValueError("cannot start with `~`: this user has no home folder") from None
     return folder / path if isinstance(folder, Path) else path
 
 
-def named_path(path: object) -> object:
-    """An empty one would be the folder of the file, which nobody means who wrote nothing."""
+def reject_empty_path(path: object) -> object:
+    """Reject an empty path: it would resolve to the folder of the configuration file."""
     if path == "":
         raise ValueError("must not be empty")
     return path
 
 
-def root_name(name: str) -> str:
-    """It is the first part of paths, so it must look like the name of one folder."""
+def check_root_name(name: str) -> str:
+    """The name of a root is the first part of paths, so it must look like the name of one folder."""
     if not re.fullmatch(r"\w(?:[\w. -]{0,62}[\w-])?", name):
-        raise ValueError("the name of a root takes letters, digits, `_`, `-` and `.`, such as `app`")
+        raise ValueError("the name of a root may contain letters, digits, `_`, `-` and `.`, such as `app`")
     return name
 
 
-def database_address(address: str) -> str:
-    """The key is there for a later version; until then nobody shall believe that the rows are elsewhere."""
-    raise ValueError("is not supported in this version: the database is a file in the state folder. Leave it out")
+def reject_database_address(address: str) -> str:
+    """Reject the key, which is reserved for a later version: the rows would not be where it says."""
+    raise ValueError("is not supported in this version: the database is a file in the state folder; remove this key")
 
 
-def no_boolean(value: object) -> object:
-    if isinstance(value, bool):  # pydantic would take `true` for one second
-        raise ValueError("must be a number")  # noqa: TRY004 - pydantic wants ValueError
+def reject_boolean(value: object) -> object:
+    if isinstance(value, bool):  # pydantic would read `true` as one second
+        raise ValueError("must be a number")  # noqa: TRY004 - pydantic expects ValueError
     return value
 
 
-def program(command: str) -> str:
+def check_program(command: str) -> str:
     if not command.strip() or "\0" in command:
         raise ValueError("must name a program, such as `uvx`")
     return command
 
 
-def environment_name(name: str) -> str:
+def check_variable_name(name: str) -> str:
     if not name or "=" in name or "\0" in name:
-        raise ValueError("the name of a variable takes no `=` and is not empty")
+        raise ValueError("the name of a variable must not be empty or contain `=`")
     return name
 
 
-def without_nul(value: SecretStr) -> SecretStr:
+def reject_null_character(value: SecretStr) -> SecretStr:
     if "\0" in value.get_secret_value():
-        raise ValueError("must not hold a NUL character")
+        raise ValueError("must not contain a null character")
     return value
 
 
-def header_name(name: str) -> str:
+def check_header_name(name: str) -> str:
     if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-        raise ValueError("the name of a header takes letters, digits and `-`")
+        raise ValueError("the name of a header may contain letters, digits and `-`")
     return name
 
 
-def header_value(value: SecretStr) -> SecretStr:
+def check_header_value(value: SecretStr) -> SecretStr:
     if any(character in "\r\n\0" for character in value.get_secret_value()):
         raise ValueError("must be one line")
     return value
 
 
-def web_address(url: str) -> str:
-    if not _is_address(url):
-        raise ValueError("must be an address like https://host.example/mcp")
+def check_url(url: str) -> str:
+    if not _is_http_url(url):
+        raise ValueError("must be a URL like https://host.example/mcp")
     return url
 
 
-def service_address(url: str) -> str:
-    """Paths are added to it, and the credential has a key of its own."""
-    if not _is_address(url) or "@" in url or "?" in url or "#" in url:
-        raise ValueError("must be an address like https://host.example, without user, `?` and `#`")
+def check_base_url(url: str) -> str:
+    """A base URL: paths are appended to it, and the credential has a key of its own."""
+    if not _is_http_url(url) or "@" in url or "?" in url or "#" in url:
+        raise ValueError("must be a URL like https://host.example, without user, `?` and `#`")
     return url
 
 
-def _is_address(url: str) -> bool:
+def _is_http_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number, a bracket that never closes
+    except ValueError:  # a port that is not a number, an unclosed bracket
         return False
     return usable and not any(character.isspace() for character in url)
 
 
-def bearer_token(token: SecretStr) -> SecretStr:
+def check_bearer_token(token: SecretStr) -> SecretStr:
     if not re.fullmatch(r"[!-~]+", token.get_secret_value()):
-        raise ValueError("must be one word of letters, digits and signs, and is not empty")
+        raise ValueError("must be one word of visible ASCII characters")
     return token
 
 
-def request_key(key: SecretStr) -> SecretStr:
+def check_request_key(key: SecretStr) -> SecretStr:
     size = len(key.get_secret_value().encode())
     if size < REQUEST_KEY_BYTES:
-        raise ValueError(f"has {size} bytes and needs at least {REQUEST_KEY_BYTES}; `openssl rand -hex 32` makes one")
+        raise ValueError(f"has {size} bytes, but needs at least {REQUEST_KEY_BYTES}; try `openssl rand -hex 32`")
     return key
 
 

@@ -1,1 +1,1 @@
-"""The ground floor: words, errors and JSON-RPC codes that every other package uses. Imports nothing of ours."""
+"""Types, errors and JSON-RPC codes that every other package uses. Imports no other package of ours."""

@@ -1,4 +1,4 @@
-"""Makes this process non-dumpable: other processes of the same user cannot read its memory or its environment."""
+"""Makes this process non-dumpable: other processes of the same user cannot read its memory or environment."""
 
 from __future__ import annotations
 

@@ -1,8 +1,16 @@
-"""What can go wrong, each with a code for programs, a sentence for people and the next step for the model."""
+"""The errors that cross layers, each with a code for programs, a sentence for people and the next step for the model.
+
+GatewayError                 the caller can act on it; shown to the model
+  UnknownToolError, InvalidArgumentsError, ServerUnavailableError, CallTimeoutError,
+  AuditUnavailableError, RateLimitedError
+RefusedError                 the caller as a whole is refused; shown to the person
+  UnauthorizedError, ForbiddenError
+DownstreamError              a JSON-RPC error that a server answered with
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 
 class GatewayError(Exception):
@@ -12,7 +20,7 @@ class GatewayError(Exception):
 
 
 class UnknownToolError(GatewayError):
-    """Also for tools that exist but that this caller may not use: the two must not be told apart."""
+    """Also raised for tools that exist but that this caller may not use: the two must be indistinguishable."""
 
     code = "unknown_tool"
 
@@ -56,7 +64,7 @@ class AuditUnavailableError(GatewayError):
 
 
 class RateLimitedError(GatewayError):
-    """A call over its share. Nothing was sent to a server."""
+    """A call over the share of its token. It was not sent to a server."""
 
     code = "rate_limited"
 
@@ -79,7 +87,7 @@ class ForbiddenError(RefusedError):
     code = "denied"
 
 
-class DownstreamHttpError(Exception):
+class DownstreamError(Exception):
     """A JSON-RPC error that a downstream server answered with."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -89,24 +97,23 @@ class DownstreamHttpError(Exception):
         self.data = data
 
 
-# The codes that our own bundled servers put beside `error`. A foreign server's text never becomes a code of ours.
-BUNDLED_CODES = frozenset(
-    {
-        "already_exists",
-        "embedding_failed",
-        "file_not_found",
-        "internal_error",
-        "invalid_parameters",
-        "limit_reached",
-        "no_embeddings",
-        "not_configured",
-        "not_found",
-        "not_parsed",
-        "not_text",
-        "permission_denied",
-        "rate_limited",
-        "result_too_large",
-        "store_unavailable",
-        "timeout",
-    }
-)
+# The codes of our own bundled servers. The text of any other server never becomes a code of ours.
+BundledCode = Literal[
+    "already_exists",
+    "embedding_failed",
+    "file_not_found",
+    "internal_error",
+    "invalid_parameters",
+    "limit_reached",
+    "no_embeddings",
+    "not_configured",
+    "not_found",
+    "not_parsed",
+    "not_text",
+    "permission_denied",
+    "rate_limited",
+    "result_too_large",
+    "store_unavailable",
+    "timeout",
+]
+BUNDLED_CODES: frozenset[str] = frozenset(get_args(BundledCode))

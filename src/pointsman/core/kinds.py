@@ -1,9 +1,9 @@
-"""The kinds of lists that a server may have: what each is asked with, and what makes an entry of it usable."""
+"""The kinds of lists that a server may offer, and of questions that it may ask."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Family = Literal["tools", "resources", "prompts"]
 
@@ -11,17 +11,27 @@ MAX_NAME_CHARS = 512
 MAX_URI_CHARS = 8_192
 
 
+QUESTION_CAPABILITIES = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+"""Each question that a server may ask a client, and the capability that a client declares to be asked it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListKind:
+    """One kind of list: the request for it, and what makes an entry usable."""
+
     method: str
-    family: Family  # whose `list_changed` concerns it
-    field: str  # of the answer
-    key: str  # the field of an entry that names it
+    family: Family  # whose `list_changed` invalidates it
+    field: str  # of the answer, with the entries
+    key: str  # the field of an entry with its name
     max_key_chars: int
     words: str  # for people
 
     def is_usable(self, entry: object) -> bool:
-        """Whether a list's entry can be offered: it has a name and, if it has an inputSchema, that is an object."""
+        """Whether an entry can be offered: it has a name and, for a tool, an inputSchema that is an object, if any."""
         if not isinstance(entry, dict):
             return False
         key = entry.get(self.key)
@@ -36,3 +46,9 @@ TEMPLATES = ListKind(
     "resources/templates/list", "resources", "resourceTemplates", "uriTemplate", MAX_URI_CHARS, "resource templates"
 )
 PROMPTS = ListKind("prompts/list", "prompts", "prompts", "name", MAX_NAME_CHARS, "prompts")
+
+
+def declares(capabilities: dict[str, Any], question: str) -> bool:
+    """Whether a client with these capabilities can be asked `question`, a method; False for one that is not known."""
+    capability = QUESTION_CAPABILITIES.get(question)
+    return capability is not None and isinstance(capabilities.get(capability), dict)

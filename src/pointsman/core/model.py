@@ -1,4 +1,4 @@
-"""The words of the catalog: caller, tool key, server status."""
+"""The core types: JSON object, caller, tool key, server status, and what the catalog needs of a server."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Caller", "Json", "ServerState", "ServerStatus", "ToolKey", "ToolSour
 
 Json = dict[str, Any]
 ServerState = Literal["starting", "running", "failed", "stopped"]
-WallClock = Callable[[], float]  # seconds since the epoch; handed in so that tests can set it
+WallClock = Callable[[], float]  # seconds since the epoch; injected so that tests can set it
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A token and a project. Holds no rights: those are asked of the present configuration each time."""
+    """A token and a project. Holds no rights: those are looked up in the current configuration each time."""
 
     token_id: str
     project_id: str | None  # None: unassigned
@@ -25,7 +25,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class ToolKey:
-    """`serverId:toolName`. Server ids hold no colon, so the first one divides; tool names may hold more."""
+    """`serverId:toolName`. Server ids contain no colon, so the first one separates; tool names may contain more."""
 
     server_id: str
     tool_name: str
@@ -42,7 +42,7 @@ class ToolKey:
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
     state: ServerState
-    reason: str  # a sentence's worth, for people; empty while running
+    reason: str  # a clause for people; empty while running
     since: float  # wall clock
 
 
@@ -61,15 +61,15 @@ class ToolSource(Protocol):
     @property
     def list_timeout_s(self) -> float: ...
     def generation_of(self, kind: Family, /) -> int:
-        """Grows whenever a kept list stops being true: at each connect and at each `list_changed` of that kind."""
+        """Grows whenever a cached list becomes invalid: at each connect and at each `list_changed` of that kind."""
         ...
 
-    def hears_changes(self, kind: Family, /) -> bool:
-        """Whether a change of that list would be heard: it is connected, and tells of changes if it has any."""
+    def announces_changes(self, kind: Family, /) -> bool:
+        """Whether a change of that list would reach us: it is connected, and notifies of changes if there are any."""
         ...
 
     async def first_start(self) -> None:
-        """Wait until its first start is over, however it ended; no longer than such a start usually takes."""
+        """Wait until its first start has succeeded or failed; no longer than a start usually takes."""
         ...
 
     async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:
@@ -78,6 +78,6 @@ class ToolSource(Protocol):
         Raises:
             ServerUnavailableError: it is not running, or its connection ended.
             CallTimeoutError: no answer within `list_timeout_s`.
-            DownstreamHttpError: it answered with an error.
+            DownstreamError: it answered with an error.
         """
         ...

@@ -1,4 +1,4 @@
-"""What the daemon takes from the mcp SDK: version tables and pure functions, so that an upgrade touches one file."""
+"""All that the daemon imports from the mcp SDK: version tables and pure functions. An upgrade touches one file."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     )
 else:
 
-    def _alone(*path: str) -> ModuleType:
-        """A module of the SDK without its package, which would load client, server and OAuth: 0.6 s and 30 MB."""
+    def _load_alone(*path: str) -> ModuleType:
+        """Load a module of the SDK without its package, which would bring client, server and OAuth: 0.6 s and 30 MB."""
         package = find_spec("mcp")
         assert package is not None
         assert package.submodule_search_locations is not None
@@ -55,7 +55,7 @@ else:
         spec.loader.exec_module(module)
         return module
 
-    _inbound = _alone("shared", "inbound.py")
+    _inbound = _load_alone("shared", "inbound.py")
     ERROR_CODE_HTTP_STATUS = _inbound.ERROR_CODE_HTTP_STATUS
     NAME_BEARING_METHODS = _inbound.NAME_BEARING_METHODS
     InboundLadderRejection = _inbound.InboundLadderRejection
@@ -67,17 +67,17 @@ else:
     validate_mcp_param_headers = _inbound.validate_mcp_param_headers
     x_mcp_header_map = _inbound.x_mcp_header_map
 
-INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})  # a test holds it against the SDK
+INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})  # a test compares it with the SDK
 
 
 class SealError(Exception):
-    """Not sealed by us, or changed since."""
+    """Not sealed by us, or modified since."""
 
 
 class Sealing:
-    """The SDK's AES-GCM under a ring of keys: the first one seals, all of them open.
+    """The SDK's AES-GCM with a ring of keys: the first one seals, all of them unseal.
 
-    Loaded at first use, because it brings the whole server along; `load_sealing` does that ahead of time.
+    Imported at first use, because it imports the whole SDK server; `load_sealing` does so ahead of time.
     """
 
     def __init__(self, keys: Sequence[bytes | str]) -> None:
@@ -106,7 +106,7 @@ class Sealing:
 
 
 def load_sealing() -> None:
-    """Takes about half a second: for a thread, while nobody waits."""
+    """Import what `Sealing` needs. Takes about half a second: run it on a thread, ahead of the first request."""
     import_module("mcp.server.request_state")
 
 

@@ -1,4 +1,4 @@
-"""What stands between the front, the gateway and the downstream servers. Nothing here knows HTTP or the SDK."""
+"""The interfaces between the front, the gateway and the downstream servers. Independent of HTTP and the SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUEST_CANCELLED = -32800
 
 
 class ProtocolError(Exception):
-    """Answered to the client as a JSON-RPC error."""
+    """Becomes a JSON-RPC error in the answer to the client."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class ProtocolError(Exception):
 
 
 class CannotAskError(Exception):
-    """This client cannot be asked this: it lacks the capability, or its kind of request carries no questions."""
+    """The client cannot be asked this: it lacks the capability, or its kind of request allows no questions."""
 
 
 class ClientGoneError(Exception):
@@ -38,11 +38,11 @@ class ClientGoneError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Client:
-    """Who speaks, as it introduced itself. None of it is trusted."""
+    """The client as it introduced itself. None of it is trusted."""
 
     name: str
     era: Era
-    version: str  # the protocol version that holds for this request
+    version: str  # the protocol version of this request
     capabilities: Json
     progress_token: str | int | None
     log_level: str | None
@@ -60,9 +60,9 @@ class FrontRequest:
 
 
 class BackChannel(Protocol):
-    """The way back to the client that made a request, while it is under way."""
+    """The channel back to the client of a request, while it is under way."""
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         """Send a notification. Never waits; the first one turns the answer into a stream."""
         ...
 
@@ -79,28 +79,28 @@ class BackChannel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that clients may want to know of: a list changed, or a resource."""
+    """A change that clients may have subscribed to: of a list, or of a resource."""
 
     method: str
     params: Json
-    only: Caller | None = None  # whose own connection it came from (`isolation: per-caller`): nobody else's business
+    only: Caller | None = None  # the caller on whose own connection it came (`isolation: per-caller`)
 
 
 class Gateway(Protocol):
-    """What the front needs. `router.gateway.gateway` has the one that serves; the front knows only this."""
+    """What the front needs of the gateway. `router.gateway.gateway` implements it."""
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
         ...
 
     def still_valid(self, caller: Caller) -> bool:
-        """Whether a caller that was let in earlier would be let in now. Asked of open streams, twice a second."""
+        """Whether a caller that was admitted earlier would be admitted now. Checked twice a second for open streams."""
         ...
 
     def tool_schema(self, caller: Caller, name: str) -> Json | None:
-        """The input schema of a tool that is called by this name, as far as it is known at once.
+        """The input schema of the tool with this name, if it is cached.
 
-        Only for the check of `Mcp-Param-*` headers. None: nothing to check.
+        Only for the check of `Mcp-Param-*` headers. None: there is nothing to check.
         """
         ...
 
@@ -111,23 +111,23 @@ class Gateway(Protocol):
     def capabilities(self, caller: Caller, era: Era) -> Json: ...
 
     async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
-        """Raises ProtocolError. Cancellation arrives as such."""
+        """Handle a request. Raises ProtocolError; may be cancelled."""
         ...
 
     def changes(self, caller: Caller) -> AsyncIterator[Change]: ...
 
 
 class Downstream(Protocol):
-    """A server that a request can be carried to; it picks the connection, shared or the caller's own."""
+    """A server that takes requests; it picks the connection, shared or the caller's own."""
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        """Carry a request and return the server's result, as it sent it.
+        """Send a request and return the server's result unchanged.
 
         Time spent inside `back.ask` does not count against the server's `call_s`.
 
         Raises:
-            ServerUnavailableError: not running, the connection ended, or it broke its budget of bytes or messages.
-            CallTimeoutError: no answer in time; the server was told to cancel.
-            DownstreamHttpError: it answered with a JSON-RPC error.
+            ServerUnavailableError: not running, the connection ended, or a budget of bytes or messages was exceeded.
+            CallTimeoutError: no answer in time; the call was cancelled at the server.
+            DownstreamError: it answered with a JSON-RPC error.
         """
         ...

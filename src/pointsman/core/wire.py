@@ -1,4 +1,4 @@
-"""JSON on the wire. msgspec, because it keeps integers beyond 64 bits and refuses NaN."""
+"""JSON on the wire, with msgspec: it keeps integers beyond 64 bits and rejects NaN."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ encode = _encoder.encode
 
 
 class InvalidJsonError(ValueError):
-    """Not JSON, or JSON that cannot be held (too deep, a number with too many digits)."""
+    """Not JSON, or JSON that cannot be represented (too deep, a number with too many digits)."""
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:

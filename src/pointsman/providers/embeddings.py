@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import sys
 import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pointsman.providers.numeric import load_numpy
-
 if TYPE_CHECKING:  # heavy: loaded with the model
     import numpy as np
     from numpy.typing import NDArray
     from tokenizers import Tokenizer
+
 
 # In the folder of wordllama.
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
@@ -123,3 +124,21 @@ def _forget_texts(tokenizer: Tokenizer) -> None:
     resize = getattr(tokenizer.model, "_resize_cache", None)
     if resize is not None:
         resize(0)
+
+
+_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def load_numpy() -> None:
+    """Import numpy with a single thread for linear algebra, unless the operator says otherwise.
+
+    Our matrices are small: more threads only wait for one another, and on a busy machine they wait long. The setting
+    is read when numpy is loaded and is nobody else's business, so it does not stay in the environment.
+    """
+    if "numpy" in sys.modules or _THREADS in os.environ:
+        return
+    os.environ[_THREADS] = "1"
+    try:
+        import numpy  # noqa: F401
+    finally:
+        del os.environ[_THREADS]

@@ -1,4 +1,4 @@
-"""The routes: the front on its paths, health and metrics beside it."""
+"""The routes beside `/mcp`: the front's other paths, health, metrics, and the OAuth paths that clients probe."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from contextlib import AbstractAsyncContextManager
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pointsman.core import wire
-from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.http.answers import error_message
+from pointsman.router.front.http.authentication import authenticate, read_claims
 from pointsman.router.front.http.headers import checked_head
-from pointsman.router.front.http.identity import claims_of
-from pointsman.router.front.http.oauth_probe import oauth_routes
-from pointsman.router.front.http.refusal import HttpError, denied, unauthorized
+from pointsman.router.front.http.responses import HttpError
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
@@ -26,11 +23,22 @@ from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 Page = Callable[[Caller | None], Awaitable[Response]]
 
+_NO_OAUTH = {
+    "error": "invalid_request",
+    "error_description": (
+        "This gateway does not use OAuth. Create a token with "
+        "`pointsman token create NAME --project '*' --server '*'` and let your client send it "
+        "in the header `Authorization: Bearer TOKEN`."
+    ),
+}
+_OAUTH_PATHS = ("/register", "/.well-known/oauth-{rest:path}", "/.well-known/openid-configuration{rest:path}")
+_OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
+
 
 def build_app(
     front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, lifespan: Lifespan
 ) -> Starlette:
-    """Nothing here takes a command or changes the configuration: that is the file's alone."""
+    """Return the app for `Front.other_paths`. No route changes the configuration: only its file does."""
 
     async def show_health(caller: Caller | None) -> Response:
         body = wire.encode(health.report(caller))
@@ -42,42 +50,39 @@ def build_app(
 
     app = Starlette(
         routes=[
-            Route("/mcp", front),
-            Route("/projects/{id}/mcp", front),
-            *front.sse_routes(),
+            *front.routes(),
             Route("/health", _page(show_health, front, gateway)),
             Route("/metrics", _page(show_metrics, front, gateway)),
             *oauth_routes(),
         ],
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # a redirect would repeat whatever Host the request came with
+    app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is
     return app
 
 
+def oauth_routes() -> list[Route]:
+    """Return the OAuth paths that clients probe after a 401.
+
+    They answer 404 with an `error_description` that says what to do: several clients show the user only that sentence.
+    """
+    return [Route(path, _reject_oauth, methods=_OAUTH_VERBS) for path in _OAUTH_PATHS]
+
+
+async def _reject_oauth(request: Request) -> JSONResponse:
+    return JSONResponse(_NO_OAUTH, status_code=404)
+
+
 def _page(page: Page, front: Front, gateway: PointsmanGateway) -> Callable[[Request], Awaitable[Response]]:
-    """A page that strangers may read, too, and that shows more to callers with a token."""
+    """Return a page that needs no token, and shows more with one."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            caller = _caller(request, front, gateway)
-        except HttpError as refusal:
-            headers = {name.decode(): value.decode() for name, value in refusal.headers}
-            body = error_message(None, refusal.code, refusal.message, refusal.data)
-            return Response(body, refusal.status, headers, media_type="application/json")
+            claims = read_claims(checked_head(request.headers.raw, front.hosts), None)
+            caller = authenticate(gateway, claims) if claims.token is not None else None
+        except HttpError as error:  # an invalid token is an error even where none is needed
+            headers = {name.decode(): value.decode() for name, value in error.headers}
+            return Response(error.body(), error.status, headers, media_type="application/json")
         return await page(caller)
 
     return endpoint
-
-
-def _caller(request: Request, front: Front, gateway: PointsmanGateway) -> Caller | None:
-    """Raises HttpError: a token that does not hold is worth saying, even where none is needed."""
-    claims = claims_of(checked_head(request.headers.raw, front.hosts), None)
-    if claims.token is None:
-        return None
-    try:
-        return gateway.identify(claims.token, claims.project)
-    except UnauthorizedError as error:
-        raise unauthorized(str(error)) from None
-    except ForbiddenError as error:
-        raise denied(str(error)) from None

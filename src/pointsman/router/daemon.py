@@ -1,4 +1,4 @@
-"""The daemon: its parts put together, from the bound socket to the last child gone."""
+"""The daemon: builds its parts, serves until it is stopped, and closes them in reverse order."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import gc
 import logging
 import socket
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 
 from pointsman import __version__
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.config.advice import advice
-from pointsman.config.model import GatewayConfig, Strategy
+from pointsman.config.loader import advice
+from pointsman.config.model import GatewayConfig, Limits, Strategy
 from pointsman.core.sdk import load_sealing
+from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
 from pointsman.providers.cloud.provider import CloudSearchProvider
@@ -29,24 +29,22 @@ from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.stderr_log import ServerLogs
+from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.downstream.stdio.process import SystemProcesses
-from pointsman.router.downstream.stdio.server_logs import ServerLogs
 from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
-from pointsman.router.gateway.caller_ids import CallerIds
 from pointsman.router.gateway.cursors import Cursors
+from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.usage import UsageMemory
-from pointsman.router.serving import signals, state_folder
+from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.in_flight import InFlight
-from pointsman.router.serving.malloc import return_large_blocks
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.shares import TokenShares
@@ -56,8 +54,8 @@ from pointsman.router.serving.tasks import TaskSet
 logger = logging.getLogger(__name__)
 
 HTTP_SERVER = "HTTP server"
-SETTLE_S = 1.0  # for servers to be reached before the port opens, so that a first call finds them
-GRACE_S = 8.0  # for calls under way when we are asked to end
+SETTLE_S = 1.0  # for servers to connect before the port opens, so that a first call finds them
+GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
 
 
@@ -67,214 +65,235 @@ class Launch:
 
     config: GatewayConfig
     config_path: Path
-    load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line on top
+    load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line applied
     state_dir: Path
-    ready: Callable[[str], None]  # told the URL of /mcp when requests are taken
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    front: Front
-    health: Health
-    reloader: Reloader
-    tasks: TaskSet
-    app: Starlette
+    ready: Callable[[str], None]  # called with the URL of /mcp when the port is open
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
-    """Serve until a signal says stop; with `stop`, until its holder says so, who hears the signals then.
+    """Serve until SIGTERM or SIGINT, or until `stop` is set by a caller that handles the signals itself.
 
     Raises:
-        StateFolderError: another daemon has the state folder, or it cannot be written.
-        ListenError: the address cannot be had.
+        StateFolderError: another daemon uses the state folder, or it cannot be written.
+        ListenError: could not bind the address.
         DaemonError: an essential task ended.
     """
-    return_large_blocks()
-    with state_folder.held(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
-        async with _put_together(launch, listener.getsockname()[1]) as parts:
+    process.return_large_blocks()
+    with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
+        daemon = Daemon(launch, listener)
+        try:
+            await daemon.start()
             if stop is not None:
-                await _serve(launch, parts, listener, stop)
+                await daemon.serve(stop)
                 return
             stop = asyncio.Event()
-            with signals.stopping(stop):
-                await _serve(launch, parts, listener, stop)
-
-
-async def _serve(launch: Launch, parts: Parts, listener: socket.socket, stop: asyncio.Event) -> None:
-    url = f"{url_of(listener)}/mcp"
-
-    def opened() -> None:
-        _spare_the_collector()
-        parts.health.open = True
-        launch.ready(url)
-
-    server = HttpServer(_http_settings(parts), opened)
-    with signals.reloading(parts.reloader.request), state_folder.announced(launch.state_dir, url):
-        parts.tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
-        try:
-            await parts.tasks.until(stop)
+            with process.stop_on_signals(stop):
+                await daemon.serve(stop)
         finally:
-            parts.health.open = False
-            if parts.front.calls_running:
-                logger.info("waiting for %d calls to end; a second signal ends at once", parts.front.calls_running)
-            server.should_exit = True
-            await parts.front.drain(GRACE_S)
-            await parts.tasks.join(HTTP_SERVER)
+            await daemon.stop()
 
 
-def _spare_the_collector() -> None:
-    """What is imported stays, and what a call leaves behind is freed by counting: there is little to collect."""
+class Daemon:
+    """One gateway. `start` builds it, `serve` runs it, `reload` replaces its configuration, `stop` closes it."""
+
+    def __init__(self, launch: Launch, listener: socket.socket) -> None:
+        self.config = launch.config  # the one in effect; `reload` replaces it
+        self._launch = launch
+        self._listener = listener
+        self._port: int = listener.getsockname()[1]
+        self._tasks = TaskSet()
+        self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
+        self._stack.push_async_callback(self._tasks.close)
+        self._reloader = Reloader(launch.config_path, launch.load, self.reload)
+
+    async def start(self) -> None:
+        """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
+        stack, launch = self._stack, self._launch
+        self._start_downstream(await self._start_guard())
+        self._metrics, self._usage = Metrics(), UsageMemory()
+        self._build_catalog()
+        self._audit = await stack.enter_async_context(
+            auditing(
+                launch.state_dir,
+                lambda: self.config.audit,
+                tasks=self._tasks,
+                observers=[self._metrics, self._usage],
+                bytes_per_s=lambda: self.config.limits.audit_bytes_per_s,
+            )
+        )
+        stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
+        stack.push_async_callback(self._catalog.close)
+        stack.push_async_callback(self._cloud.close)
+        stack.push_async_callback(self._offers.close)
+        keys = request_keys(self.config.state.request_keys, launch.state_dir)
+        self.gateway = PointsmanGateway(
+            self._catalog,
+            self._offers,
+            self._fleet,
+            self._audit,
+            Cursors(keys, time.time),
+            self._usage,
+            CallerIds(keys),
+            self._shares,
+        )
+        stack.push_async_callback(self.gateway.close)
+        self._health = Health(
+            self._catalog, self._cloud, self._fleet, self._audit, self._reloader, self._tasks, launch.state_dir
+        )
+        self._build_front(keys)
+        self._metrics.watch(self._gauges())
+        _log_advice(self.config)
+        await self._fleet.apply(self.config)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then drain. Raises DaemonError."""
+        url = f"{url_of(self._listener)}/mcp"
+
+        def opened() -> None:
+            _tune_garbage_collector()
+            self._health.open = True
+            self._launch.ready(url)
+
+        protocol = guarded_protocol(
+            self._limits,
+            exempt=lambda host: is_exempt(host, self._front.hosts.trusted_proxies),
+            unread=self._front.unread,
+        )
+        server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
+        with process.reload_on_sighup(self._reloader.request), state_folder.announced(self._launch.state_dir, url):
+            self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
+            try:
+                await self._tasks.until(stop)
+            finally:
+                self._health.open = False
+                running = self._front.calls_running
+                if running:
+                    logger.info("waiting for %d calls to end; a second signal ends at once", running)
+                server.should_exit = True
+                await self._front.drain(GRACE_S)
+                await self._tasks.join(HTTP_SERVER)
+
+    async def reload(self, config: GatewayConfig) -> None:
+        """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
+        before, self.config = self.config, config
+        self._catalog.reconfigure(config)
+        self._shares.limits = config.limits
+        self._offers.reconfigure(config)
+        self.gateway.hub.rights_changed()
+        self._front.hosts = HostRules.of(config.listen, self._port)
+        for key in _needs_restart(before, config):
+            logger.warning("`%s` has changed; that takes effect at the next start", key)
+        _log_advice(config)
+        self._cloud.configure(config.cloud_search)
+        await self._fleet.apply(config)
+
+    async def stop(self) -> None:
+        """Close what `start` opened, in reverse order."""
+        await self._stack.aclose()
+
+    # The parts
+
+    async def _start_guard(self) -> Guard:
+        guard = Guard()
+        await guard.start()
+        self._stack.push_async_callback(guard.close)
+        return guard
+
+    def _start_downstream(self, guard: Guard) -> None:
+        state_dir = self._launch.state_dir
+        self._logs = ServerLogs(state_dir)
+        memory = ServerMemory(state_dir)
+        self._shares = TokenShares(self.config.limits)
+        self._in_flight = InFlight(lambda: self.config.limits.in_flight_bytes)
+        connectors = Connectors(SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=self._in_flight)
+        self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
+
+    def _build_catalog(self) -> None:
+        self._local = BM25SearchProvider(lambda: self.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
+        self._cloud = CloudSearchProvider(self.config.cloud_search)
+        providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
+        self._catalog = ToolCatalogService(
+            self.config,
+            self._fleet.servers,
+            providers,
+            usage=self._usage.figures,
+            changed_tools=self._record_changed_tools,
+        )
+        self._offers = Offers(self._catalog, self._fleet.servers)
+
+    def _build_front(self, keys: Sequence[str]) -> None:
+        self._front = Front(
+            self.gateway,
+            self._limits,
+            HostRules.of(self.config.listen, self._port),
+            server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
+            instructions=self.gateway.instructions,
+            request_keys=keys,
+            full=lambda: self._shares.full,
+            in_flight=self._in_flight,
+        )
+        self._front.other_paths = build_app(self._front, self.gateway, self._health, self._metrics, self.lifespan)
+
+    def _gauges(self) -> Gauges:
+        servers = self._fleet.servers
+        return Gauges(
+            statuses=self._fleet.statuses,
+            restarts=lambda: {server_id: server.restarts for server_id, server in servers.items()},
+            sessions=lambda: self._front.sessions_open,
+            cloud=self._cloud.status,
+            task_restarts=lambda: self._tasks.restarts,
+            databases_set_aside=lambda: len(databases_set_aside(self._launch.state_dir)),
+            requests=lambda: self._shares.total,
+            queued=lambda: sum(server.queue.waiting for server in servers.values()),
+            unread_bytes=lambda: self._front.unread.total,
+            in_flight_bytes=lambda: self._in_flight.total,
+        )
+
+    @asynccontextmanager
+    async def lifespan(self, _: Starlette) -> AsyncGenerator[None]:
+        """Start the background tasks before the port opens, and cancel them when it closes."""
+        tasks = self._tasks
+        with suppress(TimeoutError):  # slow servers connect later
+            async with asyncio.timeout(SETTLE_S):
+                await self._fleet.settled()
+        self._reloader.start(tasks)
+        tasks.start("session cleanup", self._front.run)
+        tasks.start("server logs", self._logs.run)
+        tasks.start("sealing", lambda: asyncio.to_thread(load_sealing), on_failure="log")
+        tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
+        if self._catalog.searchable:
+            tasks.start("search model", self._local.prepare, on_failure="log")
+        yield
+        started = ("session cleanup", "server logs", "sealing", "cloud search preparation", "search model")
+        await tasks.cancel(*self._reloader.tasks, *started)
+
+    def _limits(self) -> Limits:
+        return self.config.limits
+
+    def _publish(self, server_id: str, change: Change) -> None:
+        self.gateway.hub.publish(server_id, change)
+
+    def _record_changed_tools(self, server_id: str, names: Sequence[str]) -> None:
+        self._audit.changed_tools(server_id, names)
+
+
+def _tune_garbage_collector() -> None:
+    """Collect rarely: imported modules stay, and reference counting frees what a call allocates."""
     gc.collect()
-    gc.freeze()  # without this every full collection walks all modules, for 30 ms
-    gc.set_threshold(10_000, 20, 50)  # the usual 700 is soon reached when many calls are under way
+    gc.freeze()  # without this every full collection traverses all modules, for 30 ms
+    gc.set_threshold(10_000, 20, 50)  # the default of 700 is reached too often when many calls are under way
 
 
-def _http_settings(parts: Parts) -> uvicorn.Config:
-    return uvicorn.Config(
-        Entrance(parts.front, parts.app),
-        http=guarded_protocol(
-            lambda: parts.front.limits,
-            exempt=lambda host: is_exempt(host, parts.front.hosts.trusted_proxies),
-            unread=parts.front.unread,
-        ),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(GRACE_S + CLOSE_S),
-    )
-
-
-def _kept_until_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
-    """The keys whose new values a reload cannot take over."""
-    places = {
+def _needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
+    """Return the changed keys that a reload cannot apply."""
+    changes = {
         "listen.host": old.listen.host != new.listen.host,
         "listen.port": old.listen.port != new.listen.port,
         "state": old.state != new.state,
     }
-    return [key for key, changed in places.items() if changed]
+    return [key for key, changed in changes.items() if changed]
 
 
-def _warn(config: GatewayConfig) -> None:
+def _log_advice(config: GatewayConfig) -> None:
     for remark in advice(config):
         logger.warning("%s", remark)
-
-
-@asynccontextmanager
-async def _put_together(launch: Launch, port: int) -> AsyncGenerator[Parts]:
-    """Build from the bottom up; what was opened is closed in the opposite order."""
-    async with AsyncExitStack() as stack:
-        tasks = TaskSet()
-        stack.push_async_callback(tasks.close)
-        guard = Guard()
-        await guard.start()
-        stack.push_async_callback(guard.close)
-
-        logs = ServerLogs(launch.state_dir)
-        memory = ServerMemory(launch.state_dir)
-        shares = TokenShares(launch.config.limits)
-        in_flight = InFlight(lambda: shares.limits.in_flight_bytes)
-        connectors = Connectors(SystemProcesses(guard), launch.state_dir, logs, memory=memory, in_flight=in_flight)
-        fleet = Fleet(
-            connectors,
-            clock=time.time,
-            on_change=lambda server_id, change: gateway.hub.publish(server_id, change),
-            shares=shares,
-            memory=memory,
-        )
-        usage = UsageMemory()
-        local = BM25SearchProvider(lambda: catalog.rights.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
-        cloud = CloudSearchProvider(launch.config.cloud_search)
-        providers: dict[Strategy, SearchProvider] = {"bm25": local, "cloud": cloud}
-        catalog = ToolCatalogService(
-            launch.config,
-            fleet.servers,
-            providers,
-            usage=usage.figures,
-            changed_tools=lambda server_id, names: audit.changed_tools(server_id, names),
-        )
-        metrics = Metrics()
-        audit = await stack.enter_async_context(
-            auditing(
-                launch.state_dir,
-                lambda: catalog.rights.config.audit,
-                tasks=tasks,
-                observers=[metrics, usage],
-                bytes_per_s=lambda: shares.limits.audit_bytes_per_s,
-            )
-        )
-        stack.push_async_callback(fleet.close, 0.0)  # calls had their time when the front drained
-        stack.push_async_callback(catalog.close)
-        stack.push_async_callback(cloud.close)
-        offers = Offers(catalog, fleet.servers)
-        stack.push_async_callback(offers.close)
-        keys = request_keys(launch.config.state.request_keys, launch.state_dir)
-        gateway = PointsmanGateway(
-            catalog, offers, fleet, audit, Cursors(keys, time.time), usage, CallerIds(keys), shares
-        )
-        stack.push_async_callback(gateway.close)
-        front = Front(
-            gateway,
-            launch.config.limits,
-            HostRules.of(launch.config.listen, port),
-            server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
-            instructions=gateway.instructions,
-            request_keys=keys,
-            full=lambda: shares.full,
-            in_flight=in_flight,
-        )
-
-        async def apply(config: GatewayConfig) -> None:
-            """Rights first: a revoked token must not wait for anything else, and nothing else can keep it alive."""
-            before = catalog.rights.config
-            catalog.reconfigure(config)
-            shares.limits = config.limits
-            offers.reconfigure(config)
-            gateway.hub.rights_changed()
-            front.configure(config.limits, HostRules.of(config.listen, port))
-            for key in _kept_until_restart(before, config):
-                logger.warning("`%s` has changed; that takes effect at the next start", key)
-            _warn(config)
-            cloud.configure(config.cloud_search)
-            await fleet.apply(config)
-
-        reloader = Reloader(launch.config_path, launch.load, apply)
-        metrics.watch(
-            Gauges(
-                statuses=fleet.statuses,
-                restarts=lambda: {server_id: server.restarts for server_id, server in fleet.servers.items()},
-                sessions=lambda: front.sessions_open,
-                cloud=cloud.status,
-                task_restarts=lambda: tasks.restarts,
-                databases_set_aside=lambda: len(databases_set_aside(launch.state_dir)),
-                requests=lambda: shares.total,
-                queued=lambda: sum(server.queue.waiting for server in fleet.servers.values()),
-                unread_bytes=lambda: front.unread.total,
-                in_flight_bytes=lambda: in_flight.total,
-            )
-        )
-        health = Health(catalog, cloud, fleet, audit, reloader, tasks, launch.state_dir)
-        _warn(launch.config)
-        await fleet.apply(launch.config)
-
-        @asynccontextmanager
-        async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-            with suppress(TimeoutError):  # the others are there; these come when they come
-                async with asyncio.timeout(SETTLE_S):
-                    await fleet.settled()
-            reloader.start(tasks)
-            tasks.start("session cleanup", front.run)
-            tasks.start("server logs", logs.run)
-            tasks.start("sealing", lambda: asyncio.to_thread(load_sealing), on_failure="log")
-            tasks.start("cloud search preparation", cloud.prepare, on_failure="log")
-            if catalog.searchable:
-                tasks.start("search model", local.prepare, on_failure="log")
-            yield
-            beside = ("session cleanup", "server logs", "sealing", "cloud search preparation", "search model")
-            await tasks.cancel(*reloader.tasks, *beside)
-
-        yield Parts(front, health, reloader, tasks, build_app(front, gateway, health, metrics, lifespan))

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from pointsman.archive.code import grep, ripgrep
-from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.code.imports.parser import ImportParser
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep, "COUNT_S", 60.0)
     monkeypatch.setattr(grep, "HARD_S", 60.0)
-    monkeypatch.setattr(grep, "PLACE_S", 60.0)
+    monkeypatch.setattr(grep, "LOCATE_S", 60.0)
     monkeypatch.setattr(ripgrep, "_CHECK_S", 60.0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from pointsman.archive.archive import Archive
 from pointsman.archive.code import grep
-from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.code.imports.parser import ImportParser
 from tests.archive.code.tool_calls import TOOLS, Answer, CallTool, calling
 from tests.archive.code.trees import write
 
@@ -48,7 +48,7 @@ class Noted:
     def __init__(self) -> None:
         self.files: list[tuple[str, str]] = []
 
-    def accessed(self, root: str, path: str) -> None:
+    def record(self, root: str, path: str) -> None:
         self.files.append((root, path))
 
 
@@ -178,7 +178,7 @@ def test_an_absolute_path_inside_the_root_is_answered_with_the_relative_one(call
         answer = call("read_file", {"path": path})
         assert (answer.content["error"], answer.content["path"]) == ("Permission denied", path)
         assert answer.content["details"] == "Absolute paths not allowed"
-        assert answer.content["help"] == "Paths are relative to the project's root: ask for `src/index.ts`."
+        assert answer.content["help"] == "Paths are relative to the project's root: use `src/index.ts`."
 
 
 def test_with_several_roots_the_relative_path_begins_with_the_name_of_the_nearest(
@@ -186,9 +186,9 @@ def test_with_several_roots_the_relative_path_begins_with_the_name_of_the_neares
 ) -> None:
     call = calling(Archive({"app": tree, "server": tree / "src/server"}, access_log=Noted(), imports=parser))
     inner = call("read_file", {"path": f"{tree}/src/server/handlers.ts"})
-    assert inner.content["help"].endswith("ask for `server/handlers.ts`.")
+    assert inner.content["help"].endswith("use `server/handlers.ts`.")
     outer = call("read_file", {"path": f"{tree}/src/index.ts"})
-    assert outer.content["help"].endswith("ask for `app/src/index.ts`.")
+    assert outer.content["help"].endswith("use `app/src/index.ts`.")
 
 
 def test_absolute_paths_outside_are_answered_alike_whatever_is_there(call: CallTool, tree: Path) -> None:
@@ -319,7 +319,7 @@ def test_a_search_without_time_says_so_and_not_that_there_is_nothing(
     answer = call("grep_codebase", {"pattern": "jwt"})
     assert not answer.is_error
     assert (files(answer), answer.content["totalCapped"]) == ([], True)
-    assert "time was up" in answer.content["message"]
+    assert "timed out" in answer.content["message"]
 
 
 @pytest.mark.parametrize("file_pattern", ["", "../**", "/etc/*", "!*.ts", "{a", "src\\*.ts"])
@@ -349,7 +349,7 @@ def test_a_file_pattern_that_leads_out_has_the_details_of_the_contract(
 def test_an_absolute_file_pattern_inside_the_root_is_answered_with_the_relative_one(call: CallTool, tree: Path) -> None:
     answer = call("grep_codebase", {"pattern": "x", "filePattern": f"{tree}/src/**/*.ts"})
     assert answer.is_error
-    assert answer.content["help"] == "Paths are relative to the project's root: ask for `src/**/*.ts`."
+    assert answer.content["help"] == "Paths are relative to the project's root: use `src/**/*.ts`."
 
 
 @pytest.mark.parametrize("file_pattern", [".env", "**/.env*", "node_modules/**", ".git/*", "*.{pem,key}"])
@@ -362,7 +362,7 @@ def test_a_search_of_sensitive_files_finds_nothing_and_says_why(call: CallTool, 
 def test_a_file_pattern_that_fits_no_file_is_pointed_out(call: CallTool) -> None:
     answer = call("grep_codebase", {"pattern": "x", "filePattern": "*.rb"})
     assert answer.content["filesSearched"] == 0
-    assert answer.content["help"] == "No file that is searched fits filePattern '*.rb'."
+    assert answer.content["help"] == "No searched file matches filePattern '*.rb'."
     below = call("grep_codebase", {"pattern": "x", "filePattern": "auth/*.ts"})
     assert below.content["help"].endswith("Try '**/' before it.")
 

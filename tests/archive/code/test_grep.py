@@ -11,7 +11,7 @@ import pytest
 from pointsman.archive.code import grep as grep_module
 from pointsman.archive.code import ripgrep
 from pointsman.archive.code.globs import Glob
-from pointsman.archive.code.grep import WIDTH, Found, PatternError, grep
+from pointsman.archive.code.grep import WIDTH, GrepResult, PatternError, grep
 from pointsman.archive.code.ripgrep import COUNT_TO
 from pointsman.archive.code.roots import NoRootsError, RootGoneError
 from tests.archive.code.test_guard import SECRETS
@@ -42,11 +42,11 @@ VISIBLE = ["builder/ok.ts", "crlf.txt", "docs/guide.md", "new\nline.txt", "src/a
 
 def search(
     root: Path, pattern: str = "needle", glob: str | None = None, *, case: bool = False, limit: int = 50
-) -> Found:
+) -> GrepResult:
     return grep({"app": root}, pattern, Glob(glob) if glob else None, case, limit)
 
 
-def files(found: Found) -> list[str]:
+def files(found: GrepResult) -> list[str]:
     return [match.file for match in found.matches]
 
 
@@ -169,7 +169,7 @@ def test_counting_stops_when_its_time_is_over_and_enough_was_found(
 def test_matches_that_there_was_no_time_to_show_are_counted_all_the_same(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep_module._Placed, "deadline", lambda _: 0.0)
+    monkeypatch.setattr(grep_module._Locator, "deadline", lambda _: 0.0)
     found = search(tree)
     assert (found.matches, found.total, found.total_capped) == ((), len(VISIBLE), True)
 
@@ -278,8 +278,8 @@ def test_ours_is_the_ripgrep_that_runs(tree: Path, tmp_path: Path, monkeypatch: 
 class Never:
     """Wants a child's output and gives it no time."""
 
-    def take(self, data: bytes) -> bool:
-        raise AssertionError("there is nothing to take")
+    def feed(self, data: bytes) -> bool:
+        raise AssertionError("there is nothing to read")
 
     def deadline(self) -> float:
         return 0.0

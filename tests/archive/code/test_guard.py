@@ -14,9 +14,9 @@ from pointsman.archive.code.guard import (
     AccessDeniedError,
     IsFolderError,
     PathNotFoundError,
-    find,
-    names,
+    list_names,
     read,
+    resolve,
 )
 from tests.archive.code.trees import named, write
 
@@ -281,7 +281,7 @@ def test_a_good_path_is_read_and_told_without_links(home: Path, path: str) -> No
     file = read(home / "root", path)
     assert file.path == LEADS_TO[path]
     assert file.content.decode() == f"content of {file.path}\n"
-    assert find(home / "root", path) == file.path
+    assert resolve(home / "root", path) == file.path
 
 
 @pytest.mark.parametrize("path", NOT_THERE, ids=lambda path: ascii(path[:40]))
@@ -349,12 +349,12 @@ def test_a_root_may_be_a_link_itself(home: Path, tmp_path: Path) -> None:
 
 
 def test_the_names_in_a_folder_leave_out_what_is_blocked(home: Path) -> None:
-    assert "index.ts" in names(home / "root", "src/credentials")
-    listed = names(home / "root", "")
+    assert "index.ts" in list_names(home / "root", "src/credentials")
+    listed = list_names(home / "root", "")
     assert "README.md" in listed
     assert not {".env", ".git", "node_modules", "id_rsa", ".ssh"} & set(listed)
     with pytest.raises(AccessDeniedError):
-        names(home / "root", "out-folder")
+        list_names(home / "root", "out-folder")
 
 
 def test_no_handle_is_left_open(home: Path) -> None:

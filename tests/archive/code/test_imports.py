@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.code.imports import Import, grammar_of
-from pointsman.archive.code.parser import ImportParser
+from pointsman.archive.code.imports.parser import ImportParser
+from pointsman.archive.code.imports.syntax import Import, grammar_of
 
 SCRIPT = """
 import a from "./a"; import "./b"

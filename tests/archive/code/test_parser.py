@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.code.imports import READY, Import
-from pointsman.archive.code.parser import ImportParser, ParseError
+from pointsman.archive.code.imports.parser import ImportParser, ParseError
+from pointsman.archive.code.imports.syntax import READY, Import
 
 LIMIT_S = 60
 SOURCE = b"import a\n"
@@ -58,7 +58,7 @@ def test_what_is_known_needs_no_process(own: ImportParser) -> None:
     known = own.parse("python", SOURCE)
     own.close()
     assert own.parse("python", SOURCE) is known
-    with pytest.raises(ParseError, match="closed"):
+    with pytest.raises(ParseError, match="closing"):
         own.parse("typescript", SOURCE)  # the same bytes in another language are another file
 
 
@@ -110,7 +110,7 @@ def test_a_file_that_takes_too_long_twice_is_not_tried_a_third_time(tmp_path: Pa
 def test_what_is_known_does_not_wait_for_a_parse_that_takes_long(own: ImportParser) -> None:
     known = own.parse("python", SOURCE)
     own._timeout_s = 0.0
-    with own._turn:  # as held by a parse that is under way
+    with own._worker_lock:  # as held by a parse that is under way
         assert own.parse("python", SOURCE) is known
         with pytest.raises(ParseError, match="busy"):
             own.parse("python", b"import b")
@@ -145,7 +145,7 @@ def test_closing_ends_the_process(own: ImportParser) -> None:
 
 def test_the_process_ends_when_its_archive_is_killed() -> None:
     script = (
-        "import sys; from pointsman.archive.code.parser import ImportParser; p = ImportParser(60); "
+        "import sys; from pointsman.archive.code.imports.parser import ImportParser; p = ImportParser(60); "
         "p.parse('python', b'import a'); print(p._worker._process.pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.code.imports import grammar_of
-from pointsman.archive.code.parser import ImportParser
-from pointsman.archive.code.resolve import MOST, resolve
+from pointsman.archive.code.imports.parser import ImportParser
+from pointsman.archive.code.imports.resolve import MOST, resolve
+from pointsman.archive.code.imports.syntax import grammar_of
 from tests.archive.code.trees import named, write
 
 

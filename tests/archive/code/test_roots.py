@@ -23,7 +23,7 @@ def shown(roots: dict[str, Path], path: str) -> str:
     def read(root: Root, inside: str) -> str:
         file = guard.read(root.folder, inside)
         assert file.content.decode() == f"content of {file.path}\n"
-        return root.shown(file.path)
+        return root.display_path(file.path)
 
     return in_root(roots, path, read)
 

@@ -10,13 +10,13 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from pointsman.archive.tools import grep_codebase, read_file
+from pointsman.archive.tools.codebase import GREP_CODEBASE, READ_FILE
 from tests.archive.code.test_contract import AUTH, MODIFIED, TREE
 from tests.archive.code.trees import write
 from tests.archive.harness import Caller, opened
 
 SERVICE = "src/server/auth/AuthService.ts"
-SCHEMAS = {tool.name: tool.output_schema for tool in (read_file.TOOL, grep_codebase.TOOL)}
+SCHEMAS = {tool.name: tool.output_schema for tool in (READ_FILE, GREP_CODEBASE)}
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.tools import grep_codebase, read_file
 from pointsman.archive.tools.base import Call, Json, ToolError
+from pointsman.archive.tools.codebase import GREP_CODEBASE, READ_FILE
 
-TOOLS = {tool.name: tool for tool in (read_file.TOOL, grep_codebase.TOOL)}
+TOOLS = {tool.name: tool for tool in (READ_FILE, GREP_CODEBASE)}
 
 
 @dataclass(frozen=True)

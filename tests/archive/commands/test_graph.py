@@ -41,7 +41,7 @@ def test_the_picture_shows_what_the_query_finds_and_what_that_cites(database: Pa
     assert graph(database, "penguins collection:notes", "-o", str(output), "--depth", "2").exit_code == 0
     assert output.read_text().count("<g>") == 3
     fewer = graph(database, "penguins collection:notes", "-o", str(output), "--depth", "2", "--nodes", "2")
-    assert "2 of 3 nodes are drawn" in fewer.stderr
+    assert "2 most certain of 3 nodes" in fewer.stderr
 
 
 def test_a_graph_that_was_cut_short_is_not_said_to_be_all(
@@ -49,7 +49,7 @@ def test_a_graph_that_was_cut_short_is_not_said_to_be_all(
 ) -> None:
     monkeypatch.setattr(graph_command, "_MOST_REACHED", 2)
     few = ("penguins collection:notes", "-o", str(tmp_path / "graph.svg"), "--depth", "2", "--nodes", "1")
-    assert "1 of more than 2 nodes are drawn" in graph(database, *few).stderr
+    assert "1 most certain of more than 2 nodes" in graph(database, *few).stderr
 
 
 def test_a_slip_is_said(database: Path, tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_a_slip_is_said(database: Path, tmp_path: Path) -> None:
 def test_a_query_that_finds_nothing_writes_nothing(database: Path, tmp_path: Path) -> None:
     result = graph(database, "zzzzzz", "-o", str(tmp_path / "graph.svg"))
     assert result.exit_code == 1
-    assert "Nothing in the archive matches `zzzzzz`" in result.stderr
+    assert "No document matches `zzzzzz`" in result.stderr
     assert not (tmp_path / "graph.svg").exists()
 
 
 def test_a_place_that_cannot_be_written_is_named(database: Path, tmp_path: Path) -> None:
     result = graph(database, "penguins", "-o", str(tmp_path / "nowhere" / "graph.svg"))
     assert result.exit_code == 1
-    assert "graph.svg cannot be written: No such file or directory." in result.stderr
+    assert "graph.svg: No such file or directory." in result.stderr
 
 
 @pytest.mark.parametrize("depth", ["0", "4"])

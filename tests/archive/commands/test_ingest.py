@@ -15,9 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pointsman.archive.ingest import run as running
-from pointsman.archive.ingest.kinds import Kind
-from pointsman.archive.ingest.reading import read_bytes
-from pointsman.archive.model.model import FileState
+from pointsman.archive.ingest.files import Kind, read_bytes
+from pointsman.archive.model.documents import FileState
 from pointsman.router.cli.main import main
 
 Run = Callable[..., Result]
@@ -52,7 +51,7 @@ def collections(run: Run) -> dict[str, dict[str, object]]:
 def test_a_folder_is_ingested_and_found(run: Run, notes: Path) -> None:
     done = run("ingest", notes)
     assert done.exit_code == 0, done.output
-    assert done.stderr == "notes: 2 added, 0 changed, 0 unchanged, 0 removed, 0 left out.\n"
+    assert done.stderr == "notes: 2 added, 0 changed, 0 unchanged, 0 removed, 0 skipped.\n"
     assert done.stdout == ""
     (hit,) = json.loads(run("search", "zebra", "--json").stdout)["results"]
     assert (hit["collection"], hit["document"], hit["title"], hit["line"]) == ("notes", "alpha.md", "Alpha", 1)
@@ -66,7 +65,7 @@ def test_vectors_are_made_in_the_same_run(run: Run, notes: Path, monkeypatch: py
     stats = json.loads(run("stats", "--json").stdout)
     assert stats["waiting"] == 0
     assert sum(stats["vectors"].values()) == sum(each["chunks"] for each in stats["collections"])
-    assert run("embed").stderr == "0 passages got vectors.\n"
+    assert run("embed").stderr == "Computed vectors for 0 passages.\n"
 
 
 def test_embedding_that_fails_leaves_the_text_in_place_and_says_what_to_do(
@@ -79,8 +78,8 @@ def test_embedding_that_fails_leaves_the_text_in_place_and_says_what_to_do(
         done = run("ingest", notes)
     assert done.exit_code == 1
     assert "2 added" in done.stderr
-    assert "refuses the key (401)" in done.stderr
-    assert "The text is in the store; `pointsman archive embed` makes the vectors later." in done.stderr
+    assert "rejected the key (401)" in done.stderr
+    assert "The text is in the store; compute the vectors later with `pointsman archive embed`." in done.stderr
     assert collections(run)["notes"]["documents"] == 2
 
 
@@ -111,7 +110,7 @@ def test_a_broken_file_is_named_and_the_exit_code_says_so(run: Run, notes: Path)
     done = run("ingest", notes)
     assert done.exit_code == 1
     assert "2 added" in done.stderr
-    assert "1 left out.\n  broken.md: it is not utf-16-le" in done.stderr
+    assert "1 skipped.\n  broken.md: it is not utf-16-le" in done.stderr
     again = json.loads(run("ingest", notes, "--json").stdout)
     assert list(again["folders"][0]["broken"]) == ["broken.md"]
     assert again["folders"][0]["unchanged"] == 2
@@ -136,7 +135,7 @@ def test_the_manifest_comes_from_options_then_the_file_then_what_was_there(run: 
         ("nam: x\n", "`nam`: Extra inputs are not permitted. Known keys: name, alias, version, description."),
         ("name: ''\n", "`name`: String should have at least 1 character"),
         ("a: b: c\n", "line 1: mapping values are not allowed here"),
-        ("- x\n", "it should be keys and values"),
+        ("- x\n", "it must be keys and values"),
     ],
 )
 def test_a_manifest_that_cannot_be_used_is_refused_before_anything_is_read(
@@ -165,10 +164,10 @@ def test_orders_that_make_no_sense_are_refused_in_words(run: Run, notes: Path, t
     (notes / "sub").mkdir()
     for order, reason in (
         ((tmp_path / "gone",), f"There is no folder {tmp_path / 'gone'}."),
-        ((notes / "alpha.md",), "is a file. Name the folder"),
+        ((notes / "alpha.md",), "is a file. Name its folder"),
         ((notes, "--include", "!"), "Not a pattern: !"),
-        ((notes, notes / "sub", "--collection", "x"), "name only one of them"),
-        ((notes, "--collection", "pointsman"), "comes with Pointsman"),
+        ((notes, notes / "sub", "--collection", "x"), "Name only one of them"),
+        ((notes, "--collection", "pointsman"), "ships with Pointsman"),
         ((notes, "--collection", "a\nb"), "printable characters"),
         ((notes, "--alias", "pointsman"), '"pointsman" already leads to the collection "pointsman-docs"'),
     ):
@@ -216,7 +215,7 @@ def test_ctrl_c_keeps_what_was_committed_and_says_how_to_go_on(
         patched.setattr("pointsman.archive.ingest.run.read_bytes", interrupted)
         stopped = run("ingest", notes)
     assert stopped.exit_code == 130
-    assert "the same command goes on from there" in stopped.stderr
+    assert "repeat the command to resume" in stopped.stderr
     assert collections(run)["notes"]["documents"] == 1
     assert "1 added, 0 changed, 1 unchanged" in run("ingest", notes).stderr
 
@@ -237,7 +236,7 @@ def test_reading_an_archive_that_is_no_archive_is_refused_in_words(run: Run, tmp
     for args in (("list",), ("stats",), ("search", "x"), ("remove", "x"), ("embed",)):
         refused = run(*args)
         assert refused.exit_code == 1
-        assert "archive.db is damaged or no database" in refused.stderr
+        assert "archive.db is damaged or not a database" in refused.stderr
 
 
 def test_names_and_titles_play_no_tricks_on_a_terminal(run: Run, notes: Path) -> None:
@@ -268,6 +267,6 @@ def test_search_says_when_there_is_nothing(run: Run, notes: Path) -> None:
     run("ingest", notes)
     nothing = run("search", "--collection", "notes", "xylophone")
     assert (nothing.exit_code, nothing.stdout) == (0, "")
-    assert "Nothing found." in nothing.stderr
+    assert "No results." in nothing.stderr
     assert run("search", "--collection", "nots", "x").stderr.startswith("No collection `nots`. Did you mean `notes`?")
     assert json.loads(run("search", "--json", "--", "-zebra", "lake").stdout)["results"][0]["document"] == "beta.txt"

@@ -145,7 +145,7 @@ def test_a_watched_folder_is_followed_also_after_it_vanished(tmp_path: Path) -> 
         until(lambda: seen(store) == 1)
         shutil.rmtree(folder)
         assert process.stderr is not None
-        while "is gone. Its documents stay" not in (line := process.stderr.readline()):
+        while "does not exist. Its documents stay" not in (line := process.stderr.readline()):
             assert line, "it ended"
         assert seen(store) == 1
         folder.mkdir()

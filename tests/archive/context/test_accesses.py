@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.context.accesses import StoredAccesses
-from pointsman.archive.context.popularity import HALF_LIFE_S, Popularity
+from pointsman.archive.context.accesses import HALF_LIFE_S, Popularity, StoredAccesses
 from pointsman.archive.model.context import Access, ContextItem
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
@@ -24,12 +23,12 @@ def test_reads_are_counted_and_written_down_beside_the_readers(tmp_path: Path) -
     storage = SqliteStorage(tmp_path / "store.db")
     times = iter([1.0, 2.0, 3.0])
     accesses = StoredAccesses(storage.context, wall_clock=lambda: next(times))
-    accesses.accessed("app", "src/a.ts")
-    accesses.accessed("app", "src/b.ts")
-    accesses.accessed("app", "src/a.ts")
+    accesses.record("app", "src/a.ts")
+    accesses.record("app", "src/b.ts")
+    accesses.record("app", "src/a.ts")
     accesses.close()
     assert storage.context.accesses(10) == [Access("app", "src/a.ts", 2, 3.0), Access("app", "src/b.ts", 1, 2.0)]
-    storage.context.note_accesses([Access("app", "src/b.ts", 4, 9.0)])
+    storage.context.record_accesses([Access("app", "src/b.ts", 4, 9.0)])
     assert storage.context.accesses(1) == [Access("app", "src/b.ts", 5, 9.0)]
     storage.close()
 
@@ -39,9 +38,9 @@ def test_a_store_that_cannot_be_written_costs_no_read(tmp_path: Path, caplog: py
     other = SqliteStorage(tmp_path / "store.db", busy_s=0)
     accesses = StoredAccesses(storage.context)
     with other.database.writing():
-        accesses.accessed("app", "a.ts")
+        accesses.record("app", "a.ts")
         accesses.close()
-    assert "1 reads of files were not noted" in caplog.text
+    assert "1 file reads were not recorded" in caplog.text
     for one in (storage, other):
         one.close()
 

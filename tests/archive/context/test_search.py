@@ -11,11 +11,11 @@ import pytest
 from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, NoContextError, NoVectorsYetError
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.model.context import Access, ContextItem, Wanted
+from pointsman.archive.model.context import Access, ContextItem, ItemFilter
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
-ALL = Wanted()
+ALL = ItemFilter()
 NOTES = [
     ("pattern", "auth", "Use JWT tokens stored in httpOnly cookies for auth"),
     ("pattern", "auth", "Implement token refresh with mutex locks to prevent race conditions"),
@@ -42,9 +42,9 @@ class Context:
             self.add(number, *note)
 
     def embed(self) -> None:
-        self.vectors.make_missing(threading.Event())
+        self.vectors.embed_missing(threading.Event())
 
-    def ids(self, query: str, wanted: Wanted = ALL, limit: int = 5) -> list[str]:
+    def ids(self, query: str, wanted: ItemFilter = ALL, limit: int = 5) -> list[str]:
         return [hit.item.id for hit in self.search(query, wanted, limit).hits]
 
     def _wake(self) -> None:
@@ -63,7 +63,7 @@ def test_meaning_and_words_find_what_was_learned(context: Context) -> None:
     context.embed()
     assert context.ids("how does authentication work")[0] in ("d0", "d1")
     assert context.ids("show me decisions about the database choice")[0] == "d3"
-    assert context.ids("token refresh issue", Wanted("issue", "auth"), 3) == ["d2"]
+    assert context.ids("token refresh issue", ItemFilter("issue", "auth"), 3) == ["d2"]
     found = context.search("token refresh race condition mutex", ALL, 1)
     assert found.total >= 2
     assert found.notice is None
@@ -97,5 +97,5 @@ def test_what_is_read_a_lot_comes_first_among_equals_and_only_there(context: Con
     context.embed()
     first, second = context.ids("retry three times with growing pauses", limit=2)
     other = {"d0": "billing", "d1": "mail"}[second]
-    context.store.note_accesses([Access("app", f"{other}/a.ts", 5, 0.0), Access("app", "other/x.ts", 500, 0.0)])
+    context.store.record_accesses([Access("app", f"{other}/a.ts", 5, 0.0), Access("app", "other/x.ts", 500, 0.0)])
     assert context.ids("retry three times with growing pauses") == [second, first, "d2"]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from pointsman.archive.embedding.base import MAX_CHARS, EmbeddingError
-from pointsman.archive.embedding.remote import BATCH, Endpoint, RemoteEmbedding
+from pointsman.archive.embedding.remote import BATCH, RemoteEmbedding
+from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.store.base import Space
 from tests.archive.embedding.server import DIMENSION, EmbeddingServer, embedding_server
 
@@ -70,15 +71,15 @@ def test_busy_and_broken_servers_are_asked_again(server: EmbeddingServer) -> Non
 @pytest.mark.parametrize(
     ("refusal", "reason"),
     [
-        (401, "refuses the key"),
-        (400, "answers 400"),
-        (b"not json", "not what OpenAI's API gives"),
+        (401, "rejected the key"),
+        (400, "answered 400"),
+        (b"not json", "does not follow OpenAI's API"),
         (b'{"data": []}', "0 vectors for 1 texts"),
-        (b'{"data": [{"index": 0, "embedding": ["x"]}]}', "no rows of numbers"),
-        (b'{"data": [{"index": 0, "embedding": [NaN]}]}', "no rows of numbers"),
-        (b'{"data": [{"index": 0, "embedding": [1e300]}]}', "no rows of numbers"),
-        (b'{"data": [{"index": 0, "embedding": []}]}', "no rows of numbers"),
-        (b"[" * 100_000, "not what OpenAI's API gives"),
+        (b'{"data": [{"index": 0, "embedding": ["x"]}]}', "not rows of numbers"),
+        (b'{"data": [{"index": 0, "embedding": [NaN]}]}', "not rows of numbers"),
+        (b'{"data": [{"index": 0, "embedding": [1e300]}]}', "not rows of numbers"),
+        (b'{"data": [{"index": 0, "embedding": []}]}', "not rows of numbers"),
+        (b"[" * 100_000, "does not follow OpenAI's API"),
     ],
 )
 def test_what_cannot_be_mended_is_not_tried_again(server: EmbeddingServer, refusal: int | bytes, reason: str) -> None:
@@ -100,14 +101,14 @@ def test_another_dimension_than_before_is_refused(server: EmbeddingServer) -> No
     embedding = client(server)
     embedding.embed(["one"], deadline_s=LONG_S)
     server.refusals = [json.dumps({"data": [{"index": 0, "embedding": [1.0, 2.0]}]}).encode()]
-    with pytest.raises(EmbeddingError, match=f"2 dimensions where {DIMENSION}"):
+    with pytest.raises(EmbeddingError, match=f"2 dimensions instead of {DIMENSION}"):
         embedding.embed(["two"], deadline_s=LONG_S)
 
 
 def test_the_deadline_ends_the_asking(server: EmbeddingServer) -> None:
     server.refusals = [503] * 100
     server.retry_after = "3600"
-    with pytest.raises(EmbeddingError, match="answers 503"):
+    with pytest.raises(EmbeddingError, match="answered 503"):
         client(server).embed(["one"], deadline_s=SHORT_S)
     with pytest.raises(EmbeddingError, match="no time was left"):
         client(server).embed(["one"], deadline_s=0)

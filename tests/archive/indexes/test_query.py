@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.archive.indexes.query import parse
-from pointsman.archive.model.index_tokens import Tokenizer
+from pointsman.archive.model.indexes import Tokenizer
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.ingest.run import EmptyFolderError, Order, Report, ingest
-from pointsman.archive.ingest.walking import FoundFile, Selection
-from pointsman.archive.model.model import Manifest
+from pointsman.archive.ingest.run import EmptyFolderError, IngestJob, Report, ingest
+from pointsman.archive.ingest.walk import FoundFile, Selection
+from pointsman.archive.model.documents import Manifest
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
 BROKEN = {
     "latin.md": (b"caf\xe9", "it is not UTF-8 (line 1, byte 3)"),
-    "binary.txt": (b"GIF\0\1\2", "it holds binary data"),
-    "matter.md": (b"---\ntitle: a: b\n---\ntext", "its front matter cannot be understood: line 2"),
+    "binary.txt": (b"GIF\0\1\2", "it contains binary data"),
+    "matter.md": (b"---\ntitle: a: b\n---\ntext", "its front matter is invalid: line 2"),
     "paper.pdf": (b"nothing", "it cannot be read as PDF"),
-    "lying.html": (b"<meta charset='utf-7x'>\xff", "it is not utf-7x, though it says so"),
+    "lying.html": (b"<meta charset='utf-7x'>\xff", "it is not utf-7x, although it declares it"),
     "bom.txt": (b"\xff\xfea", "it is not utf-16-le"),
 }
 
@@ -35,7 +35,7 @@ def notes(tmp_path: Path) -> Path:
 
 def run(storage: SqliteStorage, root: Path, collection: str = "notes", **order: object) -> Report:
     storage.documents.put_collection(Manifest(collection))
-    return ingest(storage.documents, Order(root, collection, **order))  # type: ignore[arg-type]
+    return ingest(storage.documents, IngestJob(root, collection, **order))  # type: ignore[arg-type]
 
 
 def counts(report: Report) -> tuple[int, int, int, int]:
@@ -106,7 +106,7 @@ def test_an_empty_or_vanished_folder_does_not_empty_its_collection(
     shutil.rmtree(notes)
     if lost == "emptied":
         notes.mkdir()
-    with pytest.raises(EmptyFolderError, match="2 documents of the collection `notes` came from there"):
+    with pytest.raises(EmptyFolderError, match="2 documents of the collection `notes` came from it"):
         run(storage, notes)
     assert len(ids(storage)) == 2
 
@@ -161,7 +161,7 @@ def test_a_file_that_goes_while_it_is_read_is_left_out(storage: SqliteStorage, n
             yield file
 
     storage.documents.put_collection(Manifest("notes"))
-    report = ingest(storage.documents, Order(notes, "notes"), late)
+    report = ingest(storage.documents, IngestJob(notes, "notes"), late)
     assert report.broken == {"a.md": "it cannot be read: No such file or directory"}
     assert ids(storage) == ["sub/b.txt"]
 

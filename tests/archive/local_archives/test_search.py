@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pointsman.archive.local_archives.search import Found, search
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared
 

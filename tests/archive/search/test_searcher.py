@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.embedding.filling import fill as embed
-from pointsman.archive.embedding.remote import Endpoint, RemoteEmbedding
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
+from pointsman.archive.embedding.remote import RemoteEmbedding
+from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.search.circuit_breaker import COOLDOWN_S
 from pointsman.archive.search.fusion import alone, fuse
-from pointsman.archive.search.query_parsing import parse
-from pointsman.archive.search.searcher import REST_S, Answer, Searcher, Source
+from pointsman.archive.search.query_parser import parse
+from pointsman.archive.search.searcher import Answer, Searcher, Source
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import embedding_server
 from tests.archive.sample_documents import fill, prepared
@@ -82,8 +84,8 @@ def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStora
     answer = by_words.search(parse("bread"), 5, by_words=False, max_distance=0.1)
     assert set(documents(answer)) == {"cooking.md", "other.md"}
     assert {found.distance for found in answer.found} == {1.0}
-    assert "search went by words" in answer.notices[0]
-    assert "`maxDistance` was left out" in answer.notices[1]
+    assert "searched by words" in answer.notices[0]
+    assert "`maxDistance` was ignored" in answer.notices[1]
     assert by_words.search(parse("bread"), 5).notices == ()
     empty = SqliteStorage(tmp_path / "archive.db")
     fill(empty, prepared("a.md", "bread"))
@@ -101,7 +103,7 @@ def test_a_provider_that_fails_or_is_another_leaves_words_and_a_notice(filled: S
         assert set(documents(answer)) == {"cooking.md", "other.md"}
         server.refusals = [401]
         answer = Searcher(filled, RemoteEmbedding(Endpoint(server.url, "small"))).search(parse("bread"), 5)
-        assert "refuses the key" in answer.notices[0]
+        assert "rejected the key" in answer.notices[0]
         assert set(documents(answer)) == {"cooking.md", "other.md"}
 
 
@@ -113,11 +115,11 @@ def test_a_provider_that_did_not_answer_is_left_alone_for_a_while(tmp_path: Path
         embed(storage, RemoteEmbedding(Endpoint(server.url, "small")))
         searcher = Searcher(storage, RemoteEmbedding(Endpoint(server.url, "small")), clock=lambda: now)
         server.refusals = [401]
-        assert "refuses the key" in searcher.search(parse("bread"), 5).notices[0]
+        assert "rejected the key" in searcher.search(parse("bread"), 5).notices[0]
         asked = len(server.keys)
-        assert "refuses the key" in searcher.search(parse("bread"), 5).notices[0]
+        assert "rejected the key" in searcher.search(parse("bread"), 5).notices[0]
         assert len(server.keys) == asked
-        now = REST_S
+        now = COOLDOWN_S
         assert searcher.search(parse("bread"), 5).notices == ()
     storage.close()
 

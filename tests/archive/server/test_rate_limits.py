@@ -63,11 +63,11 @@ def test_a_refusal_says_how_long_to_wait() -> None:
     assert said["error"] == "Rate limit exceeded for read_file"
     assert said["code"] == "rate_limited"
     assert 1 <= said["retryAfterSeconds"] <= 60
-    assert said["help"] == f"At most 1 calls in a minute. Try again in {said['retryAfterSeconds']} s."
+    assert said["help"] == f"The limit is 1 calls a minute. Try again in {said['retryAfterSeconds']} s."
 
 
 def test_a_limit_of_an_unknown_tool_is_refused_with_those_there_are() -> None:
-    with pytest.raises(SettingsError, match=r"POINTSMAN_ARCHIVE_RATE_LIMITS: no tool `grep`; there are context_search"):
+    with pytest.raises(SettingsError, match=r"RATE_LIMITS: no tool `grep`; the tools are context_search"):
         RateLimits({"grep": 1}, TOOLS)
 
 

@@ -16,10 +16,9 @@ from mcp import Client, MCPError
 from mcp.types import TextContent
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.server.calls import LARGEST_RESULT_BYTES, LARGEST_TEXT_BYTES, Calling
+from pointsman.archive.server.calls import MAX_RESULT_BYTES, MAX_TEXT_BYTES, ToolRunner
 from pointsman.archive.server.rate_limits import RateLimits
-from pointsman.archive.server.server import build_server
-from pointsman.archive.server.workers import THREADS_OF_ONE_TOOL
+from pointsman.archive.server.server import THREADS_OF_ONE_TOOL, build_server
 from pointsman.archive.store.errors import StoreLockedError
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
 from pointsman.archive.tools.registry import TOOLS
@@ -39,7 +38,7 @@ def tool(name: str, run: Callable[[Json], Json]) -> ArchiveTool:
 def serving(*tools: ArchiveTool, limits: Mapping[str, int] | None = None) -> Client:
     """The real server, with tools of the test's own."""
     by_name = {entry.name: entry for entry in tools}
-    return Client(build_server(Calling(Archive({}), by_name, RateLimits(limits or {}, by_name))))
+    return Client(build_server(ToolRunner(Archive({}), by_name, RateLimits(limits or {}, by_name))))
 
 
 def text(answer: Any) -> str:
@@ -115,10 +114,7 @@ async def test_a_tool_that_breaks_is_a_plain_sentence_to_the_client_and_a_traceb
         again = await client.call_tool("broken", {})
     assert answer.is_error
     assert again.is_error
-    assert (
-        text(answer)
-        == "broken failed for a reason of its own; the archive's log has it. Try again, or ask another way."
-    )
+    assert text(answer) == "broken failed unexpectedly; see the archive's log. Try again, or with other arguments."
     assert "secret" not in str(answer)
     assert "/home/someone/secret" in caplog.text
 
@@ -152,14 +148,14 @@ async def test_a_large_result_is_given_once_and_a_larger_one_refused() -> None:
         return {"content": "x" * arguments["size"]}
 
     async with serving(tool("large", large)) as client:
-        once = await client.call_tool("large", {"size": LARGEST_TEXT_BYTES})
-        refused = await client.call_tool("large", {"size": LARGEST_RESULT_BYTES})
+        once = await client.call_tool("large", {"size": MAX_TEXT_BYTES})
+        refused = await client.call_tool("large", {"size": MAX_RESULT_BYTES})
     assert not once.is_error
     assert once.structured_content is not None
-    assert len(once.structured_content["content"]) == LARGEST_TEXT_BYTES
+    assert len(once.structured_content["content"]) == MAX_TEXT_BYTES
     assert "structuredContent" in text(once)
     assert refused.is_error
-    assert "Ask for less" in text(refused)
+    assert "Narrow the request" in text(refused)
 
 
 async def test_half_a_character_in_a_result_does_not_cost_the_answer() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.archive.citations.extract import citations_of
-from pointsman.archive.model.model import PreparedDocument
+from pointsman.archive.model.documents import PreparedDocument
 from pointsman.archive.store.archives import Graph, References
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared

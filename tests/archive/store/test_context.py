@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pointsman.archive.model.context import ContextItem, Wanted
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.model.context import ContextItem, ItemFilter
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store.sqlite.context import SqliteContext
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 
@@ -26,7 +26,7 @@ def rule(number: int, content: str, module: str | None = None, kind: str = "rule
     return ContextItem(f"i{number}", "discovery", kind, "", content, f"2026-01-0{number}T00:00:00Z", module=module)
 
 
-def found(store: SqliteContext, query: str, wanted: Wanted = Wanted()) -> list[str]:  # noqa: B008 - frozen
+def found(store: SqliteContext, query: str, wanted: ItemFilter = ItemFilter()) -> list[str]:  # noqa: B008 - frozen
     rows = store.find(parse(query), wanted, 10)
     items = store.items([row for row, _ in rows])
     return [items[row].id for row, _ in rows]
@@ -61,9 +61,9 @@ def test_names_in_code_are_found_by_their_parts(store: SqliteContext) -> None:
 def test_what_does_not_fit_is_left_out_before_ranking(store: SqliteContext) -> None:
     store.replace("o", "1", [rule(n, "token " * 9, "other") for n in range(1, 8)])
     store.add(rule(8, "one token among many words of another kind", "Auth", "issue"))
-    rows = store.find(parse("token"), Wanted("issue", "auth"), 1)
+    rows = store.find(parse("token"), ItemFilter("issue", "auth"), 1)
     assert [one.id for one in store.items([row for row, _ in rows]).values()] == ["i8"]
-    assert [one.id for one in store.newest(Wanted(module="other"), 2)] == ["i7", "i6"]
+    assert [one.id for one in store.newest(ItemFilter(module="other"), 2)] == ["i7", "i6"]
 
 
 def test_vectors_belong_to_a_space_and_changes_are_seen(store: SqliteContext) -> None:
@@ -76,11 +76,11 @@ def test_vectors_belong_to_a_space_and_changes_are_seen(store: SqliteContext) ->
     assert [known.vector for known in store.vectors("s1")] == [b"\x00\x3c"]
     assert len(store.without_vector("s1", 10)) == 1
     assert len(store.without_vector("s2", 10)) == 2
-    figures = store.figures("s1")
+    figures = store.stats("s1")
     assert (figures.items, figures.embedded, figures.by_source) == (2, 1, {"discovery": 2})
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.text(max_size=60))
 def test_whatever_is_asked_is_never_syntax(store: SqliteContext, query: str) -> None:
-    store.find(parse(query), Wanted(), 5)
+    store.find(parse(query), ItemFilter(), 5)

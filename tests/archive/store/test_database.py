@@ -107,7 +107,7 @@ def test_other_files_are_not_touched(tmp_path: Path) -> None:
     with pytest.raises(StoreUnusableError, match="not an archive of Pointsman's"):
         Database(tmp_path / "foreign.db", NOTES)
     (tmp_path / "text.db").write_text("no database at all, but long enough to look like one" * 50)
-    with pytest.raises(StoreUnusableError, match="damaged or no database"):
+    with pytest.raises(StoreUnusableError, match="damaged or not a database"):
         Database(tmp_path / "text.db", NOTES)
     (tmp_path / "folder.db").mkdir()
     with pytest.raises(StoreUnusableError, match=r"folder\.db cannot be used"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.archive.model.model import Collection, FileState, Manifest
+from pointsman.archive.model.documents import Collection, FileState, Manifest
 from pointsman.archive.store.errors import NameTakenError, UnknownCollectionError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared
@@ -13,7 +13,7 @@ STATE = FileState("/notes/a.md", 10, 20, "abc")
 
 
 def numbers(storage: SqliteStorage, id_: str) -> list[int]:
-    return storage.passages.of_document("notes", id_)
+    return storage.passages.numbers_of("notes", id_)
 
 
 def test_a_collection_is_found_by_its_name_and_by_its_alias(storage: SqliteStorage) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pointsman.archive.model.query import Filters, Query
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store.sqlite import passages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pointsman.archive.embedding.filling import fill as embed
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
 from pointsman.archive.embedding.static import DIMENSION, StaticEmbedding
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared

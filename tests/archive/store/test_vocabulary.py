@@ -43,7 +43,7 @@ def test_counts_are_true_after_documents_came_changed_and_went(storage: SqliteSt
 
 
 def test_counting_in_many_steps_counts_each_passage_once(storage: SqliteStorage) -> None:
-    texts = [f"common word{'abcdefghij'[n % 10]}s" for n in range(2 * vocabulary.COUNTED_AT_ONCE + 7)]
+    texts = [f"common word{'abcdefghij'[n % 10]}s" for n in range(2 * vocabulary.PASSAGES_PER_STEP + 7)]
     fill(storage, prepared("a.md", *texts))
     storage.housekeeper.tidy()
     assert counted(storage)["common"] == len(texts)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from pointsman.archive.model.model import Citation, PreparedDocument
+from pointsman.archive.model.documents import Citation, PreparedDocument
 from pointsman.archive.store.base import Space
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.sample_documents import fill, prepared

@@ -57,7 +57,7 @@ def test_each_page_with_text_has_a_heading() -> None:
         (b"not a PDF at all", "cannot be read as PDF"),
         (made("x")[:150], "cannot be read as PDF"),
         (locked(made("x")), "protected by a password"),
-        (made(""), "holds no text"),
+        (made(""), "contains no text"),
     ],
     ids=["no PDF", "cut off", "locked", "pictures"],
 )

@@ -62,24 +62,24 @@ def test_what_fits_is_returned_and_null_is_as_good_as_absent(read: Read, value: 
 @pytest.mark.parametrize(
     ("read", "value", "said"),
     [
-        (text, None, "`value` must be a text of 1 to 5 characters, and is missing."),
-        (text, "", '`value` must be a text of 1 to 5 characters, and is "".'),
-        (text, 7, "`value` must be a text of 1 to 5 characters, and is 7."),
-        (text, "x" * 99, "`value` must be a text of 1 to 5 characters, and is a text of 99 characters."),
-        (text, "\ud800", '`value` must be well-formed Unicode, and is "\\ud800".'),
-        (integer, "5", '`value` must be an integer from 1 to 20, and is "5".'),
-        (integer, True, "`value` must be an integer from 1 to 20, and is true."),
-        (integer, 2.5, "`value` must be an integer from 1 to 20, and is 2.5."),
-        (integer, 21, "`value` must be an integer from 1 to 20, and is 21."),
-        (integer, float("inf"), "`value` must be an integer from 1 to 20, and is Infinity."),
-        (number, "1", '`value` must be a number from 0 to 2, and is "1".'),
-        (number, float("nan"), "`value` must be a number from 0 to 2, and is NaN."),
-        (flag, "true", '`value` must be true or false, and is "true".'),
-        (flag, 0, "`value` must be true or false, and is 0."),
-        (texts, "a", '`value` must be a list of 0 to 2 texts, and is "a".'),
-        (texts, ["a", "b", "c"], "`value` must be a list of 0 to 2 texts, and is a list of 3."),
-        (texts, ["a", 1], "`value[1]` must be a text of at least 1 character, and is 1."),
-        (choice, "rules", '`value` must be one of `all`, `rule`, and is "rules".'),
+        (text, None, "`value` must be a string of 1 to 5 characters; it is missing."),
+        (text, "", '`value` must be a string of 1 to 5 characters; got "".'),
+        (text, 7, "`value` must be a string of 1 to 5 characters; got 7."),
+        (text, "x" * 99, "`value` must be a string of 1 to 5 characters; got a string of 99 characters."),
+        (text, "\ud800", '`value` must be well-formed Unicode; got "\\ud800".'),
+        (integer, "5", '`value` must be an integer from 1 to 20; got "5".'),
+        (integer, True, "`value` must be an integer from 1 to 20; got true."),
+        (integer, 2.5, "`value` must be an integer from 1 to 20; got 2.5."),
+        (integer, 21, "`value` must be an integer from 1 to 20; got 21."),
+        (integer, float("inf"), "`value` must be an integer from 1 to 20; got Infinity."),
+        (number, "1", '`value` must be a number from 0 to 2; got "1".'),
+        (number, float("nan"), "`value` must be a number from 0 to 2; got NaN."),
+        (flag, "true", '`value` must be true or false; got "true".'),
+        (flag, 0, "`value` must be true or false; got 0."),
+        (texts, "a", '`value` must be a list of 0 to 2 strings; got "a".'),
+        (texts, ["a", "b", "c"], "`value` must be a list of 0 to 2 strings; got a list of 3."),
+        (texts, ["a", 1], "`value[1]` must be a string of at least 1 character; got 1."),
+        (choice, "rules", '`value` must be one of `all`, `rule`; got "rules".'),
     ],
 )
 def test_what_does_not_fit_is_named_with_the_reason_and_what_is_allowed(read: Read, value: Any, said: str) -> None:
@@ -96,7 +96,7 @@ def test_parameters_inside_others_are_named_by_their_path() -> None:
     given = Arguments({"queries": [{"limit": 1}, {"limit": 0}], "config": {"lowercase": "yes"}})
     first, second = given.each("queries", at_least=1, at_most=10)
     assert first.integer("limit", low=1, high=9) == 1
-    with pytest.raises(ToolError, match=r"`queries\[1\]\.limit` must be an integer from 1 to 9, and is 0"):
+    with pytest.raises(ToolError, match=r"`queries\[1\]\.limit` must be an integer from 1 to 9; got 0"):
         second.integer("limit", low=1, high=9)
     with pytest.raises(ToolError, match=r"`config\.lowercase` must be true or false"):
         given.inside("config").flag("lowercase", True)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from jsonschema_rs import validator_for
 
-from pointsman.archive.embedding.filling import fill as embed
+from pointsman.archive.embedding.passage_vectors import embed_passages as embed
 from pointsman.archive.embedding.static import StaticEmbedding
-from pointsman.archive.model.model import Document, Manifest, PreparedDocument
+from pointsman.archive.model.documents import Document, Manifest, PreparedDocument
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from pointsman.archive.text.chunking import chunks_of
+from pointsman.archive.text.chunks import chunks_of
 from pointsman.archive.tools.registry import TOOLS
 from tests.archive.harness import WAYS, Caller, opened
 from tests.archive.sample_documents import fill, prepared
@@ -119,12 +119,12 @@ async def test_documents_are_listed_with_titles_and_sizes(archive: Caller) -> No
 async def test_lists_of_documents_are_paged(archive: Caller) -> None:
     first = await result(archive, "documents_list_documents", collection="log", limit=10, offset=10)
     assert [entry["id"] for entry in first["documents"]] == [f"{number:03}.txt" for number in range(10, 20)]
-    assert (first["total"], first["hasMore"], first["notice"]) == (25, True, "Go on with offset 20.")
+    assert (first["total"], first["hasMore"], first["notice"]) == (25, True, "Continue with offset 20.")
     last = await result(archive, "documents_list_documents", collection="log", limit=10, offset=20)
     assert (len(last["documents"]), last["hasMore"]) == (5, False)
     beyond = await result(archive, "documents_list_documents", collection="log", offset=99)
     assert (beyond["documents"], beyond["hasMore"]) == ([], False)
-    assert "behind the last" in beyond["notice"]
+    assert "past the last" in beyond["notice"]
 
 
 async def test_a_document_is_read_whole(archive: Caller) -> None:

@@ -6,15 +6,13 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pointsman.archive.tools.base import Code
 from pointsman.archive.tools.registry import TOOLS
-from pointsman.core.errors import BUNDLED_CODES
 from tests.archive.code.trees import write
 from tests.archive.harness import WAYS, Caller, Json, opened
 from tests.e2e.client import assistant
@@ -97,10 +95,6 @@ async def test_without_roots_the_code_tools_are_not_configured(tmp_path: Path) -
     async with opened("modern", tmp_path) as archive:
         answer = await archive.failure("read_file", path="x")
     assert (answer.json["tool"], answer.json["code"]) == ("read_file", "not_configured")
-
-
-def test_the_gateway_knows_every_code() -> None:
-    assert frozenset(get_args(Code)) == BUNDLED_CODES
 
 
 async def test_metrics_and_audit_rows_tell_failures_apart_and_take_no_code_of_a_foreign_server(tmp_path: Path) -> None:

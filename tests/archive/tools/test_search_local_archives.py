@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pointsman.archive.citations.extract import citations_of
-from pointsman.archive.model.model import PreparedDocument
+from pointsman.archive.model.documents import PreparedDocument
 from pointsman.archive.shipped import COLLECTION, ensure_pages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.harness import WAYS, Caller, Json, opened
@@ -188,15 +188,15 @@ async def test_a_filter_that_is_not_understood_is_said(archive: Caller) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({}, "`query` must be a text, and is missing."),
-        ({"query": 7}, "`query` must be a text, and is 7."),
-        ({"query": "x", "fuzzy": "yes"}, '`fuzzy` must be true or false, and is "yes".'),
-        ({"query": "x", "includeCitations": 1}, "`includeCitations` must be true or false, and is 1."),
-        ({"query": "x", "citationDepth": 0}, "`citationDepth` must be an integer from 1 to 3, and is 0."),
-        ({"query": "x", "citationDepth": 4}, "`citationDepth` must be an integer from 1 to 3, and is 4."),
-        ({"query": "x", "limit": 0}, "`limit` must be an integer from 1 to 50, and is 0."),
-        ({"query": "x", "limit": 51}, "`limit` must be an integer from 1 to 50, and is 51."),
-        ({"query": "x", "limit": 1.5}, "`limit` must be an integer from 1 to 50, and is 1.5."),
+        ({}, "`query` must be a string; it is missing."),
+        ({"query": 7}, "`query` must be a string; got 7."),
+        ({"query": "x", "fuzzy": "yes"}, '`fuzzy` must be true or false; got "yes".'),
+        ({"query": "x", "includeCitations": 1}, "`includeCitations` must be true or false; got 1."),
+        ({"query": "x", "citationDepth": 0}, "`citationDepth` must be an integer from 1 to 3; got 0."),
+        ({"query": "x", "citationDepth": 4}, "`citationDepth` must be an integer from 1 to 3; got 4."),
+        ({"query": "x", "limit": 0}, "`limit` must be an integer from 1 to 50; got 0."),
+        ({"query": "x", "limit": 51}, "`limit` must be an integer from 1 to 50; got 51."),
+        ({"query": "x", "limit": 1.5}, "`limit` must be an integer from 1 to 50; got 1.5."),
     ],
 )
 async def test_a_parameter_out_of_range_fails_in_the_specifications_words(

@@ -106,11 +106,11 @@ async def test_blank_or_missing_content_is_refused_in_the_specifications_words(a
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"doc_id": "", "content": "x"}, "`doc_id` must be a text of 1 to 512 characters"),
-        ({"content": "x"}, "`doc_id` must be a text of 1 to 512 characters, and is missing."),
+        ({"doc_id": "", "content": "x"}, "`doc_id` must be a string of 1 to 512 characters"),
+        ({"content": "x"}, "`doc_id` must be a string of 1 to 512 characters; it is missing."),
         ({"doc_id": "a", "content": "x", "metadata": "x"}, "`metadata` must be an object"),
         ({"doc_id": "a", "content": "x", "metadata": {"x": "y" * 70_000}}, "`metadata` must take at most 65536 bytes"),
-        ({"doc_id": "a", "content": "x", "index_name": 7}, "`index_name` must be a text"),
+        ({"doc_id": "a", "content": "x", "index_name": 7}, "`index_name` must be a string"),
     ],
 )
 async def test_other_arguments_that_do_not_fit_are_named(archive: Caller, arguments: Any, said: str) -> None:
@@ -180,7 +180,9 @@ async def test_k_is_checked(archive: Caller, k: Any) -> None:
 
 @pytest.mark.parametrize("query", [None, 7, "x" * 1001])
 async def test_a_query_must_be_a_text_of_sane_length(archive: Caller, query: Any) -> None:
-    assert "`query` must be a text of 0 to 1000 characters" in (await archive.failure("search_index", query=query)).text
+    assert (
+        "`query` must be a string of 0 to 1000 characters" in (await archive.failure("search_index", query=query)).text
+    )
 
 
 async def test_a_document_that_does_not_fit_into_memory_is_refused_and_one_on_disk_is_not(archive: Caller) -> None:
@@ -189,7 +191,7 @@ async def test_a_document_that_does_not_fit_into_memory_is_refused_and_one_on_di
     await archive.result("search_create_index", index_name=name, backend="sqlite")
     answer = await archive.failure("search_add_document", doc_id="large", content=large)
     assert answer.json["error"] == "Index is full"
-    assert "2000000 is the limit" in answer.text
+    assert "the limit is 2000000" in answer.text
     kept = await archive.result("search_add_document", doc_id="large", content=large, index_name=name)
     assert kept["token_count"] == 6_000
 

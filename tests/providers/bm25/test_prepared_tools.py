@@ -5,8 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.documents import FIELDS, meaning_of, texts_of
-from pointsman.providers.bm25.prepared_tools import PreparedTools
+from pointsman.providers.bm25.documents import FIELDS, PreparedTools, embeddable_text, texts_of
 
 
 def document(name: str, description: str = "") -> ToolDocument:
@@ -46,21 +45,21 @@ def test_a_word_is_counted_in_every_field_that_has_it() -> None:
     prepared = library.prepared(ToolDocument("k", "get_weather", "weather", "the weather", {}))
     number = library.vocabulary.get("weather")
     assert number is not None
-    places = prepared.places_by_word()[number]
+    places = prepared.fields_by_word()[number]
     assert [field for bit, field in enumerate(FIELDS) if places >> bit & 1] == ["name", "server", "description"]
     assert prepared.counts[prepared.words.tolist().index(number)] == 6 + 4 + 2
 
 
 def test_identifiers_are_taken_apart_before_their_meaning_is_looked_up() -> None:
     tool = ToolDocument("k", "getForecast_v2", "my-weather", "Looks ahead.", {"properties": {"cityName": {}}})
-    assert meaning_of(texts_of(tool)) == "get Forecast v2 my weather Looks ahead. city Name"
-    assert meaning_of(texts_of(document("天气"))) == ""
+    assert embeddable_text(texts_of(tool)) == "get Forecast v2 my weather Looks ahead. city Name"
+    assert embeddable_text(texts_of(document("天气"))) == ""
 
 
 def test_a_tool_that_shouts_means_the_same() -> None:
     shouted, said = ("SEND_MAIL", "MAIL", "SEND A LETTER."), ("send_mail", "mail", "send a letter.")
     loud, calm = (ToolDocument("k", *texts, {}) for texts in (shouted, said))
-    assert meaning_of(texts_of(loud)) == meaning_of(texts_of(calm))
+    assert embeddable_text(texts_of(loud)) == embeddable_text(texts_of(calm))
 
 
 def test_threads_that_read_at_the_same_time_agree_on_the_numbers_of_words() -> None:

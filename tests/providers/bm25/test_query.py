@@ -6,22 +6,21 @@ import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
-from pointsman.providers.bm25.query import MAX_PARTS, MAX_WORDS, parse, parse_all
-from pointsman.providers.bm25.synonyms import synonyms_of
+from pointsman.providers.bm25.query import MAX_PARTS, MAX_WORDS, parse, parse_all, synonyms_of
 from pointsman.router.gateway.meta_tools import MAX_TEXT
 
 
 def test_each_sentence_is_a_part_and_each_word_is_said_once() -> None:
     query = parse("Book a flight to Oslo. Then send Anna the flight number!")
     assert [sorted(part) for part in query.parts] == [["book", "flight", "oslo"], ["anna", "flight", "number", "send"]]
-    assert list(query.said) == ["book", "flight", "oslo", "send", "anna", "number"]
+    assert list(query.tokens) == ["book", "flight", "oslo", "send", "anna", "number"]
     assert query.texts == ("Book a flight to Oslo.", "Then send Anna the flight number!")
 
 
 @pytest.mark.parametrize("text", ["", "  ", "please", "?!", "\n\n", "Hello. Please!"])
 def test_a_text_without_meaning_has_no_parts(text: str) -> None:
     query = parse(text)
-    assert (query.said, query.parts, query.texts) == ({}, (), ())
+    assert (query.tokens, query.parts, query.texts) == ({}, (), ())
 
 
 def test_chinese_sentences_need_no_space_between_them() -> None:
@@ -31,7 +30,7 @@ def test_chinese_sentences_need_no_space_between_them() -> None:
 def test_a_long_text_has_few_parts_and_loses_none_of_its_words() -> None:
     query = parse(" ".join(f"{n}." for n in range(20)))
     assert len(query.parts) == MAX_PARTS
-    assert len(query.said) == 20
+    assert len(query.tokens) == 20
 
 
 def test_a_word_is_not_its_own_synonym() -> None:
@@ -58,15 +57,15 @@ async def test_two_wishes_in_one_query_are_both_heard() -> None:
 
 def test_a_query_of_the_greatest_length_is_read_to_its_end() -> None:
     filler = "x " * ((MAX_TEXT - len("forecast")) // 2)
-    assert "forecast" in parse(f"{filler}forecast").said
+    assert "forecast" in parse(f"{filler}forecast").tokens
 
 
 def test_a_request_has_so_many_words_and_each_of_its_texts_a_share() -> None:
     crowd = [" ".join(f"w{number}x{word}" for word in range(1_000)) for number in range(50)]
     parsed = parse_all([*crowd, "what is the weather"])
-    assert sum(len(query.said) for query in parsed) <= MAX_WORDS
-    assert min(len(query.said) for query in parsed[:-1]) >= MAX_WORDS // 51
-    assert list(parsed[-1].said) == ["weather"]
+    assert sum(len(query.tokens) for query in parsed) <= MAX_WORDS
+    assert min(len(query.tokens) for query in parsed[:-1]) >= MAX_WORDS // 51
+    assert list(parsed[-1].tokens) == ["weather"]
 
 
 def test_what_one_text_leaves_over_the_next_may_have() -> None:

@@ -18,7 +18,7 @@ from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.cloud import http as cloud_http
 from pointsman.providers.cloud.breaker import FIRST_REST_S
-from pointsman.providers.cloud.failure import CloudError
+from pointsman.providers.cloud.errors import CloudError
 from pointsman.providers.cloud.http import MAX_ANSWER_BYTES, MAX_CONNECTIONS
 from pointsman.providers.cloud.provider import CloudSearchProvider
 from tests.catalog.sources import Clock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
-from pointsman.providers.cloud.failure import CloudError
+from pointsman.providers.cloud.errors import CloudError
 from pointsman.providers.cloud.wire import MAX_EXPLANATION_CHARS, PACK_FROM_BYTES, Packer, judge
 
 

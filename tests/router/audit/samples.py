@@ -8,7 +8,7 @@ from pointsman.core.model import Caller
 from pointsman.core.seams import Client, FrontRequest
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import read_rows
 from pointsman.router.audit.rows import Intent, Outcome, Row
 from pointsman.router.audit.segments import FOLDER
 

@@ -203,7 +203,7 @@ def test_a_full_segment_is_followed_by_the_next_without_losing_count(tmp_path: P
     assert [row.seq for row in rows(tmp_path)] == list(range(1, 31))
     log.close()
     for segment in segments[:-1]:
-        segment.path.unlink()  # as the mover does
+        segment.path.unlink()  # as compaction does
     call(open_log(tmp_path))
     assert rows(tmp_path)[-1].seq == 31
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError, UnknownToolError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError, UnknownToolError
 from pointsman.core.seams import ProtocolError
 from pointsman.router.audit.display import json_line
-from pointsman.router.audit.lines import MAX_LINE_BYTES
-from pointsman.router.audit.log import CHANGES_BURST, STRANGERS_BURST
+from pointsman.router.audit.journal import MAX_LINE_BYTES
+from pointsman.router.audit.log import CHANGES_BURST, UNAUTHORIZED_BURST
 from pointsman.router.audit.segments import FOLDER, list_segments
 from tests.router.audit.samples import SECRET, Clock, Observed, open_log, request, rows
 
@@ -85,16 +85,16 @@ def test_a_refused_call_is_a_row_of_its_own(tmp_path: Path) -> None:
 def test_strangers_get_a_bounded_number_of_rows_and_are_counted_all(tmp_path: Path) -> None:
     clock, seen = Clock(), Observed()
     log = open_log(tmp_path, monotonic=clock, observers=[seen])
-    for _ in range(STRANGERS_BURST + 50):
+    for _ in range(UNAUTHORIZED_BURST + 50):
         log.refused("unauthorized", kind="execute", method="tools/call", token_id=None)
-    assert len(rows(tmp_path)) == STRANGERS_BURST
-    assert len(seen.calls) == STRANGERS_BURST + 50
+    assert len(rows(tmp_path)) == UNAUTHORIZED_BURST
+    assert len(seen.calls) == UNAUTHORIZED_BURST + 50
 
     log.refused("denied", kind="execute", method="tools/call", token_id="laptop")  # somebody we know
     clock.now += 1.0
     for _ in range(50):
         log.refused("unauthorized", kind="execute", method="tools/call", token_id=None)
-    assert len(rows(tmp_path)) == STRANGERS_BURST + 1 + 10
+    assert len(rows(tmp_path)) == UNAUTHORIZED_BURST + 1 + 10
 
 
 def test_a_server_that_changes_its_tools_all_the_time_gets_a_bounded_number_of_rows(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_row_is_bounded_whatever_a_caller_sends(tmp_path: Path, text: str) -> 
         (CallTimeoutError("a", 1.0), "timeout", "timeout"),
         (UnknownToolError("a:b"), "denied", "unknown_tool"),
         (ServerUnavailableError("a", "it died"), "error", "server_unavailable"),
-        (DownstreamHttpError(-32002, "not here"), "error", "-32002"),
+        (DownstreamError(-32002, "not here"), "error", "-32002"),
         (ProtocolError(-32602, "no"), "error", "-32602"),
         (asyncio.CancelledError(), "cancelled", None),
         (RuntimeError("a bug"), "error", "internal"),

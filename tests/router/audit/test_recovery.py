@@ -144,7 +144,7 @@ def test_one_who_may_not_write_there_is_told_what_to_do(shown: Path) -> None:
     show(shown)
     (said,) = at_once(shown, READER, stranger=True)
     assert said.startswith("OperationalError")
-    assert "Run this as the user that runs the gateway, or on a copy of the state folder." in said
+    assert "Run this command as the user that runs the gateway, or on a copy of the state folder." in said
 
 
 def test_one_who_may_not_write_there_reads_what_is_complete(shown: Path) -> None:

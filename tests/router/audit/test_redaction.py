@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pointsman.config.secret_shapes import MASK
+from pointsman.config.secrets import MASK
 from pointsman.router.audit.redaction import CUT, clean_arguments, clean_queries, free_text, short
 from tests.router.audit.samples import SECRET
 

@@ -363,8 +363,8 @@ def test_a_database_without_its_table_is_set_aside(tmp_path: Path, caplog: pytes
         assert [name for _, name, _ in stored(tmp_path)] == ["after"]
         run.close()
         (tmp_path / FILE).unlink()
-    assert "its table `audit` is gone" in caplog.text
-    assert "its table `audit` lacks columns" in caplog.text
+    assert "table `audit` is missing" in caplog.text
+    assert "table `audit` lacks columns" in caplog.text
     assert len(databases_set_aside(tmp_path)) == 2
 
 

@@ -48,7 +48,7 @@ def test_variables_of_the_entry_hold(tmp_path: Path) -> None:
     configured(tmp_path, "  a: {bundled: archive, env: {POINTSMAN_ARCHIVE_EMBEDDINGS: none}}\n")
     refused = run("embed", "--state-dir", tmp_path / "state")
     assert refused.exit_code == 2
-    assert "switched off" in refused.stderr
+    assert "disabled" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_without_a_configuration_the_environment_names_the_store(
 def test_a_variable_that_is_not_used_is_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configured(tmp_path, "  a: {bundled: archive, db: own.db}\n")
     monkeypatch.setenv("SEARCH_DB_PATH", str(tmp_path / "env.db"))
-    assert "SEARCH_DB_PATH is not used: `servers.a`" in run("stats").stderr
+    assert "Ignoring SEARCH_DB_PATH: `servers.a`" in run("stats").stderr
 
 
 def test_one_variable_for_several_archives_is_refused_with_the_line_to_write(
@@ -108,9 +108,9 @@ def test_a_relative_store_in_the_variables_of_an_entry_is_refused(tmp_path: Path
 @pytest.mark.parametrize(
     ("servers", "args", "reason"),
     [
-        ("  time: {command: uvx}\n", (), "names no archive. Add `archive: {bundled: archive}`"),
-        ("  a: {bundled: archive}\n  b: {bundled: archive}\n", (), "Choose with --server: a, b."),
-        ("  a: {bundled: archive}\n", ("--server", "x"), "`x` is no bundled archive"),
+        ("  time: {command: uvx}\n", (), "configures no archive. Add `archive: {bundled: archive}`"),
+        ("  a: {bundled: archive}\n  b: {bundled: archive}\n", (), "Choose one with --server: a, b."),
+        ("  a: {bundled: archive}\n", ("--server", "x"), "`x` is not a bundled archive"),
         ("  a: {bundled: nothing}\n", (), "servers.a.bundled"),
         (
             "  a: {bundled: archive, env: {POINTSMAN_ARCHIVE_EMBEDDINGS: magic}}\n",
@@ -132,4 +132,4 @@ def test_without_a_configuration_it_says_how_to_get_one(tmp_path: Path, monkeypa
     monkeypatch.setenv("POINTSMAN_CONFIG_DIR", str(tmp_path / "none"))
     refused = run("list")
     assert refused.exit_code == 2
-    assert "No configuration yet" in refused.stderr
+    assert "No configuration found" in refused.stderr

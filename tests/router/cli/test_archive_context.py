@@ -50,7 +50,7 @@ def test_what_has_no_kind_is_refused_with_the_option_that_helps(tmp_path: Path) 
     assert "--type" in refused.stderr
     assert "pattern, rule, decision or issue" in refused.stderr
     empty = run(tmp_path, "add", "--type", "rule", "  ")
-    assert (empty.returncode, empty.stderr) == (2, "Nothing was added: there is no content.\n")
+    assert (empty.returncode, empty.stderr) == (2, "Nothing was added: the content is empty.\n")
 
 
 def test_folders_and_files_are_brought_in_and_what_cannot_be_taken_is_named(tmp_path: Path) -> None:

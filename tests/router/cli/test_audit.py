@@ -117,7 +117,7 @@ def test_tail_follows_until_it_is_interrupted(tmp_path: Path, log: AuditLog) -> 
 def test_nothing_found_is_said_on_stderr_only(tmp_path: Path) -> None:
     result = run(tmp_path, "list")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "No audit rows" in result.stderr
+    assert "No matching audit rows" in result.stderr
 
 
 def test_a_folder_that_does_not_exist_is_named_with_the_next_step(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_folder_that_does_not_exist_is_named_with_the_next_step(tmp_path: Path
 def test_a_time_that_is_none_is_explained(tmp_path: Path) -> None:
     result = run(tmp_path, "list", "--since", "yesterday")
     assert result.exit_code == 2
-    assert "`yesterday` is neither a span like 15m" in result.stderr
+    assert "`yesterday` is neither a time span (15m" in result.stderr
 
 
 @pytest.mark.usefixtures("log")
@@ -138,7 +138,7 @@ def test_a_database_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) ->
     (tmp_path / FILE).write_bytes(b"no database" * 100)
     result = run(tmp_path, "list")
     assert result.exit_code == 1
-    assert result.stderr.startswith("The state database cannot be read")
+    assert result.stderr.startswith("Could not read the state database")
 
 
 def test_a_newer_database_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pointsman.config.loading import parse
+from pointsman.config.loader import parse
 from pointsman.router.cli.main import main
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -83,7 +83,7 @@ def test_without_a_configuration_the_next_step_is_named(folder: Path) -> None:
     for args in (("config", "validate"), ("config", "show"), ("token", "list")):
         result = run(*args)
         assert result.exit_code == 2
-        assert "`pointsman serve` writes a first one" in result.stderr
+        assert "Run `pointsman serve` to create one" in result.stderr
 
 
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:

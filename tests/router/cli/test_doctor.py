@@ -80,7 +80,7 @@ async def test_a_broken_configuration_is_a_problem_and_the_rest_is_looked_at_all
 async def test_without_a_configuration_the_next_step_is_named(tmp_path: Path) -> None:
     told = await doctor(tmp_path, None)
     assert told.code == 1
-    assert "`pointsman serve` writes a first one" in told.stdout
+    assert "Run `pointsman serve` to create one" in told.stdout
 
 
 async def test_cloud_search_that_is_wanted_but_not_configured_is_a_problem(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from pointsman.router.serving.state_folder import held
+from pointsman.router.serving.state_folder import locked
 from tests.e2e.client import Assistant
 from tests.e2e.people import Person
 from tests.e2e.processes import descendants, gone
@@ -254,7 +254,7 @@ async def test_when_the_gateway_is_restarted_a_call_under_way_fails_clearly_and_
             while not trace.exists() or not noted(trace, "began"):
                 await asyncio.sleep(0.02)
             await gateway.stop(signal.SIGKILL)
-            assert "went away" in (await wire.answer(number))["error"]["message"]
+            assert "connection to the gateway was lost" in (await wire.answer(number))["error"]["message"]
             async with gateway_process(tmp_path, asker(tmp_path), token=token):
                 result = (await wire.answer(wire.execute("s:plain", modern=modern, tag="t")))["result"]
                 assert result["content"][0]["text"] == "plain t"
@@ -324,7 +324,7 @@ async def test_requests_that_come_while_its_gateway_starts_wait_for_it(tmp_path:
 async def test_a_gateway_of_its_own_that_could_not_start_is_tried_again_with_the_next_request(tmp_path: Path) -> None:
     write_config(tmp_path / "pointsman.yaml", {}, SECRET)
     async with bridge(tmp_path, None) as wire:
-        with held(tmp_path / "state"):
+        with locked(tmp_path / "state"):
             answer = await wire.answer(wire.request("tools/list", modern=True))
             assert "already uses the state folder" in answer["error"]["message"]
         assert "result" in await wire.answer(wire.request("tools/list", modern=True))

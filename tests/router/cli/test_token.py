@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.secrets import digest
 from pointsman.router.cli.main import main
 
@@ -62,7 +62,7 @@ def test_a_token_without_rights_says_so_and_how_to_grant_some(file: Path) -> Non
     assert "It may act for no project yet" in result.stderr
     assert "It may use no server yet" in result.stderr
     assert "`tokens.laptop.servers`" in result.stderr
-    assert "The search service asks for projects only." in result.stderr
+    assert "The search service checks projects only." in result.stderr
     assert len(result.stdout.splitlines()) == 1
 
 
@@ -80,10 +80,10 @@ def test_a_name_that_is_taken_names_the_way_out(file: Path) -> None:
     [
         (("a", "--project", "reserch"), "tokens.a.projects[0]: no project `reserch` (did you mean `research`?)"),
         (("a", "--server", "tme"), "tokens.a.servers[0]: no server `tme` (did you mean `time`?)"),
-        (("a__b",), "tokens.a__b: an id takes letters, digits, `_` and `-`, and no `__`"),
-        (("a", "--expires", "tomorrow"), "or a time from now like 12h, 30d or 8w."),
-        (("a", "--expires", "2020-01-01"), "2020-01-01 is over."),
-        (("a", "--expires", "0d"), "or a time from now like 12h, 30d or 8w."),
+        (("a__b",), "tokens.a__b: an id may contain letters, digits, `_` and `-`, but not `__`"),
+        (("a", "--expires", "tomorrow"), "or a duration from now such as 12h, 30d or 8w."),
+        (("a", "--expires", "2020-01-01"), "2020-01-01 is in the past."),
+        (("a", "--expires", "0d"), "or a duration from now such as 12h, 30d or 8w."),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(
@@ -140,7 +140,7 @@ def test_a_token_that_does_not_exist_cannot_be_revoked(file: Path) -> None:
     run("create", "laptop")
     result = run("revoke", "labtop")
     assert result.exit_code == 1
-    assert "There is no token `labtop`" in result.stderr
+    assert "No token `labtop`" in result.stderr
     assert "Did you mean `laptop`?" in result.stderr
 
 

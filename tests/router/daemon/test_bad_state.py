@@ -196,6 +196,6 @@ def test_a_full_disk_at_the_start_is_a_sentence_and_exit_code_1(tmp_path: Path) 
     )
     assert done.returncode == 1
     assert done.stderr == (
-        f"The state folder {state_dir} cannot be written: No space left on device. "
+        f"Could not write to the state folder {state_dir}: No space left on device. "
         "Free some space there, or choose another folder with --state-dir.\n"
     )

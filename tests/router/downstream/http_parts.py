@@ -25,7 +25,7 @@ class Back:
         self.asked: list[tuple[str, Json]] = []
         self._answer = answer
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         self.told.append((method, params))
 
     async def ask(self, method: str, params: Json) -> Json:

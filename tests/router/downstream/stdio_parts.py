@@ -12,9 +12,8 @@ from pointsman.config.model import Limits
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.downstream.connection import Call
-from pointsman.router.downstream.stdio.child import StopGrace
-from pointsman.router.downstream.stdio.process import Command, ProcessStarter, SystemProcesses
-from pointsman.router.downstream.stdio.stdio import StdioConnection, connect_stdio
+from pointsman.router.downstream.stdio.child import Command, ProcessStarter, StopGrace, SystemProcesses
+from pointsman.router.downstream.stdio.connection import StdioConnection, connect_stdio
 from pointsman.router.downstream.talk.handshake import WantedEra
 from pointsman.router.serving.in_flight import AnswerMemory
 
@@ -35,7 +34,7 @@ class Person:
         self.was_asked = asyncio.Event()
         self._answer = answer
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         self.told.append((method, params))
 
     async def ask(self, method: str, params: Json) -> Json:
@@ -82,7 +81,7 @@ async def stdio(
         starter=starter or SystemProcesses(None, SHORT_GRACE),
         era=era,
         limits=limits or Limits(),
-        noticed=lambda method, params: heard.append((method, params)),
+        on_notification=lambda method, params: heard.append((method, params)),
         probe_s=probe_s,
         memory=memory,
     )

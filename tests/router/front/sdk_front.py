@@ -44,7 +44,7 @@ class SdkBackChannel:
         self._context = context
         self.said: list[tuple[str, Json]] = []
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         self.said.append((method, params))
 
     async def ask(self, method: str, params: Json) -> Json:

@@ -6,20 +6,18 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pointsman.config.model import Limits, Listen
+from pointsman.router.app import oauth_routes
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.entrance import Entrance
 from pointsman.router.front.http.connections import Exempt, is_exempt
 from pointsman.router.front.http.headers import HostRules
-from pointsman.router.front.http.oauth_probe import oauth_routes
 from pointsman.router.front.http.protocol import guarded_protocol
 from tests.router.front.raw_http import Answer, Connection, Json, initialize, request
 from tests.router.front.small_gateway import SmallGateway
@@ -28,11 +26,19 @@ SERVER_INFO = {"name": "pointsman", "version": "0.test"}
 
 
 @dataclass
+class Current:
+    """What a reload replaces."""
+
+    limits: Limits
+
+
+@dataclass
 class Served:
     port: int
     gateway: SmallGateway
     front: Front
     server: uvicorn.Server
+    current: Current = field(default_factory=lambda: Current(Limits()))
 
     @property
     def url(self) -> str:
@@ -117,15 +123,13 @@ async def serving(
     port = listener.getsockname()[1]
     hosts = HostRules.of(listen or Listen(), port)
     about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": lambda caller: "Two tools."}
-    front = Front(gateway, limits or Limits(), hosts, **about, resume_s=resume_s, **front_settings)
-    mcp = [Route("/mcp", front), Route("/projects/{id}/mcp", front)]
-    routes = Starlette(routes=[*mcp, *front.sse_routes(), *oauth_routes()])
-    protocol = guarded_protocol(lambda: front.limits, read_s, exempt=exempt, unread=front.unread)
+    current = Current(limits or Limits())
+    front = Front(gateway, lambda: current.limits, hosts, **about, resume_s=resume_s, **front_settings)
+    front.other_paths = Starlette(routes=[*front.routes(), *oauth_routes()])
+    protocol = guarded_protocol(lambda: current.limits, read_s, exempt=exempt, unread=front.unread)
     reaping = asyncio.create_task(front.run())
     try:
-        async with listening(
-            Entrance(front, routes), listener, http=protocol, timeout_keep_alive=timeout_keep_alive
-        ) as server:
-            yield Served(port, gateway, front, server)
+        async with listening(front, listener, http=protocol, timeout_keep_alive=timeout_keep_alive) as server:
+            yield Served(port, gateway, front, server, current)
     finally:
         await end([reaping])

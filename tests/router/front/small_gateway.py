@@ -19,7 +19,7 @@ from pointsman.core.seams import (
     FrontRequest,
     ProtocolError,
 )
-from pointsman.router.front.subscriptions import Nobody
+from pointsman.router.front.subscriptions import NoClient
 
 TOKENS = {
     "secret-a": ("a", frozenset({None, "research"})),
@@ -135,7 +135,7 @@ class SmallGateway:
         if not uri.startswith("x://"):
             raise ProtocolError(INVALID_PARAMS, "No such resource")
         if uri.startswith("x://slow/"):
-            await self._slow({}, Nobody())
+            await self._slow({}, NoClient())
         self.subscribed.append(uri)
         return {}
 
@@ -177,7 +177,7 @@ class SmallGateway:
         """`together` questions at once, `times` over, each from a task of its own, as a server's questions come."""
         answers: list[str] = []
         for number in range(arguments.get("times", 1)):
-            back.tell("notifications/progress", {"progressToken": "first", "progress": number})
+            back.notify("notifications/progress", {"progressToken": "first", "progress": number})
             together = [
                 asyncio.ensure_future(back.ask("elicitation/create", {**FORM, "message": f"{number}.{part}"}))
                 for part in range(arguments.get("together", 1))
@@ -218,7 +218,7 @@ class SmallGateway:
     async def _tell(self, arguments: Json, back: BackChannel) -> Json:
         for number in range(arguments.get("times", 2)):
             data = "x" * arguments.get("size", 1)
-            back.tell("notifications/message", {"level": "info", "data": f"{number} {data}"})
+            back.notify("notifications/message", {"level": "info", "data": f"{number} {data}"})
             if arguments.get("paced"):
                 await asyncio.sleep(0)  # so that it can be written
         if arguments.get("slowly"):

@@ -140,7 +140,7 @@ async def test_the_lists_show_only_what_can_be_seen(gateway: GatewayProcess, era
         assert resource["mimeType"] == "text/plain"
         [template] = await client.every("resources/templates/list", "resourceTemplates")
         assert (template["name"], template["description"]) == ("N", "Notes")
-    assert "server flat: 2 tools left out, because their names carry invisible characters: 'gauge\\U000e0073" in (
+    assert "server flat: skipped 2 tools with invisible characters in their names: 'gauge\\U000e0073" in (
         gateway.stderr
     )
 

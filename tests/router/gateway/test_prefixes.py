@@ -84,5 +84,5 @@ async def test_the_lists_show_each_name_once_at_its_own_server_and_the_log_says_
             FORGED_URI: "money://safe",
         }
         assert (await client.result("resources/read", {"uri": FORGED_URI}))["contents"][0]["text"] == "bank"
-    assert "tool 'bank__pay' of server greedy is hidden: the name carries the prefix of server bank" in gateway.stderr
-    assert "'off__pay' of server greedy is hidden: the name carries the prefix of server off" in gateway.stderr
+    assert "tool 'bank__pay' of server greedy is hidden: the name has the prefix of server bank" in gateway.stderr
+    assert "'off__pay' of server greedy is hidden: the name has the prefix of server off" in gateway.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from tests.router.conftest import Shop
 
 
@@ -54,3 +57,10 @@ async def test_there_is_no_other_page(shop: Shop) -> None:
         page = await shop.http.get(shop.gateway.base_url + path, headers=shop.gateway.headers)
         assert page.status_code == 404, path
         assert "location" not in page.headers
+
+
+async def test_every_metric_is_documented(shop: Shop) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "audit.md").read_text(encoding="utf-8")
+    seen = (await shop.http.get(shop.gateway.base_url + "/metrics")).text
+    for name in re.findall(r"^# TYPE (pointsman_\w+)", seen, re.MULTILINE):
+        assert f"`{name}`" in page, name

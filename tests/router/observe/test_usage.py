@@ -8,8 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pointsman.catalog.results import Found
-from pointsman.catalog.usage import NOTE
+from pointsman.catalog.results import USAGE_NOTE, SearchResult
 from pointsman.core.model import Caller
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
 from pointsman.router.observe.usage import (
@@ -28,7 +27,7 @@ from tests.router.conftest import Shop, workshop
 ANA, BEN = Caller("ana", "red"), Caller("ben", "red")
 
 
-async def found(*keys: str, intents: tuple[int, ...] = ()) -> list[Found]:
+async def found(*keys: str, intents: tuple[int, ...] = ()) -> list[SearchResult]:
     """Results as a search gives them, for tools `server:name`."""
     servers: dict[str, list[str]] = {}
     for key in keys:
@@ -36,7 +35,7 @@ async def found(*keys: str, intents: tuple[int, ...] = ()) -> list[Found]:
         servers.setdefault(server_id, []).append(name)
     catalog = catalog_of(*(SmallServer(server_id, *map(tool, names)) for server_id, names in servers.items()))
     known = await catalog.available(Caller("laptop", None))
-    return [Found(tool, 0.5, None, intents) for tool in known.tools]
+    return [SearchResult(tool, 0.5, None, intents) for tool in known.tools]
 
 
 def ran(memory: UsageMemory, caller: Caller, key: str, ending: Ending = "ok", kind: Kind = "execute") -> None:
@@ -159,7 +158,7 @@ async def test_a_gateway_learns_what_its_callers_choose_unless_it_is_switched_of
             await shop.execute("second:paint", {"object": "door"})
         best = await best_to_paint(shop)
         assert best["toolKey"] == ("second:paint" if usage else "first:paint")
-        assert (NOTE in best["explanation"]) == usage
+        assert (USAGE_NOTE in best["explanation"]) == usage
 
 
 async def best_to_paint(shop: Shop) -> dict[str, Any]:

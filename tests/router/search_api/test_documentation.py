@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from pointsman.config.loading import parse
+from pointsman.config.loader import parse
 from pointsman.config.model import SearchApiLimits
 from tests.router.search_api.search_client import Client
 

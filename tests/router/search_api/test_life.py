@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx2
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.sample import SEARCH_API, write_sample
 from tests.gateway_process import own_environment, write_config
 from tests.router.search_api.search_client import LONG_S, TOOLS, Client, digest_of, error_of, open_service

@@ -78,7 +78,7 @@ TOO_DEEP = b'{"query": ["x"], "tools": [{"toolKey": "a:b", "toolName": "b", "ser
         ({"query": 5, "tools": []}, "`query` must be a string, or a list"),
         ({"query": [5], "tools": []}, "`query` must be a string, or a list"),
         ({"query": ["x" * 8_001], "tools": []}, "8000 characters"),
-        ({"query": ["x"] * 6, "tools": []}, "at most 5"),
+        ({"query": ["x"] * 6, "tools": []}, "the limit is 5"),
         ({"query": ["x"], "context": 5, "tools": []}, "`context` must be a string"),
         ({"query": ["x"], "tools": {}}, "`tools` must be a list"),
         ({"query": ["x"], "tools": None}, "`tools` must be a list"),
@@ -89,10 +89,10 @@ TOO_DEEP = b'{"query": ["x"], "tools": [{"toolKey": "a:b", "toolName": "b", "ser
         ({"query": ["x"], "tools": [tool("a:b") | {"inputSchema": "no"}]}, "`tools[0].inputSchema` must be an object"),
         ({"query": ["x"], "tools": [], "maxResults": 0}, "at least 1"),
         ({"query": ["x"], "tools": [], "maxResults": 101}, "at most 100"),
-        ({"query": ["x"], "tools": [], "maxResults": "5"}, "whole number"),
-        ({"query": ["x"], "tools": [], "maxResults": True}, "whole number"),
-        ({"query": ["x"], "tools": [], "maxResults": 1.5}, "whole number"),
-        (b'{"query": ["\xff"], "tools": []}', "cannot be read"),
+        ({"query": ["x"], "tools": [], "maxResults": "5"}, "must be an integer"),
+        ({"query": ["x"], "tools": [], "maxResults": True}, "must be an integer"),
+        ({"query": ["x"], "tools": [], "maxResults": 1.5}, "must be an integer"),
+        (b'{"query": ["\xff"], "tools": []}', "not valid JSON"),
         (TOO_DEEP % (b'{"a":' * 5_000 + b"1" + b"}" * 5_000), "not JSON"),
     ],
 )
@@ -112,7 +112,7 @@ async def test_another_version_of_the_api_is_told_the_one_that_is_spoken(client:
 async def test_too_many_tools_are_a_413(client: Client) -> None:
     response = await client.post({"query": ["x"], "tools": [tool(f"a:t{number}") for number in range(21)]})
     assert error_of(response) == (413, "too_large")
-    assert "21 tools; at most 20" in response.json()["error"]["message"]
+    assert "21 tools; the limit is 20" in response.json()["error"]["message"]
 
 
 async def test_a_body_that_is_too_large_is_a_413_plain_or_unpacked(client: Client) -> None:
@@ -122,7 +122,7 @@ async def test_a_body_that_is_too_large_is_a_413_plain_or_unpacked(client: Clien
     assert len(bomb) < 100_000
     response = await client.post(bomb, {"Content-Encoding": "gzip"})
     assert error_of(response) == (413, "too_large")
-    assert "unpacks to more than 200000 bytes" in response.json()["error"]["message"]
+    assert "exceeds 200000 bytes" in response.json()["error"]["message"]
 
 
 async def test_what_is_not_whole_gzip_is_refused(client: Client) -> None:

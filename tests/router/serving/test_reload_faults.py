@@ -169,7 +169,7 @@ async def test_a_file_that_is_gone_is_said_until_it_is_back(daemon: Any, kind: s
         operator.file.unlink()
         if kind != "deleted":
             operator.file.symlink_to(operator.file.name)
-        assert "gone or cannot be reached" in (await operator.health())["configuration"]
+        assert "missing or not accessible" in (await operator.health())["configuration"]
         assert await operator.status("goes") == 200
         operator.write("stays")
         await operator.until_refused("goes")
@@ -214,11 +214,11 @@ async def test_a_reload_that_fails_half_way_revokes_the_token_and_the_next_edit_
         await operator.until_refused("goes")
         await operator.until_said("this installation is broken")
         assert "Traceback" in operator.process.stderr
-        await operator.until_said("the configuration was read, but could not be applied")
-        assert "could not be applied" in (await operator.health())["configuration"]
+        await operator.until_said("could not apply the configuration")
+        assert "could not apply" in (await operator.health())["configuration"]
         code, findings = await doctor(tmp_path, SECRETS["stays"])
         assert code == 1
-        assert [each for each in findings if each["level"] == "problem" and "could not be applied" in each["message"]]
+        assert [each for each in findings if each["level"] == "problem" and "could not apply" in each["message"]]
         operator.write("stays", "goes")
         await operator.until_healthy()
         assert await operator.status("goes") == 200
@@ -232,7 +232,7 @@ async def test_a_failed_attempt_is_repeated_without_another_edit(tmp_path: Path)
     (broken / "aiohttp.py").write_text("raise ImportError('this installation is broken')")
     async with gateway(tmp_path, env={"PYTHONPATH": str(broken)}) as operator:
         operator.write("stays", "goes", servers={"far": {"url": "http://127.0.0.1:1/mcp"}})
-        await operator.until_said("could not be applied")
+        await operator.until_said("could not apply the configuration")
         (broken / "aiohttp.py").unlink()
         shutil.rmtree(broken / "__pycache__", ignore_errors=True)
         await operator.until_healthy()

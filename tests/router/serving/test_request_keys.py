@@ -36,7 +36,7 @@ def test_configured_keys_come_first_and_nothing_is_written(tmp_path: Path) -> No
 @pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 64, b"a b" * 40])
 def test_a_damaged_key_is_said_to_be_so(tmp_path: Path, content: bytes) -> None:
     (tmp_path / FILE).write_bytes(content)
-    with pytest.raises(StateFolderError, match="damaged"):
+    with pytest.raises(StateFolderError, match="corrupt"):
         request_keys((), tmp_path)
 
 

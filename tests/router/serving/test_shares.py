@@ -8,10 +8,11 @@ import pytest
 
 from pointsman.config.model import Limits
 from pointsman.core.errors import RateLimitedError
-from pointsman.router.downstream.server.deadline import Deadline
+from pointsman.router.downstream.server.call import Deadline
 from pointsman.router.front.http.stream import EventStream
 from pointsman.router.front.http.unread import UnreadBudget
 from pointsman.router.serving.shares import FairQueue, TokenShares
+from tests.router.downstream.stdio_parts import Person
 
 
 async def until_waiting(queue: FairQueue, number: int) -> None:
@@ -87,7 +88,7 @@ async def test_a_token_over_its_share_is_refused_and_others_are_not() -> None:
     shares = TokenShares(Limits(token_calls=2, calls=3))
     shares.enter("a")
     shares.enter("a")
-    with pytest.raises(RateLimitedError, match="2 requests under way") as refused:
+    with pytest.raises(RateLimitedError, match="2 requests in progress") as refused:
         shares.enter("a")
     assert refused.value.retry_after_s == 1
     shares.enter("b")
@@ -103,7 +104,7 @@ async def test_a_question_gives_the_slot_up_and_the_end_gives_it_back_once(answe
     queue = FairQueue("s", shares)
     shares.enter("a")
     assert queue.take_now()
-    with Deadline(asyncio.get_running_loop(), 60, queue, "a") as deadline:
+    with Deadline(asyncio.get_running_loop(), 60, Person(), queue, "a") as deadline:
         deadline.pause()
         deadline.pause()  # two questions at once
         assert (queue.running, shares.total) == (0, 0)

@@ -9,24 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.serving.state_folder import LOCK, NOTE, Running, StateFolderError, announced, held, running
+from pointsman.router.serving.state_folder import (
+    LOCK,
+    NOTE,
+    RunningGateway,
+    StateFolderError,
+    announced,
+    find_running,
+    locked,
+)
 
 
 def test_a_second_daemon_is_told_who_holds_the_folder(tmp_path: Path) -> None:
-    with held(tmp_path), announced(tmp_path, "http://127.0.0.1:1/mcp"):
+    with locked(tmp_path), announced(tmp_path, "http://127.0.0.1:1/mcp"):
         with (
             pytest.raises(StateFolderError, match=rf"http://127.0.0.1:1/mcp \(process {os.getpid()}\)"),
-            held(tmp_path),
+            locked(tmp_path),
         ):
             pass
-        assert running(tmp_path) == Running("http://127.0.0.1:1/mcp", os.getpid())
-    assert running(tmp_path) is None
-    with held(tmp_path):
-        assert running(tmp_path) is None
+        assert find_running(tmp_path) == RunningGateway("http://127.0.0.1:1/mcp", os.getpid())
+    assert find_running(tmp_path) is None
+    with locked(tmp_path):
+        assert find_running(tmp_path) is None
 
 
 def test_one_who_looks_in_that_moment_keeps_no_daemon_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with held(tmp_path):
+    with locked(tmp_path):
         pass
     looking = os.open(tmp_path / LOCK, os.O_RDONLY)
     fcntl.flock(looking, fcntl.LOCK_SH)
@@ -43,29 +51,29 @@ def test_one_who_looks_in_that_moment_keeps_no_daemon_out(tmp_path: Path, monkey
             raise
 
     monkeypatch.setattr(fcntl, "flock", met_once)
-    with held(tmp_path):
+    with locked(tmp_path):
         assert met == [fcntl.LOCK_EX | fcntl.LOCK_NB]
 
 
 def test_the_note_of_a_killed_daemon_is_not_believed(tmp_path: Path) -> None:
     code = (
-        "import os, sys, pathlib; from pointsman.router.serving.state_folder import announced, held\n"
+        "import os, sys, pathlib; from pointsman.router.serving.state_folder import announced, locked\n"
         "folder = pathlib.Path(sys.argv[1])\n"
-        "with held(folder), announced(folder, 'http://127.0.0.1:1/mcp'): os.kill(os.getpid(), 9)"
+        "with locked(folder), announced(folder, 'http://127.0.0.1:1/mcp'): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert (tmp_path / NOTE).exists()
-    assert running(tmp_path) is None
+    assert find_running(tmp_path) is None
 
 
 def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    with held(folder), announced(folder, "http://127.0.0.1:1/mcp"):
+    with locked(folder), announced(folder, "http://127.0.0.1:1/mcp"):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in folder.iterdir())
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StateFolderError, match="--state-dir"), held(tmp_path / "file" / "state"):
+    with pytest.raises(StateFolderError, match="--state-dir"), locked(tmp_path / "file" / "state"):
         pass

@@ -10,7 +10,7 @@ import pytest
 
 from pointsman.config.model import GatewayConfig
 from pointsman.router.daemon import Launch, serve
-from pointsman.router.serving.tasks import DaemonError, TaskSet
+from pointsman.router.serving.tasks import Backoff, DaemonError, TaskSet
 
 LONG_S = 30.0  # against hanging
 
@@ -173,3 +173,30 @@ async def test_a_gateway_whose_http_server_fails_ends_with_a_sentence(tmp_path: 
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+def test_backoff_doubles_up_to_its_longest_delay_and_starts_over_after_a_reset() -> None:
+    backoff = Backoff(0.5, 3.0)
+    assert [backoff.next_s() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    backoff.reset()
+    assert backoff.next_s() == 0.5
+
+
+async def test_spawned_work_runs_once_and_its_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = TaskSet()
+
+    async def fail() -> None:
+        raise ValueError("broken on purpose")
+
+    await asyncio.wait([tasks.spawn(fail())])
+    await tasks.close()
+    assert "a background task failed" in caplog.text
+    assert "broken on purpose" in caplog.text
+
+
+async def test_closing_a_set_ends_spawned_work_and_may_be_repeated() -> None:
+    tasks = TaskSet()
+    work = tasks.spawn(asyncio.sleep(3600))
+    await tasks.close()
+    await tasks.close()
+    assert work.cancelled()

@@ -1,6 +1,6 @@
-"""The names that a document answers to and those that a citation asks for, in one form: where two are equal, they meet.
+"""The names of documents and the names that citations may mean, in one normal form: equal names resolve a citation.
 
-Pure. A name is a text such as `path:notes:a/b` or `url:example.com/a`; the store keeps a number made from it.
+Pure. A name is a text such as `path:notes:a/b` or `url:example.com/a`; the store keeps a hash of it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
 
-from pointsman.archive.citations.shapes import ARXIV, DOI, WIKI
-from pointsman.archive.model.model import Citation, Document
+from pointsman.archive.citations.patterns import ARXIV, DOI, WIKI
+from pointsman.archive.model.documents import Citation, Document
 
 _TRACKING = re.compile(r"^(utm_\w+|fbclid|gclid|dclid|msclkid|yclid|igshid|mc_[ce]id|ref_src|_hs\w+|spm)$", re.I)
 _PAGE = re.compile(r"\.(md|markdown|mdx|html?|xhtml|txt|rst|pdf)$", re.I)
@@ -28,7 +28,7 @@ _ARXIV_IN_ADDRESS = re.compile(
     re.I,
 )
 _RESOLVERS = {DOI: "https://doi.org/", ARXIV: "https://arxiv.org/abs/"}
-_LEAST_SLUG = 2  # parts of a slug that must remain where a site puts others before it
+_LEAST_SLUG = 2  # parts of a slug that must remain when leading ones are dropped
 _MOST_PREFIX = 2
 _MOST_ALIASES = 50
 
@@ -36,29 +36,29 @@ _MOST_ALIASES = 50
 @dataclass(frozen=True, slots=True)
 class Name:
     key: int
-    alias: bool = False  # it is known by another name than its own: less sure
+    alias: bool = False  # not its own name: resolves with less confidence
 
 
-def names_of(document: Document) -> tuple[Name, ...]:
-    """All that would lead to this document."""
+def names_of_document(document: Document) -> tuple[Name, ...]:
+    """All names by which the document can be cited."""
     named: dict[str, bool] = {}
     for text in _own_names(document):
         named.setdefault(text, False)
-    for text in _other_names(document):
+    for text in _aliases(document):
         named.setdefault(text, True)
     return tuple(Name(key(text), alias) for text, alias in named.items())
 
 
-def asked_for(document: Document, citation: Citation) -> tuple[Name, ...]:
+def names_of_citation(document: Document, citation: Citation) -> tuple[Name, ...]:
     """The names that a citation of `document` may mean, the likeliest first."""
-    asked: dict[str, bool] = {}
-    for text, alias in _asked(document, citation):
-        asked.setdefault(text, alias)
-    return tuple(Name(key(text), alias) for text, alias in asked.items())
+    named: dict[str, bool] = {}
+    for text, alias in _possible_names(document, citation):
+        named.setdefault(text, alias)
+    return tuple(Name(key(text), alias) for text, alias in named.items())
 
 
 def address(document: Document, citation: Citation) -> str:
-    """What a citation is known by while no document answers to it: the same for all who mean the same."""
+    """Identify what an unresolved citation means: equal for all citations that mean the same."""
     if url := _url(citation.kind, citation.target):
         return f"https://{canonical(url)}"
     if citation.kind == WIKI:
@@ -68,18 +68,18 @@ def address(document: Document, citation: Citation) -> str:
     return f"{document.collection}/{_relative(document, citation.target)}"
 
 
-def written(kind: str, target: str) -> str:
-    """Where a citation leads, in the author's words; numbers as the addresses that resolve them."""
+def resolver_url(kind: str, target: str) -> str:
+    """The target as written; a DOI or arXiv number as the address that resolves it."""
     return _RESOLVERS.get(kind, "") + target
 
 
 def canonical(url: str) -> str:
-    """An address without what makes no difference: scheme, `www.`, fragment, tracking, last slash, `.html`."""
+    """Normalize an address: drop scheme, `www.`, fragment, tracking parameters, trailing slash and `.html`."""
     try:
         parts = urlsplit(url.strip())
         host = (parts.hostname or "").removeprefix("www.")
         port = f":{parts.port}" if parts.port not in (None, 80, 443) else ""
-    except ValueError:  # a port or a bracket that is none
+    except ValueError:  # an invalid port or bracket
         return url.strip().partition("#")[0].partition("://")[2]
     query = urlencode(sorted(pair for pair in parse_qsl(parts.query) if not _TRACKING.match(pair[0])))
     path = _SITE_INDEX.sub("", _stem(unquote(parts.path).rstrip("/")))
@@ -87,7 +87,7 @@ def canonical(url: str) -> str:
 
 
 def key(text: str) -> int:
-    """A number that stands for a name: short, however long the name. Equal by chance once in 10**19."""
+    """A 64-bit hash of a name."""
     return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "big", signed=True)
 
 
@@ -104,7 +104,7 @@ def _own_names(document: Document) -> Iterator[str]:
         yield from _title_names(document.collection, title)
 
 
-def _other_names(document: Document) -> Iterator[str]:
+def _aliases(document: Document) -> Iterator[str]:
     for alias in _texts(document.metadata or {}, "aliases", "alias", "redirect_from"):
         yield from _title_names(document.collection, alias)
         yield f"slug:{_slug(alias)}"
@@ -112,7 +112,7 @@ def _other_names(document: Document) -> Iterator[str]:
             yield f"url:{canonical(alias)}"
 
 
-def _asked(document: Document, citation: Citation) -> Iterator[tuple[str, bool]]:
+def _possible_names(document: Document, citation: Citation) -> Iterator[tuple[str, bool]]:
     kind, target = citation.kind, citation.target
     if url := _url(kind, target):
         yield f"url:{canonical(url)}", False
@@ -122,10 +122,10 @@ def _asked(document: Document, citation: Citation) -> Iterator[tuple[str, bool]]
         yield from ((title, False) for title in _title_names(document.collection, target))
         yield from ((title, True) for title in _title_names(document.collection, posixpath.basename(target)))
     else:
-        yield from _asked_by_path(document, target)
+        yield from _possible_paths(document, target)
 
 
-def _asked_by_path(document: Document, target: str) -> Iterator[tuple[str, bool]]:
+def _possible_paths(document: Document, target: str) -> Iterator[tuple[str, bool]]:
     for path in _path_forms(_relative(document, target)):
         yield f"path:{document.collection}:{path}", False
     if target.startswith("/"):
@@ -137,12 +137,12 @@ def _asked_by_path(document: Document, target: str) -> Iterator[tuple[str, bool]
 
 
 def _url(kind: str, target: str) -> str | None:
-    """The address that a citation names, if it names a whole one."""
+    """The absolute address of a citation, if it has one."""
     scheme, _, rest = target.partition(":")
     if kind in _RESOLVERS:
-        return written(kind, target)
+        return resolver_url(kind, target)
     if scheme.lower() in _RESOLVERS and rest:
-        return written(scheme.lower(), rest.strip())
+        return resolver_url(scheme.lower(), rest.strip())
     if target.startswith("//"):
         return f"https:{target}"
     return target if _ABSOLUTE.match(target) else None
@@ -166,7 +166,7 @@ def _path_names(path: str) -> Iterator[str]:
 
 
 def _folder_or_file(path: str) -> str:
-    """What a path is called: an index is called like its folder, for every folder may have one."""
+    """The path that names a document: an index file is named by its folder, since every folder may have one."""
     stem = _stem(path)
     return posixpath.dirname(stem) if _INDEX.search(stem) else stem
 
@@ -177,7 +177,7 @@ def _path_forms(path: str) -> Iterator[str]:
 
 
 def _title_names(collection: str, title: str) -> Iterator[str]:
-    """The same collection is looked at first."""
+    """In order of preference: a title in the same collection, then in any."""
     plain = " ".join(unicodedata.normalize("NFC", title).replace("_", " ").split()).casefold()
     if plain:
         yield f"title:{collection}:{plain}"
@@ -201,10 +201,10 @@ def _stem(path: str) -> str:
 
 
 def _texts(metadata: Any, *names: str) -> list[str]:
-    """What front matter says under these names, whether one text or a list of them."""
-    said: list[str] = []
+    """The values of these front matter keys, each a text or a list of texts."""
+    texts: list[str] = []
     for name in names:
         value = metadata.get(name)
         values: Iterable[Any] = value if isinstance(value, list | tuple) else (value,)
-        said += (str(each).strip() for each in values if isinstance(each, str | int | float) and str(each).strip())
-    return said[:_MOST_ALIASES]
+        texts += (str(each).strip() for each in values if isinstance(each, str | int | float) and str(each).strip())
+    return texts[:_MOST_ALIASES]

@@ -1,9 +1,9 @@
-"""The links of Markdown, read as CommonMark reads them: code holds none, and each has its exact place."""
+"""Finds the links of a Markdown text with a CommonMark parser: none in code, and each with its exact position."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from markdown_it.rules_block import StateBlock, reference
 from markdown_it.rules_inline import StateInline, autolink, backtick, html_inline, image, link
 from markdown_it.token import Token
 
-from pointsman.archive.citations.shapes import (
+from pointsman.archive.citations.patterns import (
     AUTOLINK,
     FOOTNOTE,
     FOOTNOTE_MARK,
@@ -20,13 +20,13 @@ from pointsman.archive.citations.shapes import (
     REFERENCE,
     WIKI,
     WIKI_LINK,
-    Found,
-    anchors,
-    followed,
+    Occurrence,
+    find_anchors,
+    is_followed,
     wiki_title,
 )
 
-_MOST_BRACKETS = 2_000  # in one paragraph; more is not prose, and Markdown tries each against each
+_MOST_BRACKETS = 2_000  # in one paragraph; with more, the parser's time grows with their square
 _LONGEST_PARAGRAPH = 200_000
 _SIGNS = re.compile(r"[\[<]|://|\b10\.\d|arxiv|www\.", re.I)
 _UNSEEN_HTML = re.compile(r"<!--.*?(?:-->|\Z)|<(pre|code|script|style|textarea)\b.*?(?:</\1\s*>|\Z)", re.I | re.S)
@@ -41,13 +41,13 @@ class Block:
 
     text: str
     line: int  # its first, from 1
-    links: list[Found] = field(default_factory=list)  # footnote marks too: their target is the footnote's name
-    taken: list[tuple[int, int]] = field(default_factory=list)  # code, tags, images and links: nothing else is in them
-    wild: bool = False  # not read as Markdown, to be searched by shape
+    links: list[Occurrence] = field(default_factory=list)  # footnote marks too: their target is the footnote's name
+    taken: list[tuple[int, int]] = field(default_factory=list)  # spans of code, tags, images and links
+    by_pattern: bool = False  # not parsed as Markdown: to be searched by pattern
 
 
 def blocks_of(content: str) -> Iterator[Block]:
-    """Those parts of a Markdown text that may refer to something."""
+    """The parts of a Markdown text that may contain references."""
     env: dict[str, Any] = {}
     tokens: list[Token] = []
     _PARSER.block.parse(content, _PARSER, env, tokens)
@@ -63,7 +63,7 @@ def blocks_of(content: str) -> Iterator[Block]:
 def _paragraph(text: str, line: int, env: dict[str, Any]) -> Block:
     block = Block(text, line)
     if len(text) > _LONGEST_PARAGRAPH or text.count("[") > _MOST_BRACKETS or text.count("<") > _MOST_BRACKETS:
-        block.wild = True
+        block.by_pattern = True
         return block
     env["block"] = block
     _PARSER.inline.parse(text, _PARSER, env, [])
@@ -73,62 +73,51 @@ def _paragraph(text: str, line: int, env: dict[str, Any]) -> Block:
 def _html(text: str, line: int) -> Block:
     block = Block(text, line)
     unseen = [match.span() for match in _UNSEEN_HTML.finditer(text)]
-    block.links = [found for found in anchors(text) if not any(a <= found.start < b for a, b in unseen)]
+    block.links = [found for found in find_anchors(text) if not any(a <= found.start < b for a, b in unseen)]
     block.taken = unseen + [match.span() for match in _TAG.finditer(text)]
     return block
 
 
-def _link(state: StateInline, silent: bool) -> bool:
-    start, known = state.pos, len(state.tokens)
-    if not link(state, silent):
-        return False
-    block = _block(state, silent)
-    if block is not None:
-        opened = next(token for token in state.tokens[known:] if token.type == "link_open")
-        target = str(opened.attrGet("href") or "")
-        kind = INLINE if state.src[state.pos - 1] == ")" else REFERENCE
-        _keep(block, Found(kind, target, start, state.pos))
-    return True
+Recorder = Callable[[Block, StateInline, int, Sequence[Token]], None]
+"""Called after a rule, with the start of what it consumed (to the state's position) and the tokens it made."""
 
 
-def _autolink(state: StateInline, silent: bool) -> bool:
-    start = state.pos
-    if not autolink(state, silent):
-        return False
-    block = _block(state, silent)
-    if block is not None:
-        written = state.src[start + 1 : state.pos - 1]
-        target = written if ":" in written else f"mailto:{written}"
-        _keep(block, Found(AUTOLINK, target, start, state.pos))
-    return True
+def _recording(rule: InlineRule, record: Recorder) -> InlineRule:
+    """A rule of the parser that also records the text it consumed."""
 
-
-def _html_inline(state: StateInline, silent: bool) -> bool:
-    start = state.pos
-    if not html_inline(state, silent):
-        return False
-    block = _block(state, silent)
-    if block is not None:
-        block.links += (
-            Found(found.kind, found.target, start, state.pos) for found in anchors(state.src[start : state.pos])
-        )
-        block.taken.append((start, state.pos))
-    return True
-
-
-def _unseen(rule: InlineRule) -> InlineRule:
-    """A rule whose text holds no references: code, images."""
-
-    def seen(state: StateInline, silent: bool) -> bool:
-        start = state.pos
+    def recording(state: StateInline, silent: bool) -> bool:
+        start, known = state.pos, len(state.tokens)
         if not rule(state, silent):
             return False
         block = _block(state, silent)
         if block is not None:
-            block.taken.append((start, state.pos))
+            record(block, state, start, state.tokens[known:])
         return True
 
-    return seen
+    return recording
+
+
+def _record_link(block: Block, state: StateInline, start: int, tokens: Sequence[Token]) -> None:
+    opened = next(token for token in tokens if token.type == "link_open")
+    kind = INLINE if state.src[state.pos - 1] == ")" else REFERENCE
+    _keep(block, Occurrence(kind, str(opened.attrGet("href") or ""), start, state.pos))
+
+
+def _record_autolink(block: Block, state: StateInline, start: int, _: Sequence[Token]) -> None:
+    written = state.src[start + 1 : state.pos - 1]
+    target = written if ":" in written else f"mailto:{written}"
+    _keep(block, Occurrence(AUTOLINK, target, start, state.pos))
+
+
+def _record_html(block: Block, state: StateInline, start: int, _: Sequence[Token]) -> None:
+    anchors = find_anchors(state.src[start : state.pos])
+    block.links += (Occurrence(each.kind, each.target, start, state.pos) for each in anchors)
+    block.taken.append((start, state.pos))
+
+
+def _record_span(block: Block, state: StateInline, start: int, _: Sequence[Token]) -> None:
+    """Code and images: no references are searched in them."""
+    block.taken.append((start, state.pos))
 
 
 def _wiki(state: StateInline, silent: bool) -> bool:
@@ -155,19 +144,19 @@ def _mark(
         if state.src[max(0, state.pos - 1) : state.pos] == "!":
             block.taken.append(match.span())
         else:
-            _keep(block, Found(kind, target(match), *match.span()))
+            _keep(block, Occurrence(kind, target(match), *match.span()))
     state.pos = match.end()
     return True
 
 
-def _keep(block: Block, found: Found) -> None:
+def _keep(block: Block, found: Occurrence) -> None:
     block.taken.append((found.start, found.end))
-    if followed(found.target):
+    if is_followed(found.target):
         block.links.append(found)
 
 
 def _block(state: StateInline, silent: bool) -> Block | None:
-    """Where to note what was found; nowhere while Markdown only looks ahead, or reads the label of an image."""
+    """Where to record; None while the parser only looks ahead, or parses the label of an image."""
     block: Block = state.env["block"]
     return None if silent or state.src is not block.text else block
 
@@ -183,11 +172,11 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark")
     parser.block.ruler.at("reference", _reference)
     inline = parser.inline.ruler
-    inline.at("backticks", _unseen(backtick))
-    inline.at("image", _unseen(image))
-    inline.at("link", _link)
-    inline.at("autolink", _autolink)
-    inline.at("html_inline", _html_inline)
+    inline.at("backticks", _recording(backtick, _record_span))
+    inline.at("image", _recording(image, _record_span))
+    inline.at("link", _recording(link, _record_link))
+    inline.at("autolink", _recording(autolink, _record_autolink))
+    inline.at("html_inline", _recording(html_inline, _record_html))
     inline.before("link", "wiki", _wiki)
     inline.before("wiki", "footnote", _footnote)
     return parser

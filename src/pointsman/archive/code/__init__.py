@@ -1,1 +1,1 @@
-"""Reading and searching the code of a project: the guard of its files, its imports, and grep. Knows no store."""
+"""Reads and searches the code of a project: guarded file access, imports and grep. Independent of the store."""

@@ -1,6 +1,6 @@
-"""Glob patterns for files as ripgrep reads them (`*`, `**`, `?`, `[a-z]`, `{a,b}`), matched in linear steps.
+"""Glob patterns with ripgrep's syntax (`*`, `**`, `?`, `[a-z]`, `{a,b}`), matched in linear time.
 
-They are matched here and not by ripgrep's `-g`, because one such glob that fits lets in again what .gitignore excludes.
+They are not passed to ripgrep's `-g`: a file that matches such a glob is searched even if .gitignore excludes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class GlobError(ValueError):
-    """The pattern cannot be understood; the message says why."""
+    """The pattern is invalid; the message says why."""
 
 
 class Glob:
@@ -32,30 +32,30 @@ class Glob:
         if ".." in pattern.split("/"):
             raise GlobError(OUTSIDE)
         if "\\" in pattern:
-            raise GlobError("use / between folders; a backslash is not understood")
+            raise GlobError("use / between folders, not a backslash")
         if pattern.startswith(("!", "-")):
             raise GlobError("it must name files below the project's root, such as src/**/*.ts")
-        alternatives = [_parts(each) for each in _expanded(pattern.removeprefix("./"))]
-        self.sensitive = all(map(is_blocked, alternatives))  # names nothing but what is never searched
+        alternatives = [_parts(each) for each in _expand_braces(pattern.removeprefix("./"))]
+        self.sensitive = all(map(is_blocked, alternatives))  # every alternative is never searched
         self.wants_hidden = any(part.startswith(".") for parts in alternatives for part in parts)
         self.names = [parts[-1] for parts in alternatives]
         self._alternatives = alternatives
         self._matchers = [_Matcher(parts) for parts in alternatives]
 
     def below(self, root: str) -> Glob:
-        """The same, where a pattern may also begin with the name of the root that paths are relative to."""
+        """The same glob, whose pattern may also begin with the name of the root that paths are relative to."""
         here = copy(self)
         named = [parts[1:] for parts in self._alternatives if len(parts) > 1 and parts[0] == root]
         here._matchers = [*self._matchers, *map(_Matcher, named)]
         return here
 
-    def fits(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         parts = path.split("/")
-        return any(each.fits(parts) for each in self._matchers)
+        return any(each.matches(parts) for each in self._matchers)
 
 
 def _parts(pattern: str) -> list[str]:
-    """A pattern without braces in pieces. Without a slash it fits a file of that name in any folder."""
+    """The components of a pattern without braces. Without a slash it matches a file of that name in any folder."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")] or ["**"]
     if pattern.endswith("/"):
         parts.append("**")
@@ -64,11 +64,11 @@ def _parts(pattern: str) -> list[str]:
 
 class _Matcher:
     def __init__(self, parts: list[str]) -> None:
-        self._parts = [None if part == "**" else _compiled(part) for part in parts]
+        self._parts = [None if part == "**" else _compile(part) for part in parts]
         self._any_folder = len(parts) == 2 and self._parts[0] is None
 
-    def fits(self, parts: list[str]) -> bool:
-        """Which beginnings of the path fit what of the pattern has been looked at, part by part."""
+    def matches(self, parts: list[str]) -> bool:
+        """Advance through the pattern and keep the set of path prefixes that match it so far."""
         if self._any_folder and (name := self._parts[1]) is not None:  # the commonest kind: **/*.ts
             return name.match(parts[-1]) is not None
         reached = {0}
@@ -82,14 +82,14 @@ class _Matcher:
         return len(parts) in reached
 
 
-def _compiled(part: str) -> re.Pattern[str]:
+def _compile(part: str) -> re.Pattern[str]:
     if part.count("[") != part.count("]"):
-        raise GlobError(f"a bracket in `{part}` is not closed")
+        raise GlobError(f"unclosed bracket in `{part}`")
     return re.compile(fnmatch.translate(part.replace("[^", "[!").replace("**", "*")))
 
 
-def _expanded(pattern: str) -> list[str]:
-    """All that braces stand for: `*.{ts,tsx}` is `*.ts` and `*.tsx`."""
+def _expand_braces(pattern: str) -> list[str]:
+    """`*.{ts,tsx}` is `*.ts` and `*.tsx`."""
     done: list[str] = []
     waiting = [pattern]
     while waiting:
@@ -101,7 +101,7 @@ def _expanded(pattern: str) -> list[str]:
         else:
             done.append(each)
         if len(done) + len(waiting) > _MOST_ALTERNATIVES:
-            raise GlobError(f"its braces stand for more than {_MOST_ALTERNATIVES} patterns")
+            raise GlobError(f"its braces expand to more than {_MOST_ALTERNATIVES} patterns")
     if any("{" in each or "}" in each for each in done):
-        raise GlobError("a brace is not closed")
+        raise GlobError("unclosed brace")
     return done

@@ -1,4 +1,4 @@
-"""Searches the text of a project with ripgrep, and shows each match with the lines round it."""
+"""Searches the text of a project with ripgrep; each match comes with the lines around it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from pointsman.archive.code import guard, ripgrep
 from pointsman.archive.code.globs import Glob
 from pointsman.archive.code.ripgrep import COUNT_TO, Search
-from pointsman.archive.code.roots import Root, all_roots, present
+from pointsman.archive.code.roots import Root, all_roots, require_folder
 from pointsman.archive.code.secret_names import is_blocked
 
-COUNT_S = 1.0  # once enough is found, count on for so long
+COUNT_S = 1.0  # time to count, once there are enough matches to show
 HARD_S = 3.0
-PLACE_S = 1.0  # at least, to say where in a few files
+LOCATE_S = 1.0  # at least, to locate the matches in a few files
 CONTEXT = 2
 WIDTH = 400  # characters of a line that are shown
 
@@ -35,7 +35,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GrepResult:
     matches: tuple[Match, ...]
     total: int
     total_capped: bool
@@ -43,37 +43,37 @@ class Found:
     took_ms: int
 
 
-def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensitive: bool, limit: int) -> Found:
+def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensitive: bool, limit: int) -> GrepResult:
     """Search all roots, one after the other, within one time limit.
 
     Raises:
         NoRootsError: there is none.
-        RootGoneError: the folder of one is not there.
-        PatternError: it is no regular expression.
-        RipgrepMissingError: the program is missing.
+        RootGoneError: the folder of one does not exist.
+        PatternError: it is not a valid regular expression.
+        RipgrepMissingError: ripgrep is not installed.
     """
     if "\0" in pattern:
-        raise PatternError("a zero byte is written \\x00")
+        raise PatternError("write a zero byte as \\x00")
     began = time.monotonic()
     search = Search(pattern, case_sensitive)
     matches: list[Match] = []
     total, capped, files = 0, False, 0
-    for root in map(present, all_roots(roots)):
-        counted = _Counted(root, glob, limit - total, COUNT_TO - total, began)
+    for root in map(require_folder, all_roots(roots)):
+        counter = _Counter(root, glob, limit - total, COUNT_TO - total, began)
         hidden, names = (glob.wants_hidden, glob.names) if glob else (False, ())
-        code = ripgrep.run(root.folder, search.counting(hidden, names), counted)
-        if code == 2 and not counted.total and (reason := search.what_is_wrong()):
+        code = ripgrep.run(root.folder, search.count_command(hidden, names), counter)
+        if code == 2 and not counter.total and (reason := search.pattern_error()):
             raise PatternError(reason)
-        shown = _shown(root, search, counted.first(limit - len(matches)), limit - len(matches), began)
+        shown = _shown(root, search, counter.first(limit - len(matches)), limit - len(matches), began)
         matches += shown.matches
         capped |= code is None or shown.cut
-        total += min(counted.total, COUNT_TO - total) - shown.gone
-        files += counted.files
-    return Found(tuple(matches), total, capped, files, round((time.monotonic() - began) * 1000))
+        total += min(counter.total, COUNT_TO - total) - shown.gone
+        files += counter.files
+    return GrepResult(tuple(matches), total, capped, files, round((time.monotonic() - began) * 1000))
 
 
-class _Counted:
-    """Counts matches, file by file, until there are enough. Files that are not meant or are blocked do not count."""
+class _Counter:
+    """Counts matches per file until there are enough. Files that are blocked or do not match the glob do not count."""
 
     def __init__(self, root: Root, glob: Glob | None, enough: int, most: int, began: float) -> None:
         self.total = 0
@@ -83,7 +83,7 @@ class _Counted:
         self._enough, self._most, self._began = enough, most, began
         self._rest = b""
 
-    def take(self, data: bytes) -> bool:
+    def feed(self, data: bytes) -> bool:
         found, self._rest = ripgrep.counts(self._rest + data)
         for raw, count in found:
             path = self._chosen(raw)
@@ -97,7 +97,7 @@ class _Counted:
         return self._began + (COUNT_S if self.total >= self._enough else HARD_S)
 
     def first(self, wanted: int) -> dict[str, int]:
-        """The first files by name that have so many matches."""
+        """The first files by name that together have `wanted` matches."""
         files: dict[str, int] = {}
         for path in sorted(self._matching):
             if wanted <= 0:
@@ -110,21 +110,21 @@ class _Counted:
         try:
             path = raw.decode()
         except UnicodeDecodeError:
-            return None  # nobody could ask for it by this name
-        if (self._glob is not None and not self._glob.fits(path)) or is_blocked(path.split("/")):
+            return None  # read_file could not take this name
+        if (self._glob is not None and not self._glob.matches(path)) or is_blocked(path.split("/")):
             return None
         return path
 
 
-class _Placed:
-    """Takes the places of matches."""
+class _Locator:
+    """Collects the positions of matches."""
 
     def __init__(self, began: float) -> None:
         self.places: dict[str, list[tuple[int, int]]] = {}
-        self._until = max(began + HARD_S, time.monotonic() + PLACE_S)
+        self._until = max(began + HARD_S, time.monotonic() + LOCATE_S)
         self._rest = b""
 
-    def take(self, data: bytes) -> bool:
+    def feed(self, data: bytes) -> bool:
         found, self._rest = ripgrep.places(self._rest + data)
         for raw, line, byte in found:
             self.places.setdefault(raw.decode(errors="replace"), []).append((line, byte))
@@ -137,28 +137,28 @@ class _Placed:
 @dataclass(frozen=True, slots=True)
 class _Shown:
     matches: Sequence[Match] = ()
-    gone: int = 0  # were counted, and are not there to be shown
-    cut: bool = False  # there was no time for all
+    gone: int = 0  # were counted, but have disappeared since
+    cut: bool = False  # time ran out
 
 
 def _shown(root: Root, search: Search, files: dict[str, int], wanted: int, began: float) -> _Shown:
     """The first matches in some files, with their lines."""
     if not files:
         return _Shown()
-    placed = _Placed(began)
-    cut = ripgrep.run(root.folder, search.placing(list(files)), placed) is None
+    locator = _Locator(began)
+    cut = ripgrep.run(root.folder, search.locate_command(list(files)), locator) is None
     matches: list[Match] = []
     gone = sum(files.values())
     for path in files:
         lines = _lines(root, path)
-        here = [place for place in placed.places.get(path, ()) if place[0] <= len(lines)]
+        here = [place for place in locator.places.get(path, ()) if place[0] <= len(lines)]
         matches += [_match(root, path, line, byte, lines) for line, byte in here[: wanted - len(matches)]]
         gone -= len(here)
     return _Shown(matches, 0 if cut else max(0, gone), cut)
 
 
 def _lines(root: Root, path: str) -> list[bytes]:
-    """The lines as ripgrep counts them; none for a file that may not be read, or is binary after all."""
+    """The lines as ripgrep counts them; none for a file that may not be read or turns out to be binary."""
     try:
         content = guard.read(root.folder, path).content
         if content.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -172,7 +172,7 @@ def _match(root: Root, path: str, line: int, byte: int, lines: list[bytes]) -> M
     at = line - 1
     column = len(lines[at][: byte - 1].decode(errors="replace"))
     return Match(
-        file=root.shown(path),
+        file=root.display_path(path),
         line=line,
         column=column + 1,
         text=_cut(lines[at], column),
@@ -183,12 +183,12 @@ def _match(root: Root, path: str, line: int, byte: int, lines: list[bytes]) -> M
 
 def _following(lines: list[bytes], at: int) -> Iterator[bytes]:
     for number in range(at + 1, min(at + 1 + CONTEXT, len(lines))):
-        if number < len(lines) - 1 or lines[number]:  # behind the last line end there is no line
+        if number < len(lines) - 1 or lines[number]:  # there is no line after the last line end
             yield lines[number]
 
 
 def _cut(line: bytes, column: int = 0) -> str:
-    """A line, or of a very long one the part round the match."""
+    """A line, or the part of a very long one around the match."""
     text = line.removesuffix(b"\r").decode(errors="replace")
     if len(text) <= WIDTH:
         return text

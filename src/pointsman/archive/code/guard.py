@@ -1,8 +1,8 @@
-"""The one door to the files of a root: every component is opened by itself, no link is followed unseen.
+"""The only access to the files of a root: every path component is opened separately, and symlinks are checked.
 
-A path is judged by its form first, so what lies outside a root is never touched, let alone told apart. Then it is
-walked from the root's own handle: a link is read and its target walked in the same way, and what was opened is looked
-at again through its handle. Whoever swaps a file for a link in between gains nothing.
+The text of a path is validated first, so that files outside a root are never touched, and answers do not reveal whether
+they exist. Then the path is walked from the root's own handle: the target of a symlink is walked in the same way, and
+what was opened is checked again through its handle. Replacing a file by a symlink in between gains nothing.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pointsman.archive.code.secret_names import is_blocked, is_blocked_folder
+from pointsman.archive.text.lines import is_encodable
 
 MAX_BYTES = 1 << 20
 _MAX_PATH = 4096
 _MAX_NAME = 255
 _MAX_LINKS = 40
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER = _SAFE | os.O_DIRECTORY | getattr(os, "O_PATH", 0)  # a handle to go on from, which need not be readable
+_FOLDER = _SAFE | os.O_DIRECTORY | getattr(os, "O_PATH", 0)  # a handle to walk on from; need not be readable
 
-# The contract's own texts.
+# Texts that the contract of the tools prescribes.
 ABSOLUTE = "Absolute paths not allowed"
 OUTSIDE = "Path traversal not allowed"
 NEVER_READ = "Access to sensitive paths denied"
 
 NOT_A_FILE = "it is not a regular file"
 TOO_LARGE = "it is larger than 1 MB"
-UNREADABLE = "the system does not let the archive read it"
+UNREADABLE = "the operating system denies the archive read access"
 
 
 class AccessDeniedError(Exception):
-    """The file is not to be read; the message says why, and is the same whether it exists or not."""
+    """The file may not be read; the message says why, and is the same whether it exists or not."""
 
 
 class PathNotFoundError(Exception):
@@ -43,7 +44,7 @@ class PathNotFoundError(Exception):
 
 
 class IsFolderError(PathNotFoundError):
-    """There is one, and it is a folder."""
+    """The path names a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +58,26 @@ def read(root: Path, path: str) -> GuardedFile:
     """The content of one regular file under a root.
 
     Raises:
-        AccessDeniedError: it leads out, is on the list of secrets, is no regular file or too large.
-        PathNotFoundError: there is none.
+        AccessDeniedError: it leads outside, is on the list of secrets, is not a regular file or too large.
+        PathNotFoundError: it does not exist.
     """
-    with _walked(root, path) as (folder, parts, name):
-        handle = os.open(_file(name), _SAFE, dir_fd=folder)
+    with _walk(root, path) as (folder, parts, name):
+        handle = os.open(_require_file(name), _SAFE, dir_fd=folder)
         try:
-            return _content(handle, "/".join((*parts, _file(name))))
+            return _read_handle(handle, "/".join((*parts, _require_file(name))))
         finally:
             os.close(handle)
 
 
-def find(root: Path, path: str) -> str:
-    """The path of a file without links. Raises as `read` does, but does not open it: its size is not judged."""
-    with _walked(root, path) as (_, parts, name):
-        return "/".join((*parts, _file(name)))
+def resolve(root: Path, path: str) -> str:
+    """The path of a file without links. Raises like `read`, but does not open the file, so its size is not checked."""
+    with _walk(root, path) as (_, parts, name):
+        return "/".join((*parts, _require_file(name)))
 
 
-def names(root: Path, path: str) -> list[str]:
-    """The names in a folder, sorted; those of blocked files are left out. Raises as `read` does."""
-    with _walked(root, path, folder=True) as (folder, parts, name):
+def list_names(root: Path, path: str) -> list[str]:
+    """The names in a folder, sorted, without blocked files. Raises like `read`."""
+    with _walk(root, path, folder=True) as (folder, parts, name):
         if name is not None:
             raise PathNotFoundError
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
@@ -87,10 +88,10 @@ def names(root: Path, path: str) -> list[str]:
 
 
 def checked_parts(path: str, *, folder: bool = False) -> list[str]:
-    """The components of a path that may be asked for, `..` left in.
+    """Validate the text of a path; its components, `..` included.
 
     Raises:
-        AccessDeniedError: by its form alone it is not to be read.
+        AccessDeniedError: such a path may not be read.
         PathNotFoundError: no file can have such a name.
     """
     if is_absolute(path):
@@ -106,7 +107,7 @@ def checked_parts(path: str, *, folder: bool = False) -> list[str]:
             plain.pop()
         else:
             raise AccessDeniedError(OUTSIDE)
-    if len(path) > _MAX_PATH or any(len(part) > _MAX_NAME for part in parts) or not _encodable(path):
+    if len(path) > _MAX_PATH or any(len(part) > _MAX_NAME for part in parts) or not is_encodable(path):
         raise PathNotFoundError
     if any(map(is_blocked_folder, parts)) or (not folder and is_blocked(plain)):
         raise AccessDeniedError(NEVER_READ)
@@ -118,24 +119,15 @@ def is_absolute(path: str) -> bool:
     return path.startswith(("/", "\\")) or (path[:1].isalpha() and path[1:2] == ":")
 
 
-def _encodable(path: str) -> bool:
-    """Has it a spelling in UTF-8? JSON can carry halves of surrogate pairs, and names of files can be any bytes."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _file(name: str | None) -> str:
+def _require_file(name: str | None) -> str:
     if name is None:
         raise IsFolderError
     return name
 
 
 @contextmanager
-def _walked(root: Path, path: str, *, folder: bool = False) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-    """The handle of the last folder on the way, the names that led to it, and the file's own name, if it is one."""
+def _walk(root: Path, path: str, *, folder: bool = False) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
+    """The handle of the last folder, the components that led to it, and the name of the file, if it is one."""
     parts = checked_parts(path, folder=folder)
     walk = _Walk(root)
     try:
@@ -144,13 +136,13 @@ def _walked(root: Path, path: str, *, folder: bool = False) -> Iterator[tuple[in
             raise PathNotFoundError
         yield walk.handles[-1], tuple(walk.parts), name
     except OSError as error:
-        raise _meaning(error) from None
+        raise _translate(error) from None
     finally:
         walk.close()
 
 
 class _Walk:
-    """A way down from a root: a handle for each folder on it, so that `..` is the one that we came through."""
+    """A walk from a root: keeps a handle for each folder on the way, so that `..` is the folder it came from."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -158,14 +150,14 @@ class _Walk:
         try:
             self.handles = [os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
         except OSError as error:
-            raise _meaning(error) from None
+            raise _translate(error) from None
 
     def close(self) -> None:
         for handle in self.handles:
             os.close(handle)
 
     def to(self, parts: list[str], *, folder: bool) -> str | None:
-        """Walk; the name of the file at the end, or None where the end is a folder."""
+        """Walk the components; the name of the file at the end, or None if the end is a folder."""
         ahead = parts[::-1]
         links = 0
         while ahead:
@@ -186,7 +178,7 @@ class _Walk:
             elif ahead:
                 raise PathNotFoundError
             elif not stat.S_ISREG(mode):
-                raise AccessDeniedError(NOT_A_FILE)  # before it is opened: opening a device may already do something
+                raise AccessDeniedError(NOT_A_FILE)  # before it is opened: opening a device can have effects
             else:
                 return name
         return None
@@ -202,10 +194,10 @@ class _Walk:
         self.parts.append(name)
 
     def _target(self, name: str) -> list[str]:
-        """The components of a link's target. An absolute one is taken only if it names the root itself."""
+        """The components of a link's target. An absolute one must lie below the root."""
         target = os.readlink(name, dir_fd=self.handles[-1])
-        if not _encodable(target):
-            raise PathNotFoundError  # nobody could be told where it leads
+        if not is_encodable(target):
+            raise PathNotFoundError  # its path could not be shown
         if target.startswith("/"):
             below = below_root(self.root, target)
             if below is None:
@@ -217,30 +209,30 @@ class _Walk:
 
 
 def below_root(root: Path, target: str) -> str | None:
-    """What an absolute path is below a root, by its form alone; None: it lies elsewhere."""
+    """The part of an absolute path below a root, by its text alone; None: it lies elsewhere."""
     for top in {os.path.abspath(root), os.path.realpath(root)}:
         if target == top or target.startswith(top.rstrip("/") + "/"):
             return target[len(top) :]
     return None
 
 
-def _content(handle: int, path: str) -> GuardedFile:
+def _read_handle(handle: int, path: str) -> GuardedFile:
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         raise AccessDeniedError(NOT_A_FILE)
     if found.st_size > MAX_BYTES:
         raise AccessDeniedError(TOO_LARGE)
     pieces: list[bytes] = []
-    left = found.st_size  # not to the end: a file may grow as we read, and those of /proc have no size at all
+    left = found.st_size  # not to the end: a file may grow meanwhile, and files of /proc report no size
     while left and (piece := os.read(handle, left)):
         pieces.append(piece)
         left -= len(piece)
     return GuardedFile(path, b"".join(pieces), found.st_mtime)
 
 
-def _meaning(error: OSError) -> AccessDeniedError | PathNotFoundError:
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL):  # EINVAL: no link any more
+def _translate(error: OSError) -> AccessDeniedError | PathNotFoundError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL):  # EINVAL: no longer a link
         return PathNotFoundError()
     if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.ENODEV):
-        return AccessDeniedError(NOT_A_FILE)  # it was swapped while we looked
+        return AccessDeniedError(NOT_A_FILE)  # it was replaced meanwhile
     return AccessDeniedError(UNREADABLE)

@@ -1,7 +1,7 @@
 """Runs ripgrep: how often a pattern matches in which file, and where, never past a deadline.
 
-Only numbers are taken from it. A line is never printed, so one of a megabyte with a match at every byte costs nothing
-to carry, and what is shown comes through the guard.
+Only positions are read from its output, never lines: a line of a megabyte with a match at every byte costs nothing to
+transfer, and what is shown is read through the guard.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Protocol
 
 from pointsman.archive.code.guard import MAX_BYTES
 
-# Nothing outside the root has a say: no configuration, no ignore files of the user or of folders above.
+# Nothing outside the root has an effect: no configuration, no ignore files of the user or of parent folders.
 _SCOPE = ("--no-require-git", "--no-ignore-parent", "--no-ignore-global", "--no-follow", f"--max-filesize={MAX_BYTES}")
 _EXCLUDED = ("node_modules", ".git", "dist", "build", ".next", ".context")
 _PLAIN_NAME = re.compile(r"[\w.*?-]+")
@@ -35,18 +35,18 @@ _CHECK_S = 3.0
 
 
 class RipgrepMissingError(Exception):
-    """The program is not where our environment keeps its programs."""
+    """The program is neither in our environment nor on the PATH."""
 
 
-class Taker(Protocol):
-    """Takes what a program prints."""
+class OutputReader(Protocol):
+    """Reads the output of a program."""
 
-    def take(self, data: bytes) -> bool:
-        """False when nothing more is wanted."""
+    def feed(self, data: bytes) -> bool:
+        """False: stop the program."""
         ...
 
     def deadline(self) -> float:
-        """When to stop waiting for more, by the monotonic clock."""
+        """When to stop the program, by the monotonic clock."""
         ...
 
 
@@ -60,16 +60,16 @@ class Search:
         yield "--case-sensitive" if self.case_sensitive else "--ignore-case"
         yield from ("-e", self.pattern)
 
-    def counting(self, hidden: bool, names: Sequence[str]) -> list[str]:
-        """Counts the matching lines of every file below the folder. `names`: globs for the files' own names."""
+    def count_command(self, hidden: bool, names: Sequence[str]) -> list[str]:
+        """Count the matching lines of every file below the folder. `names`: globs for the names of files."""
         return [_program(), *_scope(hidden, names), "--count", "--include-zero", *self.flags(), "--", "."]
 
-    def placing(self, paths: Sequence[str]) -> list[str]:
-        """Says where the matches in some files are."""
+    def locate_command(self, paths: Sequence[str]) -> list[str]:
+        """Print the positions of the matches in some files."""
         return [_program(), *_PLACES, *self.flags(), "--", *(f"./{path}" for path in paths)]
 
-    def what_is_wrong(self) -> str:
-        """Ripgrep's reason against the pattern, in one line; empty where it has none."""
+    def pattern_error(self) -> str:
+        """Ripgrep's error for the pattern, in one line; empty if it is valid."""
         command = [_program(), "--no-config", "--crlf", *_BOUNDS, "-e", self.pattern, "--", "-"]
         try:
             answer = subprocess.run(  # noqa: S603 - an argument list, with the pattern behind -e
@@ -79,12 +79,12 @@ class Search:
             return "it takes too long to compile"
         if answer.returncode != 2:
             return ""
-        said = answer.stderr.decode(errors="replace").strip()
-        return said.rpartition("error: ")[2].partition("\n")[0].removeprefix("rg: ").strip()
+        error = answer.stderr.decode(errors="replace").strip()
+        return error.rpartition("error: ")[2].partition("\n")[0].removeprefix("rg: ").strip()
 
 
 def counts(data: bytes) -> tuple[list[tuple[bytes, int]], bytes]:
-    """Path and number of each whole record, and what is left over."""
+    """Path and count of each complete record, and the incomplete rest."""
     found = []
     end = 0
     while record := _COUNT.match(data, end):
@@ -94,21 +94,21 @@ def counts(data: bytes) -> tuple[list[tuple[bytes, int]], bytes]:
 
 
 def places(data: bytes) -> tuple[list[tuple[bytes, int, int]], bytes]:
-    """Path, line and column of each whole record, and what is left over."""
+    """Path, line and column of each complete record, and the incomplete rest."""
     found = []
     end = 0
     while record := _PLACE.match(data, end):
-        path = record[1].rpartition(b"\n./")[2]  # a remark on a binary file may stand before it, on a line of its own
+        path = record[1].rpartition(b"\n./")[2]  # a message about a binary file may precede it, on a line of its own
         found.append((path.removeprefix(b"./"), int(record[2]), int(record[3])))
         end = record.end()
     return found, data[end:]
 
 
-def run(folder: Path, command: list[str], taker: Taker) -> int | None:
+def run(folder: Path, command: list[str], reader: OutputReader) -> int | None:
     """Run a program in a folder; its exit code, or None if it was stopped."""
     child = _start(folder, command)
     try:
-        _pump(child, taker)
+        _pump(child, reader)
         return child.returncode
     finally:
         child.kill()
@@ -118,7 +118,7 @@ def run(folder: Path, command: list[str], taker: Taker) -> int | None:
 
 def _scope(hidden: bool, names: Sequence[str]) -> Iterator[str]:
     yield from _SCOPE
-    yield "--hidden" if hidden else "--glob=!.*"  # as a glob: nothing may let them in again
+    yield "--hidden" if hidden else "--glob=!.*"  # as a glob: no ignore file can include them again
     yield from (f"--glob=!{name}/" for name in _EXCLUDED)
     if names and all(map(_PLAIN_NAME.fullmatch, names)):
         yield from (f"--type-add=asked:{name}" for name in names)
@@ -126,7 +126,7 @@ def _scope(hidden: bool, names: Sequence[str]) -> Iterator[str]:
 
 
 def _program() -> str:
-    """Ours, beside our Python; another of the machine only where ours is missing."""
+    """The one next to our Python interpreter, else the one on the PATH."""
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if (folder / "rg").is_file():
             return str(folder / "rg")
@@ -143,16 +143,16 @@ def _start(folder: Path, command: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def _pump(child: subprocess.Popen[bytes], taker: Taker) -> None:
+def _pump(child: subprocess.Popen[bytes], reader: OutputReader) -> None:
     assert child.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
-        while (left := taker.deadline() - time.monotonic()) > 0:
+        while (left := reader.deadline() - time.monotonic()) > 0:
             if not selector.select(left):
                 continue
             data = os.read(child.stdout.fileno(), 1 << 16)
             if not data:
-                child.wait()  # it has closed its output and is about to end
+                child.wait()  # it has closed its output and is about to exit
                 return
-            if not taker.take(data):
+            if not reader.feed(data):
                 return

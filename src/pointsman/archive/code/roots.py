@@ -1,4 +1,4 @@
-"""Which root a path means: with several roots it begins with the root's name, with one the name may be left out."""
+"""The roots that the code tools may read. A path begins with a root's name; with only one root the name is optional."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ HOW_TO_SET = (
 
 
 class NoRootsError(Exception):
-    """No folder has been named that the code tools may read."""
+    """No folder is configured that the code tools may read."""
 
 
 class UnknownRootError(PathNotFoundError):
-    """There are several roots, and the path begins with the name of none."""
+    """There are several roots, and the path begins with none of their names."""
 
 
 class RootGoneError(PathNotFoundError):
-    """The folder of a root is not there; the message is the root's name."""
+    """The folder of a root does not exist; the message is the root's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
     name: str
     folder: Path
-    alone: bool  # the only one: paths are shown without its name
+    is_only: bool  # paths are shown without its name
 
-    def shown(self, path: str) -> str:
-        return path if self.alone else f"{self.name}/{path}"
+    def display_path(self, path: str) -> str:
+        return path if self.is_only else f"{self.name}/{path}"
 
 
 def all_roots(roots: Mapping[str, Path]) -> list[Root]:
@@ -47,33 +47,33 @@ def all_roots(roots: Mapping[str, Path]) -> list[Root]:
 
 
 def in_root(roots: Mapping[str, Path], path: str, do: Callable[[Root, str], T]) -> T:
-    """Call `do` with the root that a path means and the path in it.
+    """Call `do` with the root that a path means and the path inside it.
 
     Raises:
         NoRootsError: there is none.
         UnknownRootError: the path begins with the name of none.
-        RootGoneError: its folder is not there.
+        RootGoneError: its folder does not exist.
         AccessDeniedError, PathNotFoundError: what `do` raised, or the path's form alone.
     """
     known = all_roots(roots)
     first, *others = checked_parts(path) or [""]
     rest = "/".join(others) + ("/" if others and path.endswith("/") else "")
-    if known[0].alone:
+    if known[0].is_only:
         try:
-            return do(present(known[0]), path)
+            return do(require_folder(known[0]), path)
         except PathNotFoundError:
             if first != known[0].name:
                 raise
     for root in known:
         if root.name == first:
-            return do(present(root), rest)
+            return do(require_folder(root), rest)
     raise UnknownRootError
 
 
-def relative_form(roots: Mapping[str, Path], path: str) -> str | None:
-    """What an absolute path, or a glob, inside a root is called here; None for any other.
+def relative_to_root(roots: Mapping[str, Path], path: str) -> str | None:
+    """The relative form of an absolute path (or glob) inside a root; None for any other.
 
-    Judged by its form alone: the answer says nothing about what exists, and nothing about other places.
+    Decided by the text of the path alone, so that it reveals nothing about which files exist.
     """
     if not is_absolute(path):
         return None
@@ -81,11 +81,11 @@ def relative_form(roots: Mapping[str, Path], path: str) -> str | None:
     for root in sorted(all_roots(roots), key=lambda root: len(root.folder.parts), reverse=True):  # the innermost first
         inside = (below_root(root.folder, form) or "").strip("/")
         if inside:
-            return root.shown(inside)
+            return root.display_path(inside)
     return None
 
 
-def present(root: Root) -> Root:
+def require_folder(root: Root) -> Root:
     if not root.folder.is_dir():
         raise RootGoneError(root.name)
     return root

@@ -1,4 +1,4 @@
-"""The names of files that are never read nor searched: secrets, their backup copies, and what is no project's own."""
+"""The names of files that are never read or searched: secrets, their backup copies, and third-party folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-# Anywhere in a path, also as a file: that of a submodule has a file `.git`.
+# Anywhere in a path, also as a file: a submodule has a file `.git`.
 _FOLDERS = frozenset(
     {
         *(".git", "git~1", "node_modules", "node_m~1"),  # with a tilde: the short names that Windows gives them
@@ -16,7 +16,7 @@ _FOLDERS = frozenset(
 )
 _DOT_ENV = re.compile(r"\.envs?(?:[^a-z].*)?|\.envrc.*", re.DOTALL)  # also .env.local and .env-prod; not .environment
 
-# The rest goes by a file's own name: a folder may well be called `credentials`.
+# By the name of the file only: a folder may well be called `credentials`.
 _FILES = frozenset(
     {
         *(".npmrc", ".netrc", "_netrc", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd", ".dockercfg"),
@@ -46,9 +46,9 @@ _SECRET = re.compile(
     """.replace("DATA", _DATA),
     re.VERBOSE | re.DOTALL,
 )
-_CODE = (".py", ".go", ".rs", ".ts", ".tsx", ".js", ".jsx", ".java", ".md")  # `id_rsa_test.go` is about keys, not one
+_CODE = (".py", ".go", ".rs", ".ts", ".tsx", ".js", ".jsx", ".java", ".md")  # `id_rsa_test.go` is about keys, not a key
 
-# One layer of what editors, people and archivers put round a name; taken off until none is left.
+# One layer of what editors, people and archivers add to a name; stripped until none is left.
 _BEFORE = re.compile(r"\#|\.\#|\._|~\$|\.(?=\.)|(?:copy|backup) of ")
 _AFTER = re.compile(
     r"""
@@ -63,7 +63,7 @@ _BETWEEN = re.compile(r"(?:[\s._-]*\(\d+\)|[\s._-]+copy(?:[\s._-]*\d+)?)(?=\.[^.
 
 
 def is_blocked(parts: Sequence[str]) -> bool:
-    """Is the file with these names, from the root down, never to be read?"""
+    """Whether the file with this path, as components from the root, is never read."""
     if not parts:
         return False
     if any(map(is_blocked_folder, parts)) or _is_secret(parts[-1]):
@@ -73,13 +73,13 @@ def is_blocked(parts: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=16_384)
 def is_blocked_folder(name: str) -> bool:
-    """Is nothing below a folder of this name ever to be read?"""
-    return any(form in _FOLDERS or _DOT_ENV.fullmatch(form) for form in _peeled(_fold(name)))
+    """Whether a folder of this name is never entered."""
+    return any(form in _FOLDERS or _DOT_ENV.fullmatch(form) for form in _strip_layers(_fold(name)))
 
 
 @lru_cache(maxsize=16_384)
 def _is_secret(name: str) -> bool:
-    return any(map(_names_a_secret, _peeled(_fold(name))))
+    return any(map(_names_a_secret, _strip_layers(_fold(name))))
 
 
 def _names_a_secret(form: str) -> bool:
@@ -90,16 +90,16 @@ def _names_a_secret(form: str) -> bool:
 
 @lru_cache(maxsize=16_384)
 def _fold(name: str) -> str:
-    """What the most forgiving file system makes of a name: no case, no invisible signs, no dots or blanks behind."""
+    """Normalize a name as the most lenient file systems do: no case, invisible characters, trailing dots or blanks."""
     if not name.isascii():
         name = unicodedata.normalize("NFKC", name)
-        name = "".join(sign for sign in name if unicodedata.category(sign) not in {"Cf", "Cc", "Mn"})
-    return name.casefold().partition(":")[0].strip().rstrip(". ")  # what follows a colon is a stream of the file
+        name = "".join(char for char in name if unicodedata.category(char) not in {"Cf", "Cc", "Mn"})
+    return name.casefold().partition(":")[0].strip().rstrip(". ")  # after a colon: an alternate data stream
 
 
-def _peeled(folded: str) -> Iterator[str]:
-    """The name, and what is left of it layer by layer: `.id_rsa.bak.swp`, `.id_rsa.bak`, `.id_rsa`."""
-    for form in folded.split("/"):  # a full-width solidus, for one, folds to a real one
+def _strip_layers(folded: str) -> Iterator[str]:
+    """The name with its layers stripped one by one: `.id_rsa.bak.swp`, `.id_rsa.bak`, `.id_rsa`."""
+    for form in folded.split("/"):  # a full-width solidus folds to a slash
         while form:
             yield form
             bare = _BETWEEN.sub("", _AFTER.sub("", form)).rstrip(". ")

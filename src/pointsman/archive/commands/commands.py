@@ -1,61 +1,65 @@
-"""The commands of `pointsman archive`. Where the store is, they are told by the one who offers them."""
+"""The commands of `pointsman archive`. The group passes the function that locates the store."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from pointsman.archive.settings import ArchiveSettings
 
-if TYPE_CHECKING:  # heavy, and not needed to say what is wrong with an option
+if TYPE_CHECKING:  # heavy, and not needed to report an invalid option
     from pointsman.archive.store.base import Storage
 
 
 class FindSettings(Protocol):
-    """Given as `ctx.obj` of the group."""
+    """Locates the store; the group sets it as `ctx.obj`."""
 
     def __call__(
         self, *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
     ) -> ArchiveSettings:
-        """Where the store is. Raises click.ClickException."""
+        """Return the settings of the store. Raises click.ClickException."""
         ...
 
 
 class CommandError(click.ClickException):
-    """Ends the command with exit code 1 and a sentence on stderr."""
+    """Ends the command with exit code 1 and prints the message on stderr."""
 
     def show(self, file: Any = None) -> None:
         click.echo("\n".join(map(shown, self.message.split("\n"))), file=file, err=file is None)
 
 
 class BadRequestError(CommandError):
-    """The same for what was asked wrongly."""
+    """A mistake on the command line: exit code 2."""
 
     exit_code = 2
 
 
-def place_options(command: Callable[..., None]) -> Callable[..., None]:
-    """`--db`, `--server`, `--config` and `--state-dir`; the command gets `settings` in their place."""
+def store_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--db`, `--server`, `--config` and `--state-dir`; the command gets `settings` instead of them."""
 
     @click.option(
-        "--db", type=click.Path(path_type=Path, dir_okay=False), help="The store, whatever the configuration says."
+        "--db", type=click.Path(path_type=Path, dir_okay=False), help="Store to use; overrides the configuration."
     )
-    @click.option("--server", metavar="ID", help="The store of this server. Otherwise the only `bundled: archive`.")
-    @click.option("--config", type=click.Path(path_type=Path), help="The configuration that names the server.")
+    @click.option(
+        "--server", metavar="ID", help="Use the store of this server. Default: the only server with `bundled: archive`."
+    )
+    @click.option("--config", type=click.Path(path_type=Path), help="Configuration file that defines the server.")
     @click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder.")
     @wraps(command)
     def run(**options: Any) -> None:
-        place = {name: options.pop(name) for name in ("db", "server", "config", "state_dir")}
+        located = {name: options.pop(name) for name in ("db", "server", "config", "state_dir")}
         find: FindSettings = click.get_current_context().obj
-        settings = find(**place)
-        with _told_plainly():
+        settings = find(**located)
+        with _report_store_errors():
             command(settings=settings, **options)
 
     return run
@@ -66,7 +70,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 @contextmanager
 def opened(settings: ArchiveSettings) -> Iterator[Storage]:
-    """The store, made where there is none yet, with the pages that come with Pointsman."""
+    """Open the store, creating it if needed, and add the pages shipped with Pointsman."""
     from pointsman.archive.shipped import ensure_pages
     from pointsman.archive.store.sqlite.storage import SqliteStorage
 
@@ -80,9 +84,9 @@ def opened(settings: ArchiveSettings) -> Iterator[Storage]:
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
+def _report_store_errors() -> Iterator[None]:
     from pointsman.archive.embedding.base import EmbeddingError
-    from pointsman.archive.embedding.filling import MixedSpacesError
+    from pointsman.archive.embedding.passage_vectors import MixedSpacesError
     from pointsman.archive.store.errors import StoreError
 
     try:
@@ -93,12 +97,12 @@ def _told_plainly() -> Iterator[None]:
 
 @click.command("list")
 @click.argument("collection", required=False)
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Documents to show.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Documents to pass over.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of documents.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Number of documents to skip.")
 @json_option
-@place_options
+@store_options
 def list_(settings: ArchiveSettings, collection: str | None, limit: int, offset: int, as_json: bool) -> None:
-    """Show the collections, or the documents of COLLECTION (its name or alias)."""
+    """List the collections, or the documents of COLLECTION (name or alias)."""
     with opened(settings) as storage:
         if collection is None:
             _show_collections(storage, as_json)
@@ -126,14 +130,14 @@ def _show_collections(storage: Storage, as_json: bool) -> None:
         about = f"  {each.manifest.description}" if each.manifest.description else ""
         click.echo(f"{shown(each.name + alias)}\t{each.documents}{shown(about)}")
     if not collections:
-        note("No collections yet. `pointsman archive ingest DIR` makes one.")
+        note("No collections yet. Create one with `pointsman archive ingest DIR`.")
 
 
 @click.command()
 @json_option
-@place_options
+@store_options
 def stats(settings: ArchiveSettings, as_json: bool) -> None:
-    """Count what is in the store."""
+    """Print the size of the store, and how many documents, passages and vectors it holds."""
     with opened(settings) as storage:
         found = storage.documents.stats()
     if as_json:
@@ -145,24 +149,24 @@ def stats(settings: ArchiveSettings, as_json: bool) -> None:
     for space, count in found.vectors.items():
         click.echo(f"vectors     {count} ({space})")
     if found.waiting and settings.embeddings.provider != "none":
-        click.echo(f"waiting     {found.waiting} passages have no vector yet: `pointsman archive embed`")
+        click.echo(f"waiting     {found.waiting} passages without a vector; run `pointsman archive embed`")
 
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("--collection", "collections", multiple=True, help="Only in this one (may be repeated).")
-@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True)
+@click.option("--collection", "collections", multiple=True, help="Search only this collection. Repeatable.")
+@click.option("--limit", type=click.IntRange(1, 100), default=10, show_default=True, help="Maximum number of results.")
 @json_option
-@place_options
+@store_options
 def search(
     settings: ArchiveSettings, query: tuple[str, ...], collections: tuple[str, ...], limit: int, as_json: bool
 ) -> None:
-    """Search as documents_search does: words, "phrases", +must, -not, tag:x, source:x, after:2024-01-01.
+    """Search like the tool documents_search: words, "phrases", +must, -not, tag:x, source:x, after:2024-01-01.
 
-    Put -- before a query that begins with a minus.
+    Put -- before a query that starts with a minus sign.
     """
-    from pointsman.archive.embedding.choosing import make_embeddings
-    from pointsman.archive.search.query_parsing import parse
+    from pointsman.archive.embedding.settings import make_embeddings
+    from pointsman.archive.search.query_parser import parse
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.shipped import without_pages
 
@@ -185,7 +189,7 @@ def search(
         click.echo(f"{each.relevance:.2f}  {shown(place)}  {shown(title)}")
         click.echo(f"      {shown(' '.join(where.chunk.text.split())[:200])}")
     if not answer.found:
-        note("Nothing found. `pointsman archive list` shows what there is.")
+        note("No results. List the collections with `pointsman archive list`.")
 
 
 def _hit(found: Any) -> dict[str, Any]:
@@ -205,77 +209,106 @@ def _hit(found: Any) -> dict[str, Any]:
 @click.command()
 @click.argument("collection")
 @click.argument("documents", nargs=-1)
-@place_options
+@store_options
 def remove(settings: ArchiveSettings, collection: str, documents: tuple[str, ...]) -> None:
-    """Remove COLLECTION (its name or alias), or only the DOCUMENTS named after it."""
+    """Remove COLLECTION (name or alias), or only the given DOCUMENTS from it."""
     with opened(settings) as storage:
         name = known_collection(storage, collection)
         if not documents:
             storage.documents.remove_collection(name)
-            note(f"The collection `{name}` is removed.")
+            note(f"Removed collection `{name}`.")
             return
         missing = [each for each in documents if storage.documents.document(name, each) is None]
         if missing:
             near = storage.documents.nearest_documents(name, missing[0])
             hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise BadRequestError(f"No document `{missing[0]}` in `{name}`; nothing was removed.{hint}")
+            raise BadRequestError(f"No document `{missing[0]}` in `{name}`. Nothing was removed.{hint}")
         storage.documents.remove_documents(name, documents)
-    note(f"Removed from `{name}`: {len(documents)}.")
+    note(f"Removed {len(documents)} documents from `{name}`.")
 
 
 @click.command()
-@click.option("--again", is_flag=True, help="Make all vectors anew, for another provider or model.")
-@place_options
+@click.option("--again", is_flag=True, help="Recompute all vectors, for another provider or model.")
+@store_options
 def embed(settings: ArchiveSettings, again: bool) -> None:
-    """Give vectors to the passages that have none; goes on where it was interrupted."""
+    """Compute the missing vectors of passages. Resumes after an interruption."""
     with opened(settings) as storage:
         done = embedded(storage, settings, again=again)
     if done is None:
-        raise BadRequestError(
-            "Embeddings are switched off (POINTSMAN_ARCHIVE_EMBEDDINGS=none): there is nothing to do."
-        )
-    note(f"{done} passages got vectors.")
+        raise BadRequestError("Embeddings are disabled (POINTSMAN_ARCHIVE_EMBEDDINGS=none). Nothing to do.")
+    note(f"Computed vectors for {done} passages.")
 
 
 def embedded(storage: Storage, settings: ArchiveSettings, *, again: bool = False) -> int | None:
-    """How many passages got vectors; None: the archive does without.
+    """Compute missing vectors; return their number, or None if embeddings are disabled.
 
     Raises:
         EmbeddingError, MixedSpacesError, StoreError
     """
-    from pointsman.archive.commands.progress import Bar
-    from pointsman.archive.embedding.choosing import make_embeddings
-    from pointsman.archive.embedding.filling import fill
+    from pointsman.archive.embedding.passage_vectors import embed_passages
+    from pointsman.archive.embedding.settings import make_embeddings
 
     embeddings = make_embeddings(settings.embeddings)
     if embeddings is None:
         return None
     try:
         with Bar("Embedding") as bar:
-            return fill(storage, embeddings, again=again, told=bar.told)
+            return embed_passages(storage, embeddings, again=again, on_progress=bar.update)
     finally:
         embeddings.close()
 
 
 def known_collection(storage: Storage, name: str) -> str:
-    """The full name of a collection, or a refusal that names the nearest."""
+    """Return the full name of a collection. Raises BadRequestError, which suggests the nearest name."""
     found = storage.documents.collection(name)
     if found is None:
         near = storage.documents.nearest_collections(name)
-        hint = f" Did you mean `{near[0]}`?" if near else " `pointsman archive list` shows those there are."
+        hint = f" Did you mean `{near[0]}`?" if near else " List them with `pointsman archive list`."
         raise BadRequestError(f"No collection `{name}`.{hint}")
     return found.name
 
 
 def shown(text: str) -> str:
-    """On one line and without signs that play tricks on a terminal."""
-    return text if text.isprintable() else "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+    """Replace characters that could move the cursor or break the line of a terminal."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def note(message: str) -> None:
-    """For the person: stdout is for results."""
+    """Print a message on stderr: stdout is for results."""
     click.echo(shown(message), err=True)
 
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+Item = TypeVar("Item")
+
+
+class Bar:
+    """Context manager that shows a progress bar on stderr."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._bar: Any = None  # click's, which has no public name
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.render_finish()
+
+    def update(self, done: int, total: int) -> None:
+        if not sys.stderr.isatty():
+            return
+        if self._bar is None:
+            self._bar = click.progressbar(length=total, label=self._label, file=sys.stderr, show_pos=True)
+        self._bar.length = max(total, 1)
+        self._bar.update(done - self._bar.pos)
+
+    def over(self, items: Iterable[Item], total: int) -> Iterator[Item]:
+        for done, item in enumerate(items):
+            self.update(done, total)
+            yield item
+        self.update(total, total)

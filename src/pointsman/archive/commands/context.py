@@ -1,4 +1,4 @@
-"""`pointsman archive context`: enter, bring in, list and remove what a project has learned."""
+"""`pointsman archive context`: add, import, list and remove what a project has learned."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from pointsman.archive.commands.commands import (
     json_option,
     note,
     opened,
-    place_options,
     print_json,
+    store_options,
 )
-from pointsman.archive.context.importing import Imported, import_file, import_folder
-from pointsman.archive.context.parsing import Defaults, InvalidItemError, make_item, moment
-from pointsman.archive.model.context import TYPES, ContextItem, Wanted
+from pointsman.archive.context.importer import Imported, import_file, import_folder
+from pointsman.archive.context.items import Defaults, InvalidItemError, format_time, make_item
+from pointsman.archive.model.context import TYPES, ContextItem, ItemFilter
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.context import ContextStore
 
 _SHOWN_CHARS = 100
 
-type_option = click.option("--type", "kind", type=click.Choice(TYPES), help="What kind of discovery it is.")
-module_option = click.option("--module", help="The part of the project that it concerns.")
-session_option = click.option("--session", help="The session that it comes from.")
+type_option = click.option("--type", "kind", type=click.Choice(TYPES), help="Kind of discovery.")
+module_option = click.option("--module", help="Part of the project that it is about.")
+session_option = click.option("--session", help="Session that it comes from.")
 
 
 @click.group()
 def context() -> None:
-    """Keep what a project has learned: patterns, rules, decisions and issues, for context_search."""
+    """Manage the patterns, rules, decisions and issues that context_search finds."""
 
 
 @context.command()
 @click.argument("text")
-@click.option("--title", default="", help="A few words above it.")
+@click.option("--title", default="", help="Short title.")
 @type_option
 @module_option
 @session_option
 @json_option
-@place_options
+@store_options
 def add(
     settings: ArchiveSettings,
     text: str,
@@ -54,9 +54,9 @@ def add(
     session: str | None,
     as_json: bool,
 ) -> None:
-    """Enter one discovery. TEXT is the discovery itself; - reads it from standard input."""
+    """Add one discovery. TEXT is its content; - reads it from stdin."""
     written = sys.stdin.read() if text == "-" else text
-    defaults = Defaults(type=kind, module=module, session=session, date=moment(time.time()), title=title)
+    defaults = Defaults(type=kind, module=module, session=session, date=format_time(time.time()), title=title)
     try:
         item = make_item({}, written, defaults, "added")
     except InvalidItemError as error:
@@ -76,7 +76,7 @@ def add(
 @module_option
 @session_option
 @json_option
-@place_options
+@store_options
 def import_(
     settings: ArchiveSettings,
     paths: tuple[Path, ...],
@@ -85,19 +85,19 @@ def import_(
     session: str | None,
     as_json: bool,
 ) -> None:
-    """Bring in Markdown, JSON lines, and folders of them. Again after an edit: only what changed is read."""
+    """Import Markdown files, JSON Lines files and folders of them. A repeated import reads only what changed."""
     defaults = Defaults(type=kind, module=module, session=session)
     outcome = Imported()
     with opened(settings) as storage:
         for path in paths:
-            outcome = outcome.with_(_import(storage.context, path, defaults))
+            outcome = outcome.plus(_import(storage.context, path, defaults))
     if as_json:
         print_json(asdict(outcome))
     for problem in outcome.problems:
-        note(f"left out: {problem}")
-    note(f"{outcome.items} items from {outcome.files} new or changed files; {outcome.removed} files are gone.")
+        note(f"skipped: {problem}")
+    note(f"{outcome.items} items from {outcome.files} new or changed files; {outcome.removed} files removed.")
     if outcome.problems:
-        raise CommandError(f"{len(outcome.problems)} could not be taken.")
+        raise CommandError(f"{len(outcome.problems)} could not be imported.")
 
 
 def _import(store: ContextStore, path: Path, defaults: Defaults) -> Imported:
@@ -109,28 +109,28 @@ def _import(store: ContextStore, path: Path, defaults: Defaults) -> Imported:
 @context.command("list")
 @type_option
 @module_option
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of items.")
 @json_option
-@place_options
+@store_options
 def list_(settings: ArchiveSettings, kind: str | None, module: str | None, limit: int, as_json: bool) -> None:
-    """Show what is kept, the newest first."""
+    """List items, newest first."""
     with opened(settings) as storage:
-        items = storage.context.newest(Wanted(kind, module), limit)
+        items = storage.context.newest(ItemFilter(kind, module), limit)
     for item in items:
         click.echo(json.dumps(asdict(item), ensure_ascii=False) if as_json else _line(item))
     if not items:
-        note("Nothing is kept yet. `pointsman archive context add` enters something.")
+        note("No items yet. Add one with `pointsman archive context add`.")
 
 
 @context.command()
 @click.argument("ids", nargs=-1, required=True)
-@place_options
+@store_options
 def remove(settings: ArchiveSettings, ids: tuple[str, ...]) -> None:
-    """Forget items by their IDS. What a watched file still says comes back with its next change."""
+    """Remove items by their IDS. An item from a watched file returns when that file changes."""
     with opened(settings) as storage:
         unknown = [item_id for item_id in ids if not storage.context.remove(item_id)]
     if unknown:
-        raise CommandError(f"Not there: {', '.join(unknown)}. `pointsman archive context list` shows what is.")
+        raise CommandError(f"No such items: {', '.join(unknown)}. List them with `pointsman archive context list`.")
 
 
 def _line(item: ContextItem) -> str:

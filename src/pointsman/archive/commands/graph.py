@@ -1,4 +1,4 @@
-"""`pointsman archive graph`: the citations round what a query finds, as a picture."""
+"""`pointsman archive graph`: draw the citations around the documents that match a query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pointsman.archive.commands.commands import CommandError, note, opened, place_options
+from pointsman.archive.commands.commands import CommandError, note, opened, store_options
 from pointsman.archive.settings import ArchiveSettings
 
 _MOST_DRAWN = 60
@@ -16,39 +16,43 @@ _MOST_REACHED = 200
 @click.command()
 @click.argument("query")
 @click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The SVG file to write."
+    "-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="SVG file to write."
 )
-@click.option("--depth", type=click.IntRange(1, 3), default=1, show_default=True, help="Levels of citations.")
-@click.option("--limit", type=click.IntRange(1, 50), default=10, show_default=True, help="Documents to begin with.")
+@click.option("--depth", type=click.IntRange(1, 3), default=1, show_default=True, help="Levels of citations to follow.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 50),
+    default=10,
+    show_default=True,
+    help="Maximum number of matching documents to start from.",
+)
 @click.option(
     "--nodes",
     type=click.IntRange(1, _MOST_REACHED),
     default=_MOST_DRAWN,
     show_default=True,
-    help="Draw at most so many, the surest first.",
+    help="Maximum number of nodes to draw, most certain first.",
 )
-@place_options
+@store_options
 def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit: int, nodes: int) -> None:
-    """Draw who cites whom round the documents that QUERY finds."""
-    from pointsman.archive.graph.drawing import drawn  # brings numpy, which a wrong option need not wait for
+    """Draw the citation graph around the documents that match QUERY."""
+    from pointsman.archive.graph.svg import drawn  # deferred: imports numpy
     from pointsman.archive.local_archives.search import search
-    from pointsman.archive.search.query_parsing import parse
+    from pointsman.archive.search.query_parser import parse
     from pointsman.archive.shipped import without_pages
 
     with opened(settings) as storage, storage.archives.reading() as view:
         found = search(view, query, without_pages(storage, parse(query)), fuzzy=True, limit=limit)
         if not found.hits:
-            raise CommandError(
-                f"Nothing in the archive matches `{query}`, so there is nothing to draw. Try other words."
-            )
+            raise CommandError(f"No document matches `{query}`, so there is nothing to draw. Try other words.")
         reached = view.graph([hit.number for hit in found.hits], depth, _MOST_REACHED)
     try:
         output.write_text(drawn(reached, query, nodes), encoding="utf-8")
     except OSError as error:
-        raise CommandError(f"{output} cannot be written: {error.strerror}.") from error
+        raise CommandError(f"Could not write {output}: {error.strerror}.") from error
     if found.did_you_mean:
         note(f"Read as: {found.did_you_mean}")
     if len(reached.nodes) > nodes:
         more = "more than " if reached.truncated else ""
-        note(f"{nodes} of {more}{len(reached.nodes)} nodes are drawn, the surest; --nodes shows more.")
+        note(f"Drew the {nodes} most certain of {more}{len(reached.nodes)} nodes; --nodes N draws more.")
     click.echo(f"{output}: {min(nodes, len(reached.nodes))} nodes")

@@ -1,1 +1,1 @@
-"""What a project has learned: discoveries, sessions and snippets of code, and how they are found again."""
+"""What a project has learned: discoveries, sessions and code snippets; import and search."""

@@ -1,1 +1,1 @@
-"""Texts to vectors, behind one small seam; which provider does it is a setting."""
+"""Embeds texts with a configurable provider."""

@@ -1,4 +1,4 @@
-"""Which provider of embeddings the environment asks for."""
+"""Reads from the environment which embedding provider to use, and creates it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 from urllib.parse import urlsplit
+
+from pointsman.archive.embedding.base import Embeddings
 
 EMBEDDINGS = "POINTSMAN_ARCHIVE_EMBEDDINGS"
 URL, MODEL, KEY, DIMENSIONS = (f"{EMBEDDINGS}_{name}" for name in ("URL", "MODEL", "KEY", "DIMENSIONS"))
@@ -15,37 +17,55 @@ MOST_DIMENSIONS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingSettings:
-    """Who turns texts into vectors. The rest is for `openai-compatible`."""
+class Endpoint:
+    """A server with OpenAI's `/embeddings` API."""
 
-    provider: Provider = "static"
-    url: str | None = None
-    model: str | None = None
+    url: str  # the base: `/embeddings` is appended
+    model: str
     key: str | None = field(default=None, repr=False)
-    dimensions: int | None = None
+    dimensions: int | None = None  # to request; None: the model's own
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    provider: Provider = "static"
+    endpoint: Endpoint | None = None  # of `openai-compatible`
+
+
+def make_embeddings(settings: EmbeddingSettings) -> Embeddings | None:
+    """None: the archive is searched by words alone."""
+    if settings.provider == "none":
+        return None
+    if settings.provider == "static":
+        from pointsman.archive.embedding.static import StaticEmbedding
+
+        return StaticEmbedding()
+    from pointsman.archive.embedding.remote import RemoteEmbedding
+
+    assert settings.endpoint is not None
+    return RemoteEmbedding(settings.endpoint)
 
 
 def read_embeddings(environment: Mapping[str, str]) -> EmbeddingSettings:
-    """Raises ValueError: a variable cannot be understood; the message names it."""
+    """Raises ValueError: a variable is invalid; the message names it."""
     match environment.get(EMBEDDINGS) or "static":
         case "static":
             return EmbeddingSettings("static")
         case "none":
             return EmbeddingSettings("none")
         case "openai-compatible":
-            return _remote(environment)
+            return EmbeddingSettings("openai-compatible", _read_endpoint(environment))
         case other:
             raise ValueError(f"{EMBEDDINGS} is `{other[:40]}`; it must be one of {', '.join(get_args(Provider))}")
 
 
-def _remote(environment: Mapping[str, str]) -> EmbeddingSettings:
+def _read_endpoint(environment: Mapping[str, str]) -> Endpoint:
     url, model = environment.get(URL), environment.get(MODEL)
     if not url or not _is_address(url):
         raise ValueError(f"{EMBEDDINGS}=openai-compatible needs {URL}, like http://127.0.0.1:8080/v1")
     if not model:
         raise ValueError(f"{EMBEDDINGS}=openai-compatible needs {MODEL}, the name of the server's model")
-    dimensions = _dimensions(environment.get(DIMENSIONS) or "")
-    return EmbeddingSettings("openai-compatible", url, model, environment.get(KEY) or None, dimensions)
+    return Endpoint(url, model, environment.get(KEY) or None, _dimensions(environment.get(DIMENSIONS) or ""))
 
 
 def _is_address(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""The model that ships with Pointsman: no network, a second to load, a thousand passages a second."""
+"""The embedding model that ships with Pointsman: offline, a second to load, a thousand passages per second."""
 
 from __future__ import annotations
 

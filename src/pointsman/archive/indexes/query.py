@@ -1,4 +1,4 @@
-"""The query language of indexes: `+must`, `-not` and `"a phrase"`, nothing else."""
+"""The query language of indexes: words, `+must`, `-not` and `"a phrase"`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pointsman.archive.model.index_tokens import GAP, Tokenizer
+from pointsman.archive.model.indexes import GAP, Tokenizer
 
 _PART = re.compile(r'(?P<sign>[+-]?)(?:"(?P<phrase>[^"]*)"?|(?P<word>[^\s"]+))')
 
@@ -16,7 +16,7 @@ Part = TypeVar("Part", str, Words)
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """What a document must hold, may hold and must not hold. What is excluded is a word or a phrase."""
+    """What a document must, may and must not contain. An exclusion is a word or a phrase."""
 
     terms: Words = ()
     must: Words = ()
@@ -24,19 +24,19 @@ class IndexQuery:
     phrases: tuple[Words, ...] = ()
 
     @property
-    def seeks(self) -> bool:
-        """Whether it looks for anything: leaving out is no search."""
+    def has_words(self) -> bool:
+        """False for a query that only excludes."""
         return bool(self.terms or self.must or self.phrases)
 
     @property
     def scored(self) -> Words:
-        """The words that make one document better than another, each once."""
-        return _once([*self.demanded, *self.terms])
+        """The words that count for the score, without duplicates."""
+        return _deduplicate([*self.required, *self.terms])
 
     @property
-    def demanded(self) -> Words:
-        """The words that have to be there, wherever they stand."""
-        return _once([*self.must, *(word for phrase in self.phrases for word in phrase if word != GAP)])
+    def required(self) -> Words:
+        """The words that every match contains, anywhere."""
+        return _deduplicate([*self.must, *(word for phrase in self.phrases for word in phrase if word != GAP)])
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -48,7 +48,7 @@ class IndexQuery:
 
 
 def parse(text: str, tokenizer: Tokenizer) -> IndexQuery:
-    """Never fails: a quote that is not closed reaches to the end, and other signs are no words."""
+    """Never fails: an unclosed quote extends to the end, and other signs are ignored."""
     terms: list[str] = []
     must: list[str] = []
     must_not: list[Words] = []
@@ -65,11 +65,11 @@ def parse(text: str, tokenizer: Tokenizer) -> IndexQuery:
             must += filter(None, words)
         else:
             terms += filter(None, words)
-    return IndexQuery(_once(terms), _once(must), _once(must_not), _once(phrases))
+    return IndexQuery(_deduplicate(terms), _deduplicate(must), _deduplicate(must_not), _deduplicate(phrases))
 
 
 def _trimmed(words: list[str]) -> Words:
-    """Without gaps at the ends: they say nothing."""
+    """Strip gaps from both ends."""
     kept = [place for place, word in enumerate(words) if word != GAP]
     return tuple(words[kept[0] : kept[-1] + 1]) if kept else ()
 
@@ -78,5 +78,5 @@ def _shown(words: Words) -> str:
     return " ".join(word or "*" for word in words)
 
 
-def _once(found: list[Part]) -> tuple[Part, ...]:
+def _deduplicate(found: list[Part]) -> tuple[Part, ...]:
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Which folder goes into which collection: from options, `collection.yaml` and what the store has already."""
+"""Resolves which folder goes into which collection: from options, `collection.yaml` and the store."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.archive.ingest.manifest import ManifestError, ManifestFile, checked, put_together, read_manifest
-from pointsman.archive.ingest.run import Order
-from pointsman.archive.ingest.walking import GlobError, Selection, Walk
-from pointsman.archive.model.model import Manifest, Source
+from pointsman.archive.ingest.gitignore import PatternError
+from pointsman.archive.ingest.manifest import ManifestError, ManifestFile, merge_manifests, read_manifest, validate
+from pointsman.archive.ingest.run import IngestJob
+from pointsman.archive.ingest.walk import Selection, Walk
+from pointsman.archive.model.documents import Manifest, Source
 from pointsman.archive.shipped import COLLECTION as SHIPPED
 from pointsman.archive.store.base import Storage
 
 
-class InvalidOrderError(ValueError):
-    """What was asked for cannot be done as it was said."""
+class InvalidOptionsError(ValueError):
+    """The folders and options of a run contradict each other or are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    order: Order
+    job: IngestJob
     manifest: Manifest
 
 
-def chosen_folders(
+def resolve_folders(
     storage: Storage,
     folders: Sequence[Path],
     *,
@@ -38,80 +39,80 @@ def chosen_folders(
     again: bool = False,
     allow_empty: bool = False,
 ) -> list[Folder]:
-    """Makes the collections that are not there yet. Nothing is read and nothing made where one of them is wrong.
+    """Create the missing collections. If one folder or option is invalid, nothing is created.
 
     Raises:
-        InvalidOrderError
+        InvalidOptionsError
         StoreError
     """
-    told = {"name": name, "alias": alias, "version": version, "description": description}
-    options = _checked({key: value for key, value in told.items() if value is not None})
+    given = {"name": name, "alias": alias, "version": version, "description": description}
+    options = _validate({key: value for key, value in given.items() if value is not None})
     if alias and not name and len(folders) > 1:
-        raise InvalidOrderError("--alias with several folders needs --collection: one alias leads to one collection.")
+        raise InvalidOptionsError("--alias with several folders needs --collection: an alias names one collection.")
     selection = Selection(tuple(include), tuple(exclude))
     chosen = []
     for root in dict.fromkeys(map(_folder, folders)):
         manifest = _manifest(storage, root, options)
-        order = Order(root, manifest.name, source, selection, again, allow_empty)
-        chosen.append(Folder(order, manifest))
-    _check_globs(selection)
-    _check_nesting([folder.order for folder in chosen])
+        job = IngestJob(root, manifest.name, source, selection, again, allow_empty)
+        chosen.append(Folder(job, manifest))
+    _check_patterns(selection)
+    _check_nesting([folder.job for folder in chosen])
     for folder in chosen:
         storage.documents.put_collection(folder.manifest)
     return chosen
 
 
 def _folder(path: Path) -> Path:
-    """As it really is: the same folder by two names is one folder."""
+    """Resolve links, so that one folder under two names is the same folder."""
     try:
         root = path.expanduser().resolve()
         str(root).encode()
     except (OSError, RuntimeError, UnicodeEncodeError):
-        raise InvalidOrderError(
-            f"The folder {path!r} cannot be used: its name leads nowhere or is not UTF-8."
+        raise InvalidOptionsError(
+            f"The folder {path!r} cannot be used: it does not resolve, or its name is not UTF-8."
         ) from None
     if root.is_dir():
         return root
     if root.exists():
-        raise InvalidOrderError(f"{path} is a file. Name the folder that it lies in, and the file with --include.")
-    raise InvalidOrderError(f"There is no folder {path}.")
+        raise InvalidOptionsError(f"{path} is a file. Name its folder, and the file with --include.")
+    raise InvalidOptionsError(f"There is no folder {path}.")
 
 
-def _checked(values: dict[str, str]) -> ManifestFile:
+def _validate(values: dict[str, str]) -> ManifestFile:
     try:
-        return checked(values, "The options")
+        return validate(values, "The options")
     except ManifestError as error:
-        raise InvalidOrderError(str(error)) from None
+        raise InvalidOptionsError(str(error)) from None
 
 
 def _manifest(storage: Storage, root: Path, options: ManifestFile) -> Manifest:
     try:
         written = read_manifest(root)
     except ManifestError as error:
-        raise InvalidOrderError(str(error)) from None
+        raise InvalidOptionsError(str(error)) from None
     name = options.name or written.name or root.name[:100] or "files"
-    kept = storage.documents.collection(name)
-    if (kept.name if kept else name) == SHIPPED:
-        raise InvalidOrderError(
-            f"`{name}` is the documentation that comes with Pointsman and is kept by it. "
+    existing = storage.documents.collection(name)
+    if (existing.name if existing else name) == SHIPPED:
+        raise InvalidOptionsError(
+            f"`{name}` is reserved for the documentation that ships with Pointsman. "
             "Choose another name with --collection."
         )
-    manifest = kept.manifest if kept else None
-    return put_together(options, written, manifest, kept.name if kept else name)
+    manifest = existing.manifest if existing else None
+    return merge_manifests(options, written, manifest, existing.name if existing else name)
 
 
-def _check_globs(selection: Selection) -> None:
+def _check_patterns(selection: Selection) -> None:
     try:
         Walk(Path(), selection)
-    except GlobError as error:
-        raise InvalidOrderError(str(error)) from None
+    except PatternError as error:
+        raise InvalidOptionsError(str(error)) from None
 
 
-def _check_nesting(orders: Sequence[Order]) -> None:
-    """A folder and one inside it, in one collection, would be the same files twice."""
-    for outer in orders:
-        for inner in orders:
+def _check_nesting(jobs: Sequence[IngestJob]) -> None:
+    """A folder and one inside it, in one collection, would ingest the same files twice."""
+    for outer in jobs:
+        for inner in jobs:
             if outer.collection == inner.collection and outer.root in inner.root.parents:
-                raise InvalidOrderError(
-                    f"{inner.root} lies in {outer.root}: name only one of them, or two collections."
+                raise InvalidOptionsError(
+                    f"{inner.root} is inside {outer.root}. Name only one of them, or use two collections."
                 )

@@ -1,4 +1,4 @@
-"""What a folder says of the collection it makes: `collection.yaml` at its top."""
+"""Reads `collection.yaml`, the description of a collection at the top of its folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from pointsman.archive.model.model import Manifest
+from pointsman.archive.model.documents import Manifest
 from pointsman.archive.text.front_matter import FrontMatterError, read_yaml
 
 FILE_NAMES = ("collection.yaml", "collection.yml")
@@ -17,7 +17,7 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class ManifestError(ValueError):
-    """`collection.yaml` or an option in its place cannot be used; the message says which, and why."""
+    """`collection.yaml` or an option that overrides it is invalid; the message says which, and why."""
 
 
 class ManifestFile(BaseModel):
@@ -32,12 +32,12 @@ class ManifestFile(BaseModel):
     @classmethod
     def _one_line(cls, value: str | None) -> str | None:
         if value is not None and not value.isprintable():
-            raise ValueError("may hold printable characters only")
+            raise ValueError("may contain printable characters only")
         return value
 
 
 def read_manifest(folder: Path) -> ManifestFile:
-    """What is written there; empty where there is no such file. Raises ManifestError."""
+    """The content of the file; empty if there is none. Raises ManifestError."""
     for name in FILE_NAMES:
         path = folder / name
         try:
@@ -50,7 +50,7 @@ def read_manifest(folder: Path) -> ManifestFile:
         if len(raw) > _MAX_BYTES:
             raise ManifestError(f"{path} is larger than {_MAX_BYTES} bytes.")
         try:
-            return checked(read_yaml(raw.decode("utf-8")), str(path))
+            return validate(read_yaml(raw.decode("utf-8")), str(path))
         except UnicodeDecodeError:
             raise ManifestError(f"{path} is not UTF-8.") from None
         except FrontMatterError as error:
@@ -58,7 +58,7 @@ def read_manifest(folder: Path) -> ManifestFile:
     return ManifestFile()
 
 
-def checked(values: dict[str, Any], where: str) -> ManifestFile:
+def validate(values: dict[str, Any], where: str) -> ManifestFile:
     """Raises ManifestError."""
     try:
         return ManifestFile.model_validate(values)
@@ -69,11 +69,11 @@ def checked(values: dict[str, Any], where: str) -> ManifestFile:
         raise ManifestError(f"{where}: `{key}`: {first['msg']}.{known}") from None
 
 
-def put_together(options: ManifestFile, written: ManifestFile, kept: Manifest | None, name: str) -> Manifest:
-    """Options come before the file, and the file before what the collection said so far."""
+def merge_manifests(options: ManifestFile, written: ManifestFile, stored: Manifest | None, name: str) -> Manifest:
+    """Options override the file, and the file overrides what is stored."""
     return Manifest(
         name=name,
-        alias=options.alias or written.alias or (kept.alias if kept else None),
-        version=options.version or written.version or (kept.version if kept else None),
-        description=options.description or written.description or (kept.description if kept else None),
+        alias=options.alias or written.alias or (stored.alias if stored else None),
+        version=options.version or written.version or (stored.version if stored else None),
+        description=options.description or written.description or (stored.description if stored else None),
     )

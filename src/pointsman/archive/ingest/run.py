@@ -1,4 +1,4 @@
-"""One run over one folder: what is new or changed is read, what is gone is removed, the rest is left alone."""
+"""One run over one folder: new and changed files are read, documents of deleted files removed, the rest left alone."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pointsman.archive.ingest.kinds import Kind, kind_of
-from pointsman.archive.ingest.preparing import prepare
-from pointsman.archive.ingest.reading import MAX_BYTES, BrokenFileError, read_bytes
-from pointsman.archive.ingest.walking import EVERYTHING, FoundFile, Selection, Walk
-from pointsman.archive.model.model import FileState, PreparedDocument, Source
+from pointsman.archive.ingest.documents import prepare
+from pointsman.archive.ingest.files import MAX_BYTES, BrokenFileError, Kind, kind_of, read_bytes
+from pointsman.archive.ingest.walk import EVERYTHING, FoundFile, Selection, Walk
+from pointsman.archive.model.documents import FileState, PreparedDocument, Source
 from pointsman.archive.store.base import DocumentStore
+from pointsman.archive.text.lines import is_encodable
 
 BATCH_DOCUMENTS = 100
 BATCH_CHARS = 4_000_000
 
 
 class EmptyFolderError(Exception):
-    """Nothing is found where documents came from: more likely a disk that is not mounted than a wish."""
+    """The folder of ingested documents is empty: more likely an unmounted disk than an intention."""
 
     def __init__(self, root: Path, collection: str, documents: int) -> None:
         super().__init__(
-            f"There is nothing to read in {root}, but {documents} documents of the collection `{collection}` came from "
-            "there. Nothing was changed. Is it mounted? To remove them, add --allow-empty."
+            f"{root} has no files to read, but {documents} documents of the collection `{collection}` came from it. "
+            "Nothing was changed. Check that it is mounted. To remove the documents, add --allow-empty."
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What to do. `again`: read files even if they look as they did."""
+class IngestJob:
+    """What to ingest. `again`: read files even if they are unchanged."""
 
     root: Path
     collection: str
@@ -46,7 +46,7 @@ class Report:
     changed: int = 0
     unchanged: int = 0
     removed: int = 0
-    broken: dict[str, str] = field(default_factory=dict)  # by path below the folder: why it was left out
+    broken: dict[str, str] = field(default_factory=dict)  # by path below the folder: why it was skipped
 
     @property
     def documents(self) -> int:
@@ -54,53 +54,53 @@ class Report:
 
 
 Progress = Callable[[Iterable[FoundFile], int], Iterable[FoundFile]]
-"""Hands the files on, and may show how far it is."""
+"""Iterates over the files, and may show the progress."""
 
 
-def ingest(store: DocumentStore, order: Order, progress: Progress = lambda files, _: files) -> Report:
-    """The collection must be there. What is committed stays, however this ends.
+def ingest(store: DocumentStore, job: IngestJob, progress: Progress = lambda files, _: files) -> Report:
+    """The collection must exist. What was committed stays, even if the run fails.
 
     Raises:
         EmptyFolderError
-        GlobError
+        PatternError
         StoreError
     """
-    walk = Walk(order.root, order.selection)
+    walk = Walk(job.root, job.selection)
     files = list(walk)
-    ids = _Ids(store.origins(order.collection), order.root)
-    if not files and not order.allow_empty and (there := len(ids.below_root())):
-        raise EmptyFolderError(order.root, order.collection, there)
-    report = Report(broken={path: f"it cannot be looked into: {why}" for path, why in walk.unread.items()})
-    batch = _Batch(store, order.collection)
-    for document in _read(store, order, progress(files, len(files)), ids, report):
+    ids = _Ids(store.origins(job.collection), job.root)
+    if not files and not job.allow_empty and (ingested := len(ids.below_root())):
+        raise EmptyFolderError(job.root, job.collection, ingested)
+    report = Report(broken={path: f"it cannot be read: {why}" for path, why in walk.unread.items()})
+    batch = _Batch(store, job.collection)
+    for document in _read(store, job, progress(files, len(files)), ids, report):
         batch.add(document)
     batch.flush()
-    gone = _gone(order, ids, {str(file.path) for file in files}, walk.unread)
+    gone = _gone(job, ids, {str(file.path) for file in files}, walk.unread)
     for first in range(0, len(gone), BATCH_DOCUMENTS):
-        report.removed += store.remove_documents(order.collection, gone[first : first + BATCH_DOCUMENTS])
+        report.removed += store.remove_documents(job.collection, gone[first : first + BATCH_DOCUMENTS])
     return report
 
 
 def _read(
-    store: DocumentStore, order: Order, files: Iterable[FoundFile], ids: _Ids, report: Report
+    store: DocumentStore, job: IngestJob, files: Iterable[FoundFile], ids: _Ids, report: Report
 ) -> Iterator[PreparedDocument]:
     for file in files:
-        if not _is_unicode(file.below):
+        if not is_encodable(file.below):
             report.broken[file.below.encode("utf-8", "replace").decode()] = "its name is not UTF-8; rename it"
             continue
         id_ = ids.of(file)
         known = ids.state(id_)
-        if known and not order.again and known == FileState(str(file.path), file.size, file.mtime_ns, known.sha256):
+        if known and not job.again and known == FileState(str(file.path), file.size, file.mtime_ns, known.sha256):
             report.unchanged += 1
             continue
         try:
             kind = kind_of(file.below) or "text"
-            raw, state = _looked_at(file, kind)
-            if known and not order.again and known.sha256 == state.sha256:
-                store.touch(order.collection, id_, state)
+            raw, state = _read_checked(file, kind)
+            if known and not job.again and known.sha256 == state.sha256:
+                store.touch(job.collection, id_, state)
                 report.unchanged += 1
                 continue
-            document = prepare(raw, kind, state, collection=order.collection, id=id_, source=order.source)
+            document = prepare(raw, kind, state, collection=job.collection, id=id_, source=job.source)
         except BrokenFileError as error:
             report.broken[file.below] = str(error)
             continue
@@ -109,39 +109,31 @@ def _read(
         report.changed += known is not None
 
 
-def _is_unicode(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # bytes that Python carries along
-        return False
-    return True
-
-
-def _looked_at(file: FoundFile, kind: Kind) -> tuple[bytes, FileState]:
+def _read_checked(file: FoundFile, kind: Kind) -> tuple[bytes, FileState]:
     if file.size > MAX_BYTES[kind]:
-        raise BrokenFileError(f"it is larger than {MAX_BYTES[kind] >> 20} MB; cut it into parts")
+        raise BrokenFileError(f"it is larger than {MAX_BYTES[kind] >> 20} MB; split it")
     return read_bytes(file.path, kind)
 
 
-def _gone(order: Order, ids: _Ids, found: set[str], unread: Mapping[str, str]) -> list[str]:
-    """Documents whose files are no longer there, or no longer to be read.
+def _gone(job: IngestJob, ids: _Ids, found: set[str], unread: Mapping[str, str]) -> list[str]:
+    """Documents whose files were deleted, or are no longer to be read.
 
-    With --include or --exclude a file may be passed over only this time; below a folder that cannot be looked into,
-    nothing is known to be gone.
+    With --include or --exclude a file may be skipped in this run only, so it must be deleted. Below a folder that
+    cannot be read, no document is removed.
     """
-    hidden = tuple(f"{order.root / path}{os.sep}" for path in unread if path != ".")
+    hidden = tuple(f"{job.root / path}{os.sep}" for path in unread if path != ".")
     return [
         id_
         for id_, path in ids.below_root()
         if path not in found
         and not path.startswith(hidden)
         and "." not in unread
-        and (not order.selection.narrowed or not os.path.lexists(path))
+        and (not job.selection.narrowed or not os.path.lexists(path))
     ]
 
 
 class _Ids:
-    """Which file is which document: the one it was, else its path below the folder, else that with more in front."""
+    """Maps files to document ids: the id a file had, else its path below the folder, else that with parent folders."""
 
     def __init__(self, origins: Mapping[str, FileState], root: Path) -> None:
         self._origins = dict(origins)
@@ -160,7 +152,7 @@ class _Ids:
         return self._origins.get(id_)
 
     def below_root(self) -> list[tuple[str, str]]:
-        """Ids and paths of the documents that came from the folder."""
+        """Ids and paths of the documents that were read from the folder."""
         prefix = f"{self._root}{os.sep}"
         return [
             (id_, state.path)
@@ -176,9 +168,9 @@ class _Ids:
             yield candidate
 
     def _free(self, id_: str) -> bool:
-        """Also when its file is no more: the folder was moved, and this is its new place."""
-        held = self._origins.get(id_)
-        return id_ not in self._taken and (held is None or not os.path.lexists(held.path))
+        """Also if its file no longer exists: the folder was moved."""
+        origin = self._origins.get(id_)
+        return id_ not in self._taken and (origin is None or not os.path.lexists(origin.path))
 
 
 class _Batch:
@@ -187,17 +179,17 @@ class _Batch:
     def __init__(self, store: DocumentStore, collection: str) -> None:
         self._store = store
         self._collection = collection
-        self._held: list[PreparedDocument] = []
+        self._documents: list[PreparedDocument] = []
         self._chars = 0
 
     def add(self, document: PreparedDocument) -> None:
-        self._held.append(document)
+        self._documents.append(document)
         self._chars += len(document.document.content)
-        if len(self._held) >= BATCH_DOCUMENTS or self._chars >= BATCH_CHARS:
+        if len(self._documents) >= BATCH_DOCUMENTS or self._chars >= BATCH_CHARS:
             self.flush()
 
     def flush(self) -> None:
-        if self._held:
-            self._store.put_documents(self._collection, self._held)
-            self._held.clear()
+        if self._documents:
+            self._store.put_documents(self._collection, self._documents)
+            self._documents.clear()
             self._chars = 0

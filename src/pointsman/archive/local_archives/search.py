@@ -13,7 +13,7 @@ from pointsman.archive.local_archives.ranking import Evidence, scores
 from pointsman.archive.local_archives.terms import Term, said_instead, terms_of
 from pointsman.archive.model.query import Query
 from pointsman.archive.search.evidence import COMMON_WORDS_ONLY
-from pointsman.archive.store.archives import ArchiveView, Described, Holders
+from pointsman.archive.store.archives import ArchiveView, DocumentDescription, Postings
 from pointsman.providers.text import tokens
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _MARKED_TEXTS = 200
 @dataclass(frozen=True, slots=True)
 class Hit:
     number: int  # the store's own
-    document: Described
+    document: DocumentDescription
     score: float
     title: str | None  # marked, where it matches
     snippets: tuple[str, ...]
@@ -46,7 +46,7 @@ class _Reading:
 
     place: int  # of the term in the query
     fit: float
-    holders: Holders
+    holders: Postings
 
 
 def search(view: ArchiveView, text: str, query: Query, fuzzy: bool, limit: int) -> Found:
@@ -67,7 +67,7 @@ def _newest(view: ArchiveView, query: Query, limit: int) -> Found:
         return Found((), 0, {}, None)
     unwanted = set(np.intersect1d(_unwanted(view, query), allowed).tolist())
     numbers = [each for each in view.newest(query.filters, limit + len(unwanted)) if each not in unwanted][:limit]
-    described = view.described(numbers)
+    described = view.describe(numbers)
     hits = tuple(Hit(number, described[number], 1.0, None, ()) for number in numbers)
     return Found(hits, len(allowed) - len(unwanted), {}, None)
 
@@ -76,7 +76,7 @@ def _readings(view: ArchiveView, terms: Sequence[Term]) -> list[_Reading]:
     """Common words are not looked for: they cost much and tell little. Unless there are no others."""
     every_common = all(term.common for term in terms)
     return [
-        _Reading(place, fit, view.holders(text))
+        _Reading(place, fit, view.postings(text))
         for place, term in enumerate(terms)
         if term.required or every_common or not term.common
         for text, fit in term.readings
@@ -107,7 +107,7 @@ def _best(
         scored *= COMMON_WORDS_ONLY
     order = np.lexsort((documents, -scored))[:limit]
     numbers = documents[order].tolist()
-    described = view.described(numbers)
+    described = view.describe(numbers)
     passages = _passages(readings, documents[order])
     texts = _marked_texts(terms)
     return tuple(
@@ -115,7 +115,7 @@ def _best(
             number,
             described[number],
             round(float(scored[place]), 4),
-            view.marked_title(number, texts) if evidence.titled[:, place].any() else None,
+            view.highlight_title(number, texts) if evidence.titled[:, place].any() else None,
             _snippets(view, passages.get(number, {}), texts),
         )
         for number, place in zip(numbers, order, strict=True)
@@ -137,8 +137,8 @@ def _evidence(view: ArchiveView, terms: Sequence[Term], readings: Sequence[_Read
     together = np.ones(len(documents), bool)
     phrase = together
     if len(terms) > 1:
-        together = np.isin(documents, view.together([term.texts for term in terms]))
-        phrase = np.isin(documents, view.together([[" ".join(term.texts[0] for term in terms)]]))
+        together = np.isin(documents, view.documents_with_all([term.texts for term in terms]))
+        phrase = np.isin(documents, view.documents_with_all([[" ".join(term.texts[0] for term in terms)]]))
     return Evidence(fits, counts, titled, together, phrase, view.lengths(documents).astype(float))
 
 
@@ -157,7 +157,7 @@ def _passages(readings: Sequence[_Reading], documents: Numbers) -> dict[int, dic
 def _snippets(view: ArchiveView, passages: Mapping[int, set[int]], texts: Sequence[str]) -> tuple[str, ...]:
     """Of the passages with the most terms, the first."""
     best = sorted(passages, key=lambda passage: (-len(passages[passage]), passage))[:SNIPPETS]
-    return tuple(snippet for passage in best if (snippet := view.marked_passage(passage, texts)))
+    return tuple(snippet for passage in best if (snippet := view.highlight_passage(passage, texts)))
 
 
 def _marked_texts(terms: Sequence[Term]) -> list[str]:
@@ -167,10 +167,10 @@ def _marked_texts(terms: Sequence[Term]) -> list[str]:
 
 
 def _unwanted(view: ArchiveView, query: Query) -> Numbers:
-    return _union([view.hidden(query.filters), *(_documents(view.holders(text)) for text in query.must_not)])
+    return _union([view.hidden(query.filters), *(_documents(view.postings(text)) for text in query.must_not)])
 
 
-def _documents(holders: Holders) -> Numbers:
+def _documents(holders: Postings) -> Numbers:
     return _union([holders.documents, holders.titles])
 
 

@@ -45,9 +45,9 @@ class Term:
 
 
 def terms_of(view: ArchiveView, query: Query, fuzzy: bool) -> tuple[Term, ...]:
-    total = view.total()
+    total = view.passage_count()
     most = max(FEW_PASSAGES, int(total * COMMON_SHARE))
-    seen_of = {text: view.seen(text, most) for text in (*query.words, *query.must)}
+    seen_of = {text: view.count_passages(text, most) for text in (*query.words, *query.must)}
     wanted: dict[str, bool] = {}
     for word in query.words:
         halves = _PIECE.findall(word)
@@ -56,7 +56,7 @@ def terms_of(view: ArchiveView, query: Query, fuzzy: bool) -> tuple[Term, ...]:
     wanted.update(dict.fromkeys(query.must, True))
     terms = []
     for text, required in wanted.items():
-        seen = seen_of[text] if text in seen_of else view.seen(text, most)
+        seen = seen_of[text] if text in seen_of else view.count_passages(text, most)
         guesses = _guesses(view, text, seen) if fuzzy and seen <= _RARE else ()
         times = max((seen, *(guess.passages for guess in guesses)))
         weight = _LEAST_WEIGHT + math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5))
@@ -74,7 +74,9 @@ def said_instead(terms: Sequence[Term], query: str) -> str | None:
 
 
 def _guesses(view: ArchiveView, text: str, seen: int) -> tuple[Guess, ...]:
-    guesses = [guess for guess in view.vocabulary().nearest(text, MOST_GUESSES) if view.seen(guess.word, _RARE)]
+    guesses = [
+        guess for guess in view.vocabulary().nearest(text, MOST_GUESSES) if view.count_passages(guess.word, _RARE)
+    ]
     if seen:  # it exists: only what is a slip away and far more usual may have been meant as well
         guesses = [guess for guess in guesses if guess.edits == 1 and guess.passages >= _MUCH_COMMONER * seen]
     return tuple(guesses)

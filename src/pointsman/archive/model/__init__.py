@@ -1,1 +1,1 @@
-"""What the archive holds and what may be asked of it. Plain data."""
+"""Plain data: documents, queries, indexes, project context."""

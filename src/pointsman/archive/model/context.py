@@ -1,4 +1,4 @@
-"""One thing that a project knows, and what may be asked of all of them."""
+"""Project context: items, their filter, and accesses to files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ContextItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which items count at all; what is None does not matter."""
+class ItemFilter:
+    """Which items are searched; None: any."""
 
     type: str | None = None
-    module: str | None = None  # compared without regard to case
+    module: str | None = None  # compared without case
 
 
 @dataclass(frozen=True, slots=True)

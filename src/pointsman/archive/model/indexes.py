@@ -1,19 +1,42 @@
-"""What an index is to those who fill and search it, wherever it is kept."""
+"""The interface of an index that callers create, in memory or in the store, and its tokenizer."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from pointsman.archive.model.index_tokens import Tokenizer
+WORD = re.compile(r"\w+")
+GAP = ""  # keeps the position of a skipped word, so that a phrase matches adjacent words only
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    lowercase: bool = True
+    min_length: int = 2  # shorter words are not indexed
+
+    def __call__(self, text: str) -> list[str]:
+        """The words in order, as they are indexed; `GAP` stands for a skipped one."""
+        shortest = self.min_length
+        return [word if len(word) >= shortest else GAP for word in WORD.findall(self.fold(compose(text)))]
+
+    def fold(self, text: str) -> str:
+        return text.lower() if self.lowercase else text
+
+
+def compose(text: str) -> str:
+    """Normalize to NFC: one character for a letter and its accent."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
 
 Backend = Literal["memory", "sqlite"]
 
 
 class IndexFullError(Exception):
-    """There is no room for more; nothing was changed. The message says what is full and what helps."""
+    """A limit is reached; nothing was changed. The message says which limit, and the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +49,23 @@ class Entry:
 
 
 class IndexView(Protocol):
-    """One state of an index, for the length of a search. Documents go by numbers that hold only as long."""
+    """A snapshot of an index for one search. Numbers of documents are valid in this snapshot only."""
 
     def size(self) -> int: ...
 
     def postings(self, word: str) -> dict[int, int]:
-        """Which documents hold the word, and how often."""
+        """The documents with the word, and how often each has it."""
         ...
 
     def holds_phrase(self, number: int, words: Sequence[str]) -> bool:
-        """Whether the words stand in the document one after another."""
+        """Whether the document has these words next to each other."""
         ...
 
     def entry(self, number: int) -> Entry: ...
 
 
 class Index(Protocol):
-    """Raises StoreError from all of it, where it is kept in a store."""
+    """All methods raise StoreError if the index is in a store."""
 
     @property
     def backend(self) -> Backend: ...
@@ -51,21 +74,21 @@ class Index(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
     def add(self, entry: Entry, words: Sequence[str]) -> bool:
-        """Add the document or take the place of one with the same id; whether there was one.
+        """Add the document, or replace the one with the same id; whether there was one.
 
         Raises:
-            IndexFullError: there is no room for it.
+            IndexFullError: the index is full.
         """
         ...
 
     def view(self) -> AbstractContextManager[IndexView]: ...
 
 
-class KeptIndexes(Protocol):
-    """Indexes in a store. They outlive the process."""
+class StoredIndexes(Protocol):
+    """Indexes in the store. They outlive the process."""
 
     def create(self, name: str, tokenizer: Tokenizer, at_most: int) -> bool:
-        """False: the name is taken. Raises IndexFullError where there are `at_most` already, StoreError."""
+        """False: the name is taken. Raises IndexFullError if there are `at_most` already, StoreError."""
         ...
 
     def find(self, name: str) -> Index | None: ...

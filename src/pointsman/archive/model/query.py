@@ -1,4 +1,4 @@
-"""What a query asks for, whoever answers it."""
+"""A parsed query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What documents must be. Within one kind any of the wanted will do, except tags: all of them are needed."""
+    """Conditions on documents. Any of several collections or sources is enough; all tags are required."""
 
     collections: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -17,19 +17,19 @@ class Filters:
     not_tags: tuple[str, ...] = ()
     after: str | None = None  # on this day or later
     before: str | None = None  # earlier than this day
-    hidden_collections: tuple[str, ...] = ()  # small ones, left out although the query did not ask for it
+    hidden_collections: tuple[str, ...] = ()  # small ones, excluded unless the query names them
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    words: tuple[str, ...] = ()  # wanted; a repeated word is wanted more
-    must: tuple[str, ...] = ()  # words and phrases that a passage has to have
+    words: tuple[str, ...] = ()  # optional; a repeated word weighs more
+    must: tuple[str, ...] = ()  # words and phrases that a passage must have
     must_not: tuple[str, ...] = ()
     filters: Filters = field(default_factory=Filters)
-    prose: str = ""  # all that is wanted, as it was written: what meaning is taken from
-    notices: tuple[str, ...] = ()  # what was not understood or left out, for who asked
+    prose: str = ""  # the wanted text as written, for the embedding
+    notices: tuple[str, ...] = ()  # for the caller: what was not understood or dropped
 
     @property
     def empty(self) -> bool:
-        """Nothing is asked for that a passage could have."""
+        """Whether it has no words to search for."""
         return not self.words and not self.must

@@ -1,1 +1,1 @@
-"""The archive as an MCP server: the stdio loop, calls, limits and log."""
+"""The archive as an MCP server: stdio loop, tool calls, rate limits."""

@@ -1,4 +1,4 @@
-"""How often a caller may use a tool: so many calls in any minute, counted for each caller and tool."""
+"""Rate limits: calls in any minute (moving window), counted for each caller and tool."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class RateLimits:
-    """Thread-safe. The library is loaded by the first call that is counted: it takes a tenth of a second."""
+    """Thread-safe. The first counted call loads the library, which takes 0.1 s."""
 
     def __init__(self, per_minute: Mapping[str, int], tools: Collection[str]) -> None:
-        """Raises SettingsError for a tool that is not there."""
+        """Raises SettingsError for a tool that does not exist."""
         for tool in per_minute:
             if tool not in tools and tool not in DEFAULT_RATE_LIMITS:
-                raise SettingsError(f"{RATE_LIMITS}: no tool `{tool}`; there are {', '.join(sorted(tools))}")
+                raise SettingsError(f"{RATE_LIMITS}: no tool `{tool}`; the tools are {', '.join(sorted(tools))}")
         self._per_minute = per_minute
         self._loading = threading.Lock()
         self._limiter: MovingWindowRateLimiter | None = None
 
     def count(self, tool: str, caller: str) -> None:
-        """Raises ToolError: the limit is reached. What is refused does not count."""
+        """Raises ToolError: the limit is reached. Refused calls do not count."""
         limit = self._per_minute.get(tool, 0)
         if limit == 0:
             return
@@ -40,7 +40,7 @@ class RateLimits:
         wait_s = max(1, math.ceil(limiter.get_window_stats(item, tool, caller).reset_time - time.time()))
         raise ToolError(
             f"Rate limit exceeded for {tool}",
-            help=f"At most {limit} calls in a minute. Try again in {wait_s} s.",
+            help=f"The limit is {limit} calls a minute. Try again in {wait_s} s.",
             as_object=True,
             code="rate_limited",
             retryAfterSeconds=wait_s,

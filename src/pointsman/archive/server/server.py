@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
 
 from mcp.server import ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -21,48 +25,51 @@ from mcp_types import (
 
 import pointsman
 from pointsman.archive.archive import open_archive
-from pointsman.archive.server.calls import Answer, Calling
+from pointsman.archive.server.calls import Answer, ToolRunner
 from pointsman.archive.server.rate_limits import RateLimits
-from pointsman.archive.server.workers import Workers
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.tools.base import ArchiveTool
 from pointsman.archive.tools.registry import TOOLS
 
-CALLER = "pointsman/caller"  # the key in `_meta` under which the gateway says who calls
+CALLER = "pointsman/caller"  # the key in `_meta` for the caller, set by the gateway
+THREADS = 16
+THREADS_OF_ONE_TOOL = 4
+
+Result = TypeVar("Result")
 
 
-def calling(settings: ArchiveSettings) -> Calling:
-    """The tools over one archive. Raises SettingsError."""
+def make_runner(settings: ArchiveSettings) -> ToolRunner:
+    """Open the archive and start to prepare it. Raises SettingsError."""
     tools = {tool.name: tool for tool in TOOLS}
     archive = open_archive(settings)
     archive.prepare()
-    return Calling(archive, tools, RateLimits(settings.rate_limits, tools))
+    return ToolRunner(archive, tools, RateLimits(settings.rate_limits, tools))
 
 
-async def serve(calls: Calling) -> None:
+async def serve(runner: ToolRunner) -> None:
     """Serve over stdio until the input ends."""
-    server = build_server(calls)
+    server = build_server(runner)
     try:
         async with stdio_server() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     finally:
-        calls.close()
+        runner.close()
 
 
-def build_server(calls: Calling) -> Server:
+def build_server(runner: ToolRunner) -> Server:
     workers = Workers()
-    listed = [_listed(tool) for tool in calls.tools.values()]
+    tools = [_as_mcp_tool(tool) for tool in runner.tools.values()]
 
     async def list_tools(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=listed)
+        return ListToolsResult(tools=tools)
 
     async def call_tool(context: ServerRequestContext, params: CallToolRequestParams) -> CallToolResult:
         name, arguments = params.name, params.arguments or {}
-        if name not in calls.tools:
-            said = f"Unknown tool: {name[:100]}. The archive has {', '.join(calls.tools)}."
-            raise MCPError(INVALID_PARAMS, said, {"tool": name[:100]})
+        if name not in runner.tools:
+            message = f"Unknown tool: {name[:100]}. The archive has {', '.join(runner.tools)}."
+            raise MCPError(INVALID_PARAMS, message, {"tool": name[:100]})
         caller = _caller(params.meta)
-        return _as_result(await workers.run(name, lambda: calls.call(name, arguments, caller)))
+        return _as_result(await workers.run(name, lambda: runner.call(name, arguments, caller)))
 
     return Server(
         "pointsman-archive",
@@ -74,12 +81,12 @@ def build_server(calls: Calling) -> Server:
 
 
 def _caller(meta: Mapping[str, object] | None) -> str:
-    """Empty where nobody says: whoever started us by hand."""
+    """Empty if the gateway did not start us."""
     caller = (meta or {}).get(CALLER)
     return caller if isinstance(caller, str) else ""
 
 
-def _listed(tool: ArchiveTool) -> Tool:
+def _as_mcp_tool(tool: ArchiveTool) -> Tool:
     return Tool(
         name=tool.name,
         title=tool.title,
@@ -100,3 +107,28 @@ def _as_result(answer: Answer) -> CallToolResult:
     return CallToolResult(
         content=[TextContent(text=answer.text)], structured_content=answer.structured, is_error=answer.failed
     )
+
+
+class Workers:
+    """A bounded thread pool: a slow tool delays neither the protocol nor the other tools.
+
+    A cancelled call is no longer awaited; its thread stays busy until the tool returns.
+    """
+
+    def __init__(self, threads: int = THREADS, of_one_tool: int = THREADS_OF_ONE_TOOL) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tool")
+        self._of_one_tool = of_one_tool
+        self._slots: dict[str, asyncio.Semaphore] = {}
+
+    async def run(self, tool: str, work: Callable[[], Result]) -> Result:
+        slots = self._slots.setdefault(tool, asyncio.Semaphore(self._of_one_tool))
+        await slots.acquire()
+        loop = asyncio.get_running_loop()
+        running = self._pool.submit(work)
+
+        def release(_: object) -> None:
+            with suppress(RuntimeError):  # the loop ended before the tool
+                loop.call_soon_threadsafe(slots.release)
+
+        running.add_done_callback(release)
+        return await asyncio.wrap_future(running)

@@ -1,1 +1,1 @@
-"""Where the archive keeps what it knows. No SQL outside this package."""
+"""The archive's storage. All SQL is in this package."""

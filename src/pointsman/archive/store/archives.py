@@ -1,4 +1,4 @@
-"""What a search for whole documents asks of a store: who has which words, what they cite, what they look like."""
+"""The part of the store that searches whole documents: their words, their citations, their descriptions."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ NodeKind = Literal["source", "target", "external"]
 
 
 @dataclass(frozen=True, slots=True)
-class Holders:
-    """Who has a word or phrase. Numbers are the store's own."""
+class Postings:
+    """The passages and documents that contain a word or phrase, in numbers of the store."""
 
     passages: Numbers
-    documents: Numbers  # that these belong to, one for each
-    titles: Numbers  # documents that have it in the title, each once
+    documents: Numbers  # the document of each passage
+    titles: Numbers  # documents that have it in the title, without duplicates
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A document as it is shown in lists. `id` is unique among all collections."""
+class DocumentDescription:
+    """A document as lists show it. `id` is unique across collections."""
 
     id: str
     title: str
@@ -41,7 +41,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A citation with both its ends. `target` is None while no document answers to it."""
+    """A citation with both its ends. `target` is None while it is unresolved."""
 
     source: str
     target: str | None
@@ -52,7 +52,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """Of one document; `more` of them are not shown."""
+    """The citations of one document and those that lead to it; `more` were left out."""
 
     citing: tuple[Reference, ...]
     cited: tuple[Reference, ...]
@@ -64,7 +64,7 @@ class Node:
     id: str
     label: str
     kind: NodeKind
-    url: str | None = None  # of what is outside
+    url: str | None = None  # of an external node
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,54 +84,52 @@ class Graph:
 class ArchiveView(Protocol):
     """One consistent state of the archive."""
 
-    def total(self) -> int:
-        """How many passages there are."""
+    def passage_count(self) -> int: ...
+
+    def count_passages(self, text: str, most: int) -> int:
+        """Count the passages with a word or phrase; stop above `most`."""
         ...
 
-    def seen(self, text: str, most: int) -> int:
-        """In how many passages a word or phrase stands; counting ends above `most`."""
-        ...
+    def postings(self, text: str) -> Postings: ...
 
-    def holders(self, text: str) -> Holders: ...
-
-    def together(self, texts: Sequence[Sequence[str]]) -> Numbers:
-        """Documents with a passage that has one of each group."""
+    def documents_with_all(self, groups: Sequence[Sequence[str]]) -> Numbers:
+        """Documents with a passage that has one text of each group."""
         ...
 
     def lengths(self, documents: Numbers) -> Numbers:
-        """How many passages each has."""
+        """The number of passages of each."""
         ...
 
     def within(self, filters: Filters) -> Numbers | None:
-        """Documents that pass; None: all do."""
+        """Documents that pass the filters; None: all do."""
         ...
 
     def hidden(self, filters: Filters) -> Numbers:
-        """Documents of hidden collections, which `within` and `newest` do not look at."""
+        """Documents of hidden collections, which `within` and `newest` do not exclude."""
         ...
 
     def newest(self, filters: Filters, limit: int) -> list[int]:
-        """The latest documents that pass."""
+        """The latest documents that pass the filters."""
         ...
 
-    def described(self, documents: Sequence[int]) -> dict[int, Described]: ...
+    def describe(self, documents: Sequence[int]) -> dict[int, DocumentDescription]: ...
 
-    def marked_title(self, document: int, texts: Sequence[str]) -> str | None:
-        """The title with `<mark>` round these, escaped; None where it has none of them."""
+    def highlight_title(self, document: int, texts: Sequence[str]) -> str | None:
+        """The title as HTML, with `<mark>` around these texts; None if it has none of them."""
         ...
 
-    def marked_passage(self, passage: int, texts: Sequence[str]) -> str | None:
-        """The best part of a passage, likewise."""
+    def highlight_passage(self, passage: int, texts: Sequence[str]) -> str | None:
+        """The best excerpt of a passage, likewise."""
         ...
 
     def vocabulary(self) -> Vocabulary: ...
 
     def references(self, document: int, most: int) -> References:
-        """What it cites and by whom it is cited, the surest first and at most so many of each."""
+        """What it cites and what cites it, most confident first, at most `most` of each."""
         ...
 
     def graph(self, documents: Sequence[int], depth: int, most: int) -> Graph:
-        """What is reached from these by citations, in both directions, at most so many nodes."""
+        """What citations reach from these documents, in both directions, at most `most` nodes."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the archive asks of a store. SQLite fills it today; whoever fits the shapes can take its place."""
+"""The interface of the archive's store. SQLite implements it; any class that fits these shapes can replace it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pointsman.archive.model.indexes import KeptIndexes
-from pointsman.archive.model.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
+from pointsman.archive.model.documents import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
+from pointsman.archive.model.indexes import StoredIndexes
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.store.archives import ArchiveStore
 from pointsman.archive.store.context import ContextStore
@@ -28,7 +28,7 @@ class DocumentPage:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A chunk with its place in the archive. `number` is the store's own name for it and never used twice."""
+    """A chunk with its position in the archive. The store assigns `number` and never reuses it."""
 
     number: int
     collection: str
@@ -47,7 +47,7 @@ class TextHit:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What filters leave, in the store's own numbers; None: all."""
+    """What passes the filters, in numbers of the store; None: everything."""
 
     collections: frozenset[int] | None = None
     documents: frozenset[int] | None = None
@@ -55,7 +55,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Where vectors can be compared: those of another provider, model or dimension mean something else."""
+    """A vector space: vectors of different providers, models or dimensions cannot be compared."""
 
     provider: str
     model: str
@@ -66,8 +66,8 @@ class Space:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """A passage that waits for its vector."""
+class PendingPassage:
+    """A passage without a vector."""
 
     number: int
     title: str
@@ -78,30 +78,30 @@ class Pending:
 @dataclass(frozen=True, slots=True)
 class StoredVector:
     number: int  # of the passage
-    document: int  # the store's own numbers, good for telling apart and no more
+    document: int  # numbers of the store: good for comparing only
     collection: int
     vector: bytes  # float16, little-endian
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """How far somebody has followed the vectors of a space: the last that came and the last passage that went."""
+class VectorCursor:
+    """How far a reader has followed the vectors of a space: the last one added, the last passage removed."""
 
     space: int
-    came: int
-    gone: int
+    added: int
+    removed: int
 
 
 @dataclass(frozen=True, slots=True)
 class VectorChanges:
-    """What happened to the vectors of the space in use since a mark, in bounded portions."""
+    """Changes to the vectors of the space in use since a cursor, in bounded batches."""
 
     space: Space | None
-    mark: Mark | None  # to ask from the next time
-    afresh: bool  # forget all that was known before
-    gone: tuple[int, ...]
-    came: tuple[StoredVector, ...]
-    more: bool = False  # ask again at once
+    cursor: VectorCursor | None  # where the next call starts
+    reset: bool  # discard what was read before
+    removed: tuple[int, ...]
+    added: tuple[StoredVector, ...]
+    more: bool = False  # call again at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +120,15 @@ class Stats:
 
 
 class DocumentStore(Protocol):
-    """Collections and documents. Wherever a collection is named, its alias will do.
+    """Collections and documents. A collection can be named by its alias everywhere.
 
     Raises:
-        UnknownCollectionError: from all that name one, except `collection` and `remove_collection`.
+        UnknownCollectionError: from every method that names one, except `collection` and `remove_collection`.
         StoreError: in its other kinds.
     """
 
     def put_collection(self, manifest: Manifest) -> None:
-        """Make it, or change what it says of itself.
+        """Create it, or replace its description.
 
         Raises:
             NameTakenError: its alias is the name or alias of another.
@@ -140,15 +140,15 @@ class DocumentStore(Protocol):
     def collection(self, name: str) -> Collection | None: ...
 
     def remove_collection(self, name: str) -> bool:
-        """With its documents. False: there was none."""
+        """Remove it with its documents. False: there was none."""
         ...
 
     def put_documents(self, collection: str, documents: Sequence[PreparedDocument]) -> None:
-        """All of them or none. A document of the same id is replaced; passages that stay the same are left alone."""
+        """Write all of them or none. A document with the same id is replaced; unchanged passages are kept."""
         ...
 
     def remove_documents(self, collection: str, ids: Iterable[str]) -> int:
-        """How many there were."""
+        """Return how many there were."""
         ...
 
     def document(self, collection: str, id: str) -> Document | None: ...  # noqa: A002
@@ -162,15 +162,15 @@ class DocumentStore(Protocol):
     def chunks_of(self, collection: str, id: str) -> tuple[Chunk, ...]: ...  # noqa: A002
 
     def origins(self, collection: str) -> dict[str, FileState]:
-        """How the files looked that documents were read from, by id."""
+        """The state of each document's file when it was read, by id."""
         ...
 
     def touch(self, collection: str, id: str, origin: FileState) -> None:  # noqa: A002
-        """The file looks different, its text is the same."""
+        """Record a new state of a file whose content has not changed."""
         ...
 
     def nearest_documents(self, collection: str, id: str, limit: int = 3) -> list[str]:  # noqa: A002
-        """Ids that resemble a wrong one."""
+        """Ids that resemble an unknown one."""
         ...
 
     def nearest_collections(self, name: str, limit: int = 3) -> list[str]: ...
@@ -179,30 +179,30 @@ class DocumentStore(Protocol):
 
 
 class PassageStore(Protocol):
-    """Search in the words of passages."""
+    """Full-text search in passages."""
 
     def search(self, query: Query, limit: int, *, enough: int) -> list[TextHit]:
-        """Best first: passages with all the words and, where they are not `enough`, those with some of them."""
+        """Best first: passages with all the words and, if these are fewer than `enough`, those with some of them."""
         ...
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
-        """Those that are still there."""
+        """Those that still exist."""
         ...
 
     def weights(self, texts: Sequence[str]) -> dict[str, float]:
-        """How much each word or phrase tells: the fewer passages have it, the more."""
+        """The inverse document frequency of each word or phrase."""
         ...
 
-    def of_document(self, collection: str, id: str) -> list[int]:  # noqa: A002
-        """The numbers of its passages, in order."""
+    def numbers_of(self, collection: str, id: str) -> list[int]:  # noqa: A002
+        """The passages of a document, in order."""
         ...
 
     def scope(self, filters: Filters) -> Scope:
-        """Which documents pass."""
+        """What passes the filters."""
         ...
 
-    def barred(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
-        """What `+`, `"…"` and `-` leave: only these passages (None: any), and never those."""
+    def required_and_excluded(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
+        """The passages that `+` and `"…"` require (None: any), and those that `-` excludes."""
         ...
 
 
@@ -213,27 +213,25 @@ class VectorStore(Protocol):
         """The one in use."""
         ...
 
-    def use(self, space: Space) -> None:
-        """From now on this one; the vectors of others go."""
+    def switch_to(self, space: Space) -> None:
+        """Use this space from now on, and delete the vectors of others."""
         ...
 
-    def pending(self, space: Space, limit: int) -> list[Pending]:
+    def pending(self, space: Space, limit: int) -> list[PendingPassage]:
         """The next passages without a vector in `space`, oldest first."""
         ...
 
-    def waiting(self, space: Space) -> int:
-        """How many there are of them."""
-        ...
+    def count_pending(self, space: Space) -> int: ...
 
     def put(self, space: Space, vectors: Sequence[tuple[int, bytes]]) -> None:
-        """The vectors of what `pending` gave, in its order; passages that have gone meanwhile are passed over."""
+        """Write the vectors of what `pending` returned, in its order; passages removed meanwhile are skipped."""
         ...
 
-    def changes(self, mark: Mark | None) -> VectorChanges: ...
+    def changes(self, cursor: VectorCursor | None) -> VectorChanges: ...
 
 
 class KeyValueStore(Protocol):
-    """Small things that the archive remembers about itself, by name."""
+    """Small values that the archive keeps about itself, by name."""
 
     def read(self, name: str) -> str | None: ...
 
@@ -241,7 +239,7 @@ class KeyValueStore(Protocol):
 
 
 class Storage(Protocol):
-    """All of the archive's memory. Thread-safe."""
+    """All that the archive stores. Thread-safe."""
 
     @property
     def documents(self) -> DocumentStore: ...
@@ -259,11 +257,11 @@ class Storage(Protocol):
     def archives(self) -> ArchiveStore: ...
 
     @property
-    def indexes(self) -> KeptIndexes:
-        """Those that callers made themselves and want kept."""
+    def indexes(self) -> StoredIndexes:
+        """Indexes that callers created and want persisted."""
         ...
 
     @property
-    def memos(self) -> KeyValueStore: ...
+    def key_values(self) -> KeyValueStore: ...
 
     def close(self) -> None: ...

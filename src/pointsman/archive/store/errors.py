@@ -1,10 +1,10 @@
-"""What can go wrong with a store, in words for the person who keeps it."""
+"""Errors of a store, worded for the operator of the archive."""
 
 from __future__ import annotations
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked; nothing was changed. The message says why and what helps."""
+    """The operation failed and changed nothing. The message says why, and the next step."""
 
 
 class StoreLockedError(StoreError):
@@ -12,11 +12,11 @@ class StoreLockedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """There is no room left for what was to be written."""
+    """There is no disk space left for the write."""
 
 
 class StoreUnusableError(StoreError):
-    """The file is damaged, not ours, made by a newer version, or may not be opened."""
+    """The file is damaged, not ours, written by a newer version, or not accessible."""
 
 
 class UnknownCollectionError(StoreError):
@@ -25,7 +25,7 @@ class UnknownCollectionError(StoreError):
 
 
 class NameTakenError(StoreError):
-    """A collection's name or alias already leads to another collection."""
+    """The name or alias is the one of another collection."""
 
     def __init__(self, name: str, holder: str) -> None:
         super().__init__(f'"{name}" already leads to the collection "{holder}". Choose another name or alias.')

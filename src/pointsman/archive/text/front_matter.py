@@ -1,4 +1,4 @@
-"""What a document says of itself before its first line: YAML between `---`, TOML between `+++`."""
+"""Reads the front matter of a document: YAML between `---`, TOML between `+++`."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from pointsman.archive.text.lines import front_matter_end, whole
+from pointsman.archive.text.lines import front_matter_end, replace_invalid
 
 MAX_CHARS = 65_536
-_MAX_VALUES = 5_000  # a few lines of aliases can stand for millions of values
+_MAX_VALUES = 5_000  # a few lines of YAML aliases can expand to millions of values
 _MAX_DEPTH = 20
 
 _BRACKET = re.compile(r"[\[\]{}]")
 
 
 class FrontMatterError(ValueError):
-    """It cannot be understood; the message says where and why."""
+    """The front matter is invalid; the message says where and why."""
 
 
 def read_front_matter(lines: Sequence[str]) -> dict[str, Any]:
-    """As plain JSON values; dates become ISO text. Empty where there is none.
+    """The front matter as JSON values; dates become ISO text. Empty if there is none.
 
     Raises:
         FrontMatterError
@@ -41,13 +41,13 @@ def read_front_matter(lines: Sequence[str]) -> dict[str, Any]:
 
 
 def read_yaml(text: str, *, first_line: int = 1) -> dict[str, Any]:
-    """A mapping, from YAML that nobody vouches for.
+    """A mapping from untrusted YAML.
 
     Raises:
         FrontMatterError
     """
     if _brackets_deep(text):
-        raise FrontMatterError(f"its brackets are nested deeper than {_MAX_DEPTH}")
+        raise FrontMatterError(f"its brackets are nested deeper than {_MAX_DEPTH} levels")
     try:
         found = YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
@@ -59,12 +59,12 @@ def read_yaml(text: str, *, first_line: int = 1) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, Mapping):
-        raise FrontMatterError("it should be keys and values, like `title: A title`")
-    return _Plain().mapping(found, 0)
+        raise FrontMatterError("it must be keys and values, like `title: A title`")
+    return _JsonConverter().mapping(found, 0)
 
 
 def _brackets_deep(text: str) -> bool:
-    """The reader's time grows with the square of this."""
+    """Whether brackets are nested too deeply: the parser's time grows with the square of the depth."""
     depth = deepest = 0
     for bracket in _BRACKET.findall(text):
         depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
@@ -77,22 +77,24 @@ def _toml(text: str) -> dict[str, Any]:
         found = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise FrontMatterError(f"this is not TOML ({error}; lines counted after the first)") from None
-    return _Plain().mapping(found, 0)
+    return _JsonConverter().mapping(found, 0)
 
 
-class _Plain:
-    """Makes JSON of what the readers give, and stops counting when it is too much."""
+class _JsonConverter:
+    """Converts what the parsers return to JSON values, up to a limit."""
 
     def __init__(self) -> None:
         self._left = _MAX_VALUES
 
     def mapping(self, found: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        return {whole(str(key)): self._value(value, depth + 1) for key, value in found.items()}
+        return {replace_invalid(str(key)): self._value(value, depth + 1) for key, value in found.items()}
 
     def _value(self, value: Any, depth: int) -> Any:
         self._left -= 1
         if self._left < 0 or depth > _MAX_DEPTH:
-            raise FrontMatterError(f"it holds more than {_MAX_VALUES} values, or is nested deeper than {_MAX_DEPTH}")
+            raise FrontMatterError(
+                f"it has more than {_MAX_VALUES} values, or is nested deeper than {_MAX_DEPTH} levels"
+            )
         if isinstance(value, Mapping):
             return self.mapping(value, depth)
         if isinstance(value, list | tuple | set):
@@ -100,7 +102,7 @@ class _Plain:
         if isinstance(value, datetime | date | time):
             return value.isoformat()
         if isinstance(value, str):
-            return whole(value)  # `"\ud800"` is YAML, and no text
+            return replace_invalid(value)  # `"\ud800"` is valid YAML, but a lone surrogate
         if value is None or isinstance(value, bool | int):
             return value
         if isinstance(value, float) and math.isfinite(value):

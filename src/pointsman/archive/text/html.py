@@ -1,4 +1,4 @@
-"""HTML as Markdown: what a reader sees, with headings, lists, links and code. Nothing is executed or fetched."""
+"""Converts HTML to Markdown: the visible text with headings, lists, links and code. Nothing is executed or fetched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pointsman.archive.text.html_tokens import attributes, tokens
 
-_UNSEEN = frozenset({"script", "style", "noscript", "template", "svg", "math", "iframe", "object", "canvas", "head"})
+_INVISIBLE = frozenset({"script", "style", "noscript", "template", "svg", "math", "iframe", "object", "canvas", "head"})
 _BLOCKS = frozenset(
     {"p", "div", "section", "article", "main", "aside", "header", "footer", "nav", "figure", "figcaption", "details"}
     | {"ul", "ol", "dl", "dt", "dd", "table", "tr", "form", "fieldset", "address", "summary", "blockquote", "body"}
@@ -25,7 +25,7 @@ _SCHEMES = ("http:", "https:", "mailto:", "ftp:")
 class HtmlPage:
     title: str | None
     url: str | None  # canonical
-    date: str | None  # as the page tells it
+    date: str | None  # as written in the page
     markdown: str
 
 
@@ -47,10 +47,10 @@ class _Reader:
         self.date: str | None = None
         self._title: list[str] = []
         self._in_title = False
-        self._hidden = ""  # the element that hides what is in it
-        self._depth = 0  # how often it is open
+        self._hidden = ""  # the element whose content is not shown
+        self._depth = 0  # how often it is nested in itself
         self._blocks: list[str] = []  # finished ones
-        self._inline: list[str] = []  # of the block that is being read
+        self._inline: list[str] = []  # of the current block
         self._mark = ""  # what the block begins with: "## ", "- "
         self._lists: list[int | None] = []  # the last number of an ordered one
         self._code: list[str] | None = None  # the text of a <pre>
@@ -67,12 +67,12 @@ class _Reader:
 
     def start(self, tag: str, inside: str) -> None:
         if tag in ("link", "meta"):
-            self._told(tag, attributes(inside))
+            self._read_metadata(tag, attributes(inside))
         elif tag == "title" and not self._title:
             self._in_title = True
         elif tag == "body" and self._hidden == "head":
             self._hidden, self._depth = "", 0  # it was never closed
-        elif tag in _UNSEEN and self._hidden in ("", tag):
+        elif tag in _INVISIBLE and self._hidden in ("", tag):
             self._hidden, self._depth = tag, self._depth + 1
         if not self._hidden:
             self._begin(tag, inside)
@@ -98,7 +98,7 @@ class _Reader:
         else:
             self._inline.append(_SPECIAL.sub(r"\\\1", _SPACE.sub(" ", data)))
 
-    def _told(self, tag: str, values: dict[str, str]) -> None:
+    def _read_metadata(self, tag: str, values: dict[str, str]) -> None:
         if tag == "link" and "canonical" in values.get("rel", "").lower().split():
             self.url = _web_address(values.get("href")) or self.url
         name = (values.get("property") or values.get("name") or "").lower()
@@ -113,7 +113,7 @@ class _Reader:
         if tag in ("a", "br", "code", "img", "td", "th"):
             self._begin_inline(tag, inside)
         elif tag == "li":
-            self._item()
+            self._begin_item()
         elif tag in _HEADINGS:
             self._new_block(f"{_HEADINGS[tag]} ")
         elif tag in ("ul", "ol"):
@@ -157,8 +157,8 @@ class _Reader:
         self._in_code = not self._in_code
         self._inline.append("`")
 
-    def _item(self) -> None:
-        """Lists in lists are indented by two, at most eight times."""
+    def _begin_item(self) -> None:
+        """Nested lists are indented by two, at most eight times."""
         indent = "  " * min(max(len(self._lists) - 1, 0), 8)
         number = self._lists[-1] if self._lists else None
         if number is not None:
@@ -196,7 +196,7 @@ class _Reader:
         self._link = None
         text = "".join(self._inline[start:])
         address = address.strip().replace(" ", "%20")
-        if not text.strip() or not address or address.startswith("#") or not _leads_somewhere(address):
+        if not text.strip() or not address or address.startswith("#") or not _is_followed(address):
             return
         lead, trail = " " * (text[0] == " "), " " * (text[-1] == " ")
         if set("()<>") & set(address):
@@ -205,7 +205,7 @@ class _Reader:
 
 
 def _block(mark: str, text: str) -> str:
-    """Items of a list follow each other; all else stands apart."""
+    """Items of a list are adjacent; other blocks are separated by blank lines."""
     if mark.lstrip().startswith(("-", *"0123456789")):
         return mark + text
     if mark:
@@ -213,7 +213,7 @@ def _block(mark: str, text: str) -> str:
     return "\n" + "\n".join(_BLOCK_START.sub(r"\1\\\2", line) for line in text.split("\n")) + "\n"
 
 
-def _leads_somewhere(address: str) -> bool:
+def _is_followed(address: str) -> bool:
     scheme, colon, _ = address.partition(":")
     return not colon or not scheme.isalnum() or address.lower().startswith(_SCHEMES)
 

@@ -1,4 +1,4 @@
-"""HTML cut into tags and text in one pass: the parser of the standard library takes minutes for a hostile megabyte."""
+"""Splits HTML into tags and text in one pass. The standard library's parser takes minutes for a hostile megabyte."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Literal
 _NAME = re.compile(r"<(/?+)([a-zA-Z][^\s/>]*+)")
 _TO_END = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
 _ATTRIBUTE = re.compile(r"""([^\s=/>"']++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++)))?+""")
-_LONG_NUMBER = re.compile(r"&#(?:[0-9]{10,}+|[xX][0-9a-fA-F]{10,}+);?+")  # no character, and too long to count with
+_LONG_NUMBER = re.compile(r"&#(?:[0-9]{10,}+|[xX][0-9a-fA-F]{10,}+);?+")  # not a character, and too long to convert
 _RAW = frozenset({"script", "style", "title", "textarea", "noscript", "iframe", "xmp", "noembed", "noframes"})
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
     kind: Literal["text", "start", "end"]
-    value: str  # the text, or the name in small letters
-    inside: str = ""  # of a start: its attributes, as written
+    value: str  # the text, or the tag name in lower case
+    inside: str = ""  # the attributes of a start tag, as written
 
 
 def unescape(text: str) -> str:
@@ -34,7 +34,7 @@ def attributes(inside: str) -> dict[str, str]:
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """What is hidden from readers (comments, declarations, instructions) is left out."""
+    """Comments, declarations and processing instructions are skipped."""
     at, last = 0, text.rfind(">")
     while True:
         opening = text.find("<", at)
@@ -63,7 +63,7 @@ def tokens(text: str) -> Iterator[Token]:
 
 
 def _tag_end(text: str, at: int) -> int:
-    """After the `>` that ends the tag; one inside quotes counts only where a quote is never closed."""
+    """The position after the `>` that ends the tag; one inside quotes counts only if a quote is never closed."""
     match = _TO_END.match(text, at)
     return match.end() if match else text.index(">", at) + 1
 

@@ -1,24 +1,47 @@
-"""The headings of a Markdown text, found line by line as CommonMark has it; one pass, whatever the text."""
+"""Finds the headings of a Markdown text line by line, by the rules of CommonMark 0.31, in one pass."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-from pointsman.archive.text.blocks import (
-    CLOSING_HASHES,
-    DEFINITION,
-    FENCE,
-    HEADING,
-    HTML,
-    ITEM,
-    QUOTE,
-    RULE,
-    UNDERLINE,
-)
 from pointsman.archive.text.lines import front_matter_end, lines_of
 
-MAX_DEPTH = 20  # quotes and lists inside each other; deeper ones are read as text
+_QUOTE = re.compile(r" {0,3}> ?")
+_HEADING = re.compile(r"(#{1,6})(?: |$)")
+_CLOSING_HASHES = re.compile(r"(?:^|[ \t])#+[ \t]*$")
+_FENCE = re.compile(r"(?:(`{3,}+)[^`]*|(~{3,}+).*)$")
+_UNDERLINE = re.compile(r"(?:=++|-++) *+$")
+_RULE = re.compile(r"([-*_])(?: *+\1){2,}+ *+$")
+_ITEM = re.compile(r"(?:[-+*]|(\d{1,9})[.)])(?= |$)")
+_DEFINITION = re.compile(
+    r" {0,3}\[(?:[^\[\]\\]|\\.)++\]:[ \t]*+\S++(?:[ \t]++(?:\"[^\"]*+\"|'[^']*+'|\([^()]*+\)))?[ \t]*+$"
+)
+
+_RAW_TAGS = "script|pre|style|textarea"
+_BLOCK_TAGS = (
+    "address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|"
+    "fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li|link|main|menu|"
+    "menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td|tfoot|th|thead|title|tr|"
+    "track|ul"
+)
+_ATTRIBUTE = r"""(?>[ \t]++[a-zA-Z_:][\w.:-]*+(?>[ \t]*+=[ \t]*+(?>[^\s"'=<>`]++|'[^']*+'|"[^"]*+"))?)"""
+
+_HTML: tuple[tuple[re.Pattern[str], re.Pattern[str] | None], ...] = tuple(
+    (re.compile(opening, re.IGNORECASE | re.ASCII), ending)
+    for opening, ending in (
+        (rf"<(?:{_RAW_TAGS})(?=[ \t>]|$)", re.compile(rf"</(?:{_RAW_TAGS})>", re.IGNORECASE)),
+        (r"<!--", re.compile("-->")),
+        (r"<\?", re.compile(r"\?>")),
+        (r"<![a-z]", re.compile(">")),
+        (r"<!\[CDATA\[", re.compile(r"\]\]>")),
+        (rf"</?(?:{_BLOCK_TAGS})(?=[ \t]|/?>|$)", None),
+        (rf"(?:<[a-z][a-z0-9-]*+{_ATTRIBUTE}*+[ \t]*+/?>|</[a-z][a-z0-9-]*+[ \t]*+>)[ \t]*+$", None),
+    )
+)
+"""What opens a block of HTML, and what ends it; None: a blank line. The last kind cannot interrupt a paragraph."""
+
+MAX_DEPTH = 20  # of nested quotes and lists; deeper ones are read as text
 _IN_QUOTE = -1
 
 
@@ -31,14 +54,14 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """`fences` are the first and the last line of each block of code between fences."""
+    """`fences` are the first and last lines of fenced code blocks."""
 
     headings: list[Heading]
     fences: list[tuple[int, int]]
 
 
 def outline(markdown: str) -> list[Heading]:
-    """The headings that are not inside a quote, a list, code, HTML or a comment. Front matter holds none."""
+    """The headings outside of quotes, lists, code, HTML, comments and front matter."""
     return structure(lines_of(markdown)).headings
 
 
@@ -52,23 +75,23 @@ def structure(lines: list[str]) -> Structure:
 
 @dataclass(slots=True)
 class _Scanner:
-    """The containers that are open (quotes, items of lists) and the one block that may go on in the innermost."""
+    """The open containers (quotes, list items), and the block that is open in the innermost."""
 
     lines: list[str]
     headings: list[Heading] = field(default_factory=list)
     fences: list[tuple[int, int]] = field(default_factory=list)
     inside: list[int] = field(default_factory=list)  # _IN_QUOTE, or how far an item's lines are indented
-    fence: str = ""  # what opened it
+    fence: str = ""  # its opening marker
     fence_line: int = 0
     html: bool = False
     html_end: re.Pattern[str] | None = None  # None: a blank line
     paragraph: int | None = None  # where it began
-    empty_item: bool = False  # the innermost item has nothing in it yet: a blank line ends it
+    empty_item: bool = False  # the innermost item is still empty: a blank line closes it
 
     def read(self, number: int) -> None:
         line = self.lines[number]
         if not self.inside and not self.fence and not self.html and line[:1].isalpha():
-            if self.paragraph is None:  # the commonest line by far
+            if self.paragraph is None:  # by far the commonest kind of line
                 self.paragraph = number
             return
         if "\t" in line:
@@ -83,11 +106,11 @@ class _Scanner:
         self._begin(line, at, matched, number)
 
     def _follow(self, line: str) -> tuple[int, int]:
-        """How far into the line the open containers reach, and how many of them it continues."""
+        """Where the content starts after the markers of open containers, and how many of them the line continues."""
         at = 0
         for count, kind in enumerate(self.inside):
             if kind == _IN_QUOTE:
-                mark = QUOTE.match(line, at)
+                mark = _QUOTE.match(line, at)
                 if not mark:
                     return at, count
                 at = mark.end()
@@ -98,7 +121,7 @@ class _Scanner:
         return at, len(self.inside)
 
     def _goes_on(self, line: str, at: int, number: int) -> bool:
-        """Is this line part of the fence or the HTML that is open?"""
+        """Whether the line belongs to the open fence or HTML block."""
         if self.fence:
             rest = line[at:]
             mark = rest.strip(" ")
@@ -120,7 +143,7 @@ class _Scanner:
         self.empty_item = False
 
     def _leave(self, matched: int, number: int) -> None:
-        """The containers after the first `matched` end, and with them what was open in the innermost."""
+        """Close the containers after the first `matched`, and the block that is open in them."""
         if matched < len(self.inside):
             del self.inside[matched:]
             self.end_fence(number)
@@ -134,7 +157,7 @@ class _Scanner:
             self.fence = ""
 
     def _begin(self, line: str, at: int, matched: int, number: int) -> None:
-        """Open the containers that the line begins, then the block that is in them."""
+        """Open the containers that the line begins, then the block in them."""
         while True:
             indent = len(line) - at - len(line[at:].lstrip(" "))
             start = at + indent
@@ -151,17 +174,17 @@ class _Scanner:
                 return
         if self.paragraph is None:
             self._leave(matched, number)
-            if not DEFINITION.match(line, at):  # of a link: no part of a paragraph, nor of a heading
+            if not _DEFINITION.match(line, at):  # a link definition is not part of a paragraph
                 self.paragraph = number
         self.empty_item = False
 
     def _indented(self, matched: int, number: int) -> None:
-        if self.paragraph is None:  # code, then; otherwise the paragraph goes on
+        if self.paragraph is None:  # code; otherwise the paragraph continues
             self._leave(matched, number)
         self.empty_item = False
 
     def _container(self, line: str, at: int, start: int, matched: int, number: int) -> int | None:
-        """Where the content of a new quote or item begins."""
+        """Open a quote or a list item; where its content begins, or None if there is none."""
         if matched >= MAX_DEPTH:
             return None
         if line[start] == ">":
@@ -169,7 +192,7 @@ class _Scanner:
             self.paragraph = None
             self.inside.append(_IN_QUOTE)
             return start + (2 if line[start + 1 : start + 2] == " " else 1)
-        item = ITEM.match(line, start)
+        item = _ITEM.match(line, start)
         if not item:
             return None
         after = line[item.end() :].lstrip(" ")
@@ -186,9 +209,9 @@ class _Scanner:
         return item.end() + spaces
 
     def _block(self, line: str, start: int, matched: int, number: int) -> bool:
-        """Headings, rules, fences and HTML: blocks that hold no others."""
+        """Open a heading, thematic break, fence or HTML block; False if the line begins none."""
         first = line[start]
-        if first == "#" and (mark := HEADING.match(line, start)):
+        if first == "#" and (mark := _HEADING.match(line, start)):
             self._close(matched, number)
             self._heading(len(mark[1]), _without_hashes(self.lines[number]), number)
             return True
@@ -196,14 +219,14 @@ class _Scanner:
             first in "=-"
             and self.paragraph is not None
             and matched == len(self.inside)
-            and UNDERLINE.match(line, start)
+            and _UNDERLINE.match(line, start)
         ):
             self._underlined(1 if first == "=" else 2, number)
             return True
-        if first in "-*_" and RULE.match(line, start):
+        if first in "-*_" and _RULE.match(line, start):
             self._close(matched, number)
             return True
-        if first in "`~" and (mark := FENCE.match(line, start)):
+        if first in "`~" and (mark := _FENCE.match(line, start)):
             self._close(matched, number)
             self.fence, self.fence_line = mark[1] or mark[2], number + 1
             return True
@@ -214,7 +237,7 @@ class _Scanner:
         self.paragraph = None
 
     def _html(self, line: str, start: int, matched: int, number: int) -> bool:
-        for opening, ending in HTML if self.paragraph is None else HTML[:-1]:
+        for opening, ending in _HTML if self.paragraph is None else _HTML[:-1]:
             if opening.match(line, start):
                 self._close(matched, number)
                 self.html, self.html_end = not (ending and ending.search(line, start)), ending
@@ -234,4 +257,4 @@ class _Scanner:
 
 
 def _without_hashes(line: str) -> str:
-    return CLOSING_HASHES.sub("", line.strip(" \t").lstrip("#")).strip(" \t")
+    return _CLOSING_HASHES.sub("", line.strip(" \t").lstrip("#")).strip(" \t")

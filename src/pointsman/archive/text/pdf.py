@@ -1,4 +1,4 @@
-"""PDF as Markdown, a heading for each page. Read in a process of its own: a PDF can be made to take for ever.
+"""Converts PDF to Markdown, with a heading for each page, in a child process: a crafted PDF can take forever.
 
 Started as `python -P -m pointsman.archive.text.pdf` it reads a PDF from stdin and writes JSON to stdout.
 """
@@ -21,7 +21,7 @@ MISSING = "PDF files need the package pypdf. Install it with: pip install 'point
 
 
 class PdfError(ValueError):
-    """It cannot be read; the message says why."""
+    """The PDF cannot be read; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def read_pdf(raw: bytes, *, read_s: float = READ_S) -> PdfText:
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
-        raise PdfError("it cannot be read as PDF (the reader gave up)") from None
+        raise PdfError("it cannot be read as PDF (the reader crashed)") from None
     if "error" in answer:
         raise PdfError(answer["error"])
     return PdfText(answer["title"], answer["markdown"])
@@ -70,13 +70,13 @@ def _extract(raw: bytes) -> dict[str, str | None]:
                 pages.append(f"## Page {number}\n\n{text}\n")
         title = reader.metadata.title if reader.metadata else None
     except (FileNotDecryptedError, DependencyError):
-        return {"error": "it is protected in a way that cannot be read"}
+        return {"error": "it is encrypted in a way that is not supported"}
     except PyPdfError as error:
         return {"error": f"it cannot be read as PDF ({error})"[:300]}
-    except Exception as error:  # a reader of broken files raises anything
+    except Exception as error:  # pypdf raises anything on a broken file
         return {"error": f"it cannot be read as PDF ({type(error).__name__})"}
     if not pages:
-        return {"error": "it holds no text, only pictures perhaps; run OCR over it first"}
+        return {"error": "it contains no text, perhaps only images; run OCR on it first"}
     return {"title": title and str(title), "markdown": "\n".join(pages)}
 
 
@@ -86,7 +86,7 @@ def _main() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     except (ImportError, ValueError, OSError):
-        pass  # not on this system: the time limit remains
+        pass  # not supported on this system: the timeout remains
     json.dump(_extract(sys.stdin.buffer.read()), sys.stdout)
 
 

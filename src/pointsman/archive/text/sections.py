@@ -1,4 +1,4 @@
-"""One section of a document, found by what its heading says."""
+"""Finds one section of a document by the text of its heading."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pointsman.archive.text.lines import lines_of
+from pointsman.archive.text.lines import lines_of, strip_markup
 from pointsman.archive.text.outline import Heading, structure
-from pointsman.archive.text.plain import plain
 
 MAX_CANDIDATES = 50
 PATH = " > "
@@ -18,9 +17,9 @@ _NUMBERED = re.compile(r"(.+?) \((\d{1,6})\)$")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines are those of the document, counted from 1; the first is that of the heading.
+    """Lines of the document are counted from 1; the first is the heading.
 
-    `candidates` are the other headings that the request fits as well, each written so that it finds that one.
+    `candidates` are the other headings that match too, each written so that it finds that one.
     """
 
     heading: str
@@ -32,10 +31,9 @@ class Section:
 
 
 def find_section(content: str, section: str, include_subsections: bool) -> Section | None:
-    """The first of the headings that fit best: the same text before its beginning before any part of it.
+    """The first heading of the best kind of match: equal text, then a prefix, then a substring.
 
-    Upper and lower case are the same, and so are `code` and code. `A > B` is B somewhere below A; `Usage (2)` is the
-    second heading that says Usage.
+    Case and markup are ignored. `A > B` is B anywhere below A; `Usage (2)` is the second heading with the text Usage.
     """
     lines = lines_of(content)
     headings = structure(lines).headings
@@ -69,9 +67,8 @@ def _last_line(headings: Sequence[Heading], number: int, last: int, include_subs
     return last
 
 
-Fits = Callable[[str, str], bool]
-_EXACT: Fits = str.__eq__
-_WAYS: tuple[Fits, ...] = (_EXACT, str.startswith, str.__contains__)
+Matches = Callable[[str, str], bool]
+_MATCHES: tuple[Matches, ...] = (str.__eq__, str.startswith, str.__contains__)
 
 
 class _Contents:
@@ -79,7 +76,7 @@ class _Contents:
 
     def __init__(self, headings: Sequence[Heading]) -> None:
         self._headings = headings
-        self._texts = [_plain(heading.text) for heading in headings]
+        self._texts = [_normalize(heading.text) for heading in headings]
         self._parents: list[int | None] = []
         self._same: dict[str, list[int]] = {}
         above: list[int] = []
@@ -91,8 +88,8 @@ class _Contents:
             self._same.setdefault(self._texts[number], []).append(number)
 
     def find(self, wanted: str) -> list[int]:
-        """The places of the headings that fit, best first."""
-        text = _plain(wanted)
+        """The positions of the headings that match, best first."""
+        text = _normalize(wanted)
         if text in self._same:
             return self._same[text]
         numbered = _NUMBERED.match(text)
@@ -100,36 +97,36 @@ class _Contents:
             same, place = self._same.get(numbered[1], []), int(numbered[2])
             if 0 < place <= len(same):
                 return [same[place - 1]]
-        steps = [step for step in map(_plain, wanted.split(PATH.strip())) if step]
+        steps = [step for step in map(_normalize, wanted.split(PATH.strip())) if step]
         if len(steps) > 1 and (found := self._below(steps)):
             return found
-        return self._fitting(text)
+        return self._find_partial(text)
 
-    def _fitting(self, text: str) -> list[int]:
+    def _find_partial(self, text: str) -> list[int]:
         found: dict[int, None] = {}
-        for fits in _WAYS[1:]:
-            found |= dict.fromkeys(number for number, own in enumerate(self._texts) if fits(own, text))
+        for matches in _MATCHES[1:]:
+            found |= dict.fromkeys(number for number, own in enumerate(self._texts) if matches(own, text))
         return list(found)
 
     def _below(self, steps: Sequence[str]) -> list[int]:
-        last = self._same.get(steps[-1]) or self._fitting(steps[-1])
-        for fits in _WAYS:
-            found = [number for number in last if self._has_above(number, steps[:-1], fits)]
+        last = self._same.get(steps[-1]) or self._find_partial(steps[-1])
+        for matches in _MATCHES:
+            found = [number for number in last if self._has_above(number, steps[:-1], matches)]
             if found:
                 return found
         return []
 
-    def _has_above(self, number: int, steps: Sequence[str], fits: Fits) -> bool:
+    def _has_above(self, number: int, steps: Sequence[str], matches: Matches) -> bool:
         left = list(steps)
         parent = self._parents[number]
         while left and parent is not None:
-            if fits(self._texts[parent], left[-1]):
+            if matches(self._texts[parent], left[-1]):
                 left.pop()
             parent = self._parents[parent]
         return not left
 
     def address(self, number: int) -> str:
-        """What finds this heading and no other."""
+        """A text that finds this heading and no other."""
         text = self._texts[number]
         same = self._same[text]
         if len(same) == 1:
@@ -142,6 +139,5 @@ class _Contents:
         return f"{self._headings[number].text} ({same.index(number) + 1})"
 
 
-def _plain(text: str) -> str:
-    """How a person would say it: without marks, links and case."""
-    return plain(text).casefold()
+def _normalize(text: str) -> str:
+    return strip_markup(text).casefold()

@@ -1,4 +1,4 @@
-"""All words of an archive in memory, and those among them that resemble a given one."""
+"""All words of an archive in memory, and the nearest ones to a misspelt word."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pointsman.archive.text.words import folded, is_word
+from pointsman.archive.text.words import fold, is_word
 
-MOST_WORDS = 500_000  # kept; an archive with more holds mostly what is no word
-_ONE_EDIT, _TWO_EDITS = 5, 9  # letters from which so many slips are forgiven
+MOST_WORDS = 500_000  # kept; beyond that most "words" are noise
+_ONE_EDIT, _TWO_EDITS = 5, 9  # letters from which so many edits are tolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class Guess:
     passages: int  # that have it
 
 
-def forgiven(word: str) -> int:
-    """How many slips a word of this length may have."""
+def edits_tolerated(word: str) -> int:
+    """How many misspelt letters a word of this length may have."""
     return (len(word) >= _ONE_EDIT) + (len(word) >= _TWO_EDITS)
 
 
 class Vocabulary:
-    """Grows and is corrected in place; whoever changes it keeps others out."""
+    """Changed in place. Not thread-safe: the owner holds a lock while changing it."""
 
     def __init__(self) -> None:
         self._passages: dict[str, int] = {}
@@ -35,7 +35,7 @@ class Vocabulary:
         return len(self._passages)
 
     def set(self, counted: Iterable[tuple[str, int]]) -> None:
-        """So many passages have these words."""
+        """Set how many passages have each word."""
         for word, passages in counted:
             if word not in self._passages:
                 if len(self._passages) >= MOST_WORDS or not passages:
@@ -43,23 +43,23 @@ class Vocabulary:
                 self._by_length[len(word)].append(word)
             self._passages[word] = passages
 
-    def seen(self, words: Iterable[str]) -> None:
-        """One more passage has these, which is not counted yet."""
+    def count_passage(self, words: Iterable[str]) -> None:
+        """Count a passage with these words, ahead of the housekeeper."""
         self.set((word, self._passages.get(word, 0) + 1) for word in words)
 
     def passages(self, word: str) -> int:
-        return self._passages.get(folded(word), 0)
+        return self._passages.get(fold(word), 0)
 
     def nearest(self, word: str, limit: int = 5) -> list[Guess]:
-        """What `word` may have been meant to be: fewest slips first, then the word that more passages have.
+        """What `word` may be a misspelling of: fewest edits first, then the word that more passages have.
 
-        The first letter is the one that people seldom get wrong: a slip there counts double.
+        People seldom get the first letter wrong: an edit there counts double.
         """
-        asked = folded(word)
-        edits = forgiven(asked)
+        asked = fold(word)
+        edits = edits_tolerated(asked)
         if not edits or not is_word(asked):
             return []
-        from rapidfuzz.distance import OSA  # at first use: most searches are spelt well
+        from rapidfuzz.distance import OSA  # at first use: most queries are spelt correctly
         from rapidfuzz.process import extract
 
         guesses = []

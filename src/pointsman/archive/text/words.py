@@ -1,25 +1,67 @@
-"""The words of a text as they are compared: whole, unstemmed, without capitals and accents."""
+"""The words of a text as they are compared, and the parts of identifiers that are written as one word."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
+
+from pointsman.providers.text import has_cjk
 
 SHORTEST, LONGEST = 4, 32  # letters; shorter words are not corrected, longer ones are not words
 _WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{SHORTEST},{LONGEST}}}(?![^\W_])")
 
+_HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{3,64}(?![A-Za-z0-9])")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_CJK_RUN = re.compile("[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
+
 
 def words_of(*texts: str | None) -> set[str]:
-    """Those that may be meant by others. What holds a digit is a number or a name, and is no word."""
-    return {word for text in texts if text for word in _WORD.findall(folded(text))}
+    """The folded, unstemmed words that a misspelt one can be corrected to. Anything with a digit is not a word."""
+    return {word for text in texts if text for word in _WORD.findall(fold(text))}
 
 
-def folded(text: str) -> str:
+def fold(text: str) -> str:
+    """Drop case and accents."""
     if text.isascii():
         return text.lower()
-    apart = unicodedata.normalize("NFKD", text.casefold())
-    return unicodedata.normalize("NFC", "".join(c for c in apart if not unicodedata.combining(c)))
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFC", "".join(c for c in decomposed if not unicodedata.combining(c)))
 
 
 def is_word(text: str) -> bool:
     return bool(_WORD.fullmatch(text))
+
+
+def identifier_parts(*texts: str | None) -> str | None:
+    """The parts of all identifiers in the texts, for the index: `getUserName` is found by "user". None: there are none.
+
+    Text without spaces (Chinese, Japanese, Korean) is one long word to the index: its parts are pairs of characters.
+    """
+    found = [part for text in texts if text for part in _parts_in(text)]
+    return " ".join(found) or None
+
+
+def split_identifier(word: str) -> str:
+    """The parts of one word, separated by spaces; empty where it has only one."""
+    if has_cjk(word):
+        return " ".join(_pairs(word))
+    if not _HUMP.search(word):
+        return ""
+    return " ".join(_PART.findall(word))
+
+
+def _parts_in(text: str) -> Iterator[str]:
+    if _HUMP.search(text):
+        for word in _IDENTIFIER.findall(text):
+            if not word.islower() and not word.isupper() and _HUMP.search(word):
+                yield from _PART.findall(word)
+    if has_cjk(text):
+        yield from _pairs(text)
+
+
+def _pairs(text: str) -> Iterator[str]:
+    for run in _CJK_RUN.findall(text):
+        for start in range(len(run) - 1):
+            yield run[start : start + 2]

@@ -1,1 +1,1 @@
-"""The tools of the archive, one module each; every module exports `TOOL`."""
+"""The tools of the archive, one module for each family; `registry` lists them."""

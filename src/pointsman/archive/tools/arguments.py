@@ -1,6 +1,6 @@
-"""The arguments of a call, read one by one: what does not fit is refused by name, with the reason and what is allowed.
+"""Typed access to the arguments of a call; errors name the parameter, what it must be and what it is.
 
-A parameter that is null counts as absent, and one that no tool knows is not looked at.
+A parameter that is null counts as absent; unknown parameters are ignored.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _SHOWN_NAMES = 20
 
 
 class Arguments:
-    """One typed getter for each kind of value. Those without a default demand the parameter.
+    """One typed getter for each kind of value. Getters without a default require the parameter.
 
     `as_object`: how this tool's specification writes errors, see `ToolError`.
 
     Raises:
-        ToolError: from every getter, for a value that does not fit.
+        ToolError: from every getter, for an invalid value.
     """
 
     def __init__(self, given: Json, *, as_object: bool = False, within: str = "") -> None:
         self._given = given
         self._as_object = as_object
-        self._within = within  # where these arguments stand in others, like `queries[0].`
+        self._within = within  # the path of these arguments inside others, like `queries[0].`
 
     def has(self, name: str) -> bool:
         return self._given.get(name) is not None
 
     def text(self, name: str, *, at_least: int = 1, at_most: int | None = None) -> str:
         value = self._given.get(name)
-        wanted = f"must be {_size('a text', at_least, at_most, 'character')}"
+        requirement = f"must be {_size('a string', at_least, at_most, 'character')}"
         if not isinstance(value, str) or len(value) < at_least or (at_most is not None and len(value) > at_most):
-            raise self.failure(name, wanted)
-        return self._whole(name, value)
+            raise self.failure(name, requirement)
+        return self._well_formed(name, value)
 
     def optional_text(self, name: str, *, at_least: int = 1, at_most: int | None = None) -> str | None:
         return self.text(name, at_least=at_least, at_most=at_most) if self.has(name) else None
@@ -48,17 +48,17 @@ class Arguments:
         if value is None and default is not None:
             return default
         if not isinstance(value, str) or value not in allowed:
-            raise self.failure(name, f"must be one of {_listed(allowed)}")
+            raise self.failure(name, f"must be one of {_join(allowed)}")
         return value
 
     def integer(self, name: str, *, low: int, high: int, default: int | None = None) -> int:
         value = self._given.get(name)
         if value is None and default is not None:
             return default
-        whole = _whole_number(value)
-        if whole is None or not low <= whole <= high:
+        number = _integer(value)
+        if number is None or not low <= number <= high:
             raise self.failure(name, f"must be an integer from {low} to {high}")
-        return whole
+        return number
 
     def number(self, name: str, *, low: float, high: float, default: float | None = None) -> float:
         value = self._given.get(name)
@@ -77,60 +77,60 @@ class Arguments:
         return value
 
     def texts(self, name: str, *, at_most: int, each_at_most: int | None = None) -> tuple[str, ...]:
-        """Empty where it is absent."""
+        """A list of strings; empty if it is absent."""
         value = self._given.get(name)
         if value is None:
             return ()
         if not isinstance(value, list) or len(value) > at_most:
-            raise self.failure(name, f"must be {_size('a list', 0, at_most, 'text')}")
+            raise self.failure(name, f"must be {_size('a list', 0, at_most, 'string')}")
         inner = Arguments(
-            {f"{name}[{place}]": entry for place, entry in enumerate(value)},
+            {f"{name}[{index}]": entry for index, entry in enumerate(value)},
             as_object=self._as_object,
             within=self._within,
         )
-        return tuple(inner.text(f"{name}[{place}]", at_most=each_at_most) for place in range(len(value)))
+        return tuple(inner.text(f"{name}[{index}]", at_most=each_at_most) for index in range(len(value)))
 
     def table(self, name: str) -> Json | None:
-        """An object with any keys; None where it is absent."""
+        """An object with any keys; None if it is absent."""
         value = self._given.get(name)
         if value is not None and not isinstance(value, dict):
             raise self.failure(name, "must be an object")
         return value
 
     def inside(self, name: str) -> Arguments:
-        """The parameters of an object that may be left out."""
+        """The parameters of an optional object."""
         return Arguments(self.table(name) or {}, as_object=self._as_object, within=f"{self._within}{name}.")
 
     def each(self, name: str, *, at_least: int, at_most: int) -> list[Arguments]:
-        """A list of objects, each with parameters of its own."""
+        """A list of objects, each with its own parameters."""
         value = self._given.get(name)
-        fits = isinstance(value, list) and at_least <= len(value) <= at_most
-        if not fits or not all(isinstance(entry, dict) for entry in value or ()):
+        is_valid = isinstance(value, list) and at_least <= len(value) <= at_most
+        if not is_valid or not all(isinstance(entry, dict) for entry in value or ()):
             raise self.failure(name, f"must be {_size('a list', at_least, at_most, 'object')}")
         return [
-            Arguments(entry, as_object=self._as_object, within=f"{self._within}{name}[{place}].")
-            for place, entry in enumerate(value or ())
+            Arguments(entry, as_object=self._as_object, within=f"{self._within}{name}[{index}].")
+            for index, entry in enumerate(value or ())
         ]
 
-    def failure(self, name: str, wanted: str) -> ToolError:
-        """The refusal of a parameter. `wanted` goes on from its name: `must be true or false`."""
+    def failure(self, name: str, requirement: str) -> ToolError:
+        """The error for an invalid parameter. `requirement` continues its name: `must be true or false`."""
         path = f"{self._within}{name}"
         value = self._given.get(name)
-        message = f"`{path}` {wanted}, and is {'missing' if value is None else _shown(value)}."
+        message = f"`{path}` {requirement}; {'it is missing' if value is None else f'got {_shown(value)}'}."
         details = [{"path": path, "message": message}]
         error = INVALID if self._as_object else f"{INVALID}: {message}"
         return ToolError(error, code="invalid_parameters", as_object=self._as_object, details=details)
 
-    def _whole(self, name: str, text: str) -> str:
+    def _well_formed(self, name: str, text: str) -> str:
         try:
             text.encode()
-        except UnicodeEncodeError:  # half of a pair, which no store can write
+        except UnicodeEncodeError:  # an unpaired surrogate, which no store can write
             raise self.failure(name, "must be well-formed Unicode") from None
         return text
 
 
-def _whole_number(value: object) -> int | None:
-    """JSON does not tell 5 from 5.0. A truth value and a text are no numbers."""
+def _integer(value: object) -> int | None:
+    """JSON does not distinguish 5 from 5.0. Booleans and strings are not numbers."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -144,14 +144,14 @@ def _size(what: str, at_least: int, at_most: int | None, unit: str) -> str:
     return what
 
 
-def _listed(allowed: Sequence[str]) -> str:
+def _join(allowed: Sequence[str]) -> str:
     shown = ", ".join(f"`{name}`" for name in allowed[:_SHOWN_NAMES])
     return shown + (f" and {len(allowed) - _SHOWN_NAMES} more" if len(allowed) > _SHOWN_NAMES else "")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, str) and len(value) > _SHOWN_CHARS:
-        return f"a text of {len(value)} characters"
+        return f"a string of {len(value)} characters"
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, dict):

@@ -5,34 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
+from pointsman.core.errors import BundledCode
 
 if TYPE_CHECKING:
     from pointsman.archive.archive import Archive
 
 Json = dict[str, Any]
-
-# Why a call failed, for programs. The gateway's metrics and audit rows have the same words: keep `BUNDLED_CODES` there.
-Code = Literal[
-    "already_exists",
-    "embedding_failed",
-    "file_not_found",
-    "internal_error",
-    "invalid_parameters",
-    "limit_reached",
-    "no_embeddings",
-    "not_configured",
-    "not_found",
-    "not_parsed",
-    "not_text",
-    "permission_denied",
-    "rate_limited",
-    "result_too_large",
-    "store_unavailable",
-    "timeout",
-]
 
 
 class ToolError(Exception):
@@ -45,14 +26,14 @@ class ToolError(Exception):
         self,
         error: str,
         *,
-        code: Code,
+        code: BundledCode,
         help: str = "",  # noqa: A002
         as_object: bool = False,
         **fields: Any,
     ) -> None:
         super().__init__(error)
         self.error = error
-        self.code: Code = code
+        self.code: BundledCode = code
         self.tool = ""  # set by the caller of the tool, which knows its name
         self.help = help
         self.as_object = as_object
@@ -76,7 +57,7 @@ class ToolError(Exception):
         return f"{self.error} {self.help}".rstrip()
 
 
-def store_code(error: StoreError) -> Code:
+def store_code(error: StoreError) -> BundledCode:
     """Also for what the store finds missing after a tool looked: a collection that was removed meanwhile."""
     if isinstance(error, UnknownCollectionError):
         return "not_found"

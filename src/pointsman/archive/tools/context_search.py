@@ -13,7 +13,7 @@ from pointsman.archive.context.search import (
     NoVectorsYetError,
     QueryNotEmbeddedError,
 )
-from pointsman.archive.model.context import TYPES, Wanted
+from pointsman.archive.model.context import TYPES, ItemFilter
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
@@ -31,12 +31,12 @@ HOW_TO_FILL = (
 )
 
 
-def run(archive: Archive, given: Json, call: Call) -> Json:
+def context_search(archive: Archive, given: Json, call: Call) -> Json:
     began = time.monotonic()
     arguments = Arguments(given, as_object=True)
     query = _query(arguments, given)
     kind = arguments.choice("type", ("all", *TYPES), default="all")
-    wanted = Wanted(None if kind == "all" else kind, arguments.optional_text("module", at_most=200))
+    wanted = ItemFilter(None if kind == "all" else kind, arguments.optional_text("module", at_most=200))
     limit = arguments.integer("limit", low=1, high=20, default=5)
     found = _found(archive, query, wanted, limit)
     answer: Json = {
@@ -64,7 +64,7 @@ def _wrong_length(said: str) -> ToolError:
     return ToolError(said, code="invalid_parameters", as_object=True)
 
 
-def _found(archive: Archive, query: str, wanted: Wanted, limit: int) -> Found:
+def _found(archive: Archive, query: str, wanted: ItemFilter, limit: int) -> Found:
     try:
         return archive.context.search(query, wanted, limit)
     except StoreError as error:
@@ -148,7 +148,7 @@ _RESULT: Json = {
     "required": ["id", "type", "content", "date", "score", "source"],
 }
 
-TOOL = ArchiveTool(
+CONTEXT_SEARCH = ArchiveTool(
     name="context_search",
     title="Search project context",
     description=(
@@ -194,5 +194,5 @@ TOOL = ArchiveTool(
         },
         "required": ["results", "query", "totalFound", "searchTime"],
     },
-    run=run,
+    run=context_search,
 )

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from pointsman.archive.tools import (
-    context_search,
-    documents_find_related,
-    documents_get_document,
-    documents_get_outline,
-    documents_get_section,
-    documents_list_collections,
-    documents_list_documents,
-    documents_search,
-    documents_search_batch,
-    grep_codebase,
-    read_file,
-    search_add_document,
-    search_create_index,
-    search_index,
-    search_local_archives,
-)
 from pointsman.archive.tools.base import ArchiveTool
+from pointsman.archive.tools.codebase import GREP_CODEBASE, READ_FILE
+from pointsman.archive.tools.context_search import CONTEXT_SEARCH
+from pointsman.archive.tools.documents_browse import DOCUMENTS_LIST_COLLECTIONS, DOCUMENTS_LIST_DOCUMENTS
+from pointsman.archive.tools.documents_read import (
+    DOCUMENTS_GET_DOCUMENT,
+    DOCUMENTS_GET_OUTLINE,
+    DOCUMENTS_GET_SECTION,
+)
+from pointsman.archive.tools.documents_search import (
+    DOCUMENTS_FIND_RELATED,
+    DOCUMENTS_SEARCH,
+    DOCUMENTS_SEARCH_BATCH,
+)
+from pointsman.archive.tools.search_indexes import SEARCH_ADD_DOCUMENT, SEARCH_CREATE_INDEX, SEARCH_INDEX
+from pointsman.archive.tools.search_local_archives import SEARCH_LOCAL_ARCHIVES
 
 TOOLS: tuple[ArchiveTool, ...] = (
-    documents_search.TOOL,
-    documents_search_batch.TOOL,
-    documents_find_related.TOOL,
-    documents_list_collections.TOOL,
-    documents_list_documents.TOOL,
-    documents_get_document.TOOL,
-    documents_get_outline.TOOL,
-    documents_get_section.TOOL,
-    search_create_index.TOOL,
-    search_add_document.TOOL,
-    search_index.TOOL,
-    context_search.TOOL,
-    read_file.TOOL,
-    grep_codebase.TOOL,
-    search_local_archives.TOOL,
+    DOCUMENTS_SEARCH,
+    DOCUMENTS_SEARCH_BATCH,
+    DOCUMENTS_FIND_RELATED,
+    DOCUMENTS_LIST_COLLECTIONS,
+    DOCUMENTS_LIST_DOCUMENTS,
+    DOCUMENTS_GET_DOCUMENT,
+    DOCUMENTS_GET_OUTLINE,
+    DOCUMENTS_GET_SECTION,
+    SEARCH_CREATE_INDEX,
+    SEARCH_ADD_DOCUMENT,
+    SEARCH_INDEX,
+    CONTEXT_SEARCH,
+    READ_FILE,
+    GREP_CODEBASE,
+    SEARCH_LOCAL_ARCHIVES,
 )

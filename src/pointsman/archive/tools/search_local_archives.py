@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.search.query_parsing import parse
+from pointsman.archive.search.query_parser import parse
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
-from pointsman.providers.numeric import load_numpy
+from pointsman.providers.embeddings import load_numpy
 
 if TYPE_CHECKING:
     from pointsman.archive.local_archives.search import Found, Hit
@@ -23,7 +23,7 @@ MOST_NODES = 200
 _MOST_REFERENCES = 20  # of a document in each direction
 
 
-def run(archive: Archive, arguments: Json, call: Call) -> Json:
+def search_local_archives(archive: Archive, arguments: Json, call: Call) -> Json:
     try:
         return _answer(archive, Arguments(arguments))
     except ToolError as refusal:
@@ -134,7 +134,7 @@ _CITATIONS = _list(
     _object(sourceId=_TEXT, targetId={"type": ["string", "null"]}, targetUrl=_TEXT, context=_TEXT, confidence=_NUMBER)
 )
 
-TOOL = ArchiveTool(
+SEARCH_LOCAL_ARCHIVES = ArchiveTool(
     name="searchLocalArchives",
     title="Search the local archives",
     description=(
@@ -231,5 +231,5 @@ TOOL = ArchiveTool(
         },
         "required": ["results", "metadata"],
     },
-    run=run,
+    run=search_local_archives,
 )

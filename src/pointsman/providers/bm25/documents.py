@@ -1,20 +1,26 @@
-"""A tool as search sees it: which tokens stand in which of its fields."""
+"""Tools as search sees them: the tokens of each of their fields, prepared once for each content."""
 
 from __future__ import annotations
 
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
 
 from pointsman.providers.base import ToolDocument
+from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.schema import parameters_of
 from pointsman.providers.text import calm, tokens, without_cjk
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
     from numpy.typing import NDArray
+
 
 Field = Literal["name", "server", "description", "parameter", "parameter description"]
 
@@ -23,7 +29,7 @@ WEIGHTS: Mapping[Field, int] = {"name": 6, "server": 4, "description": 2, "param
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
 
-# What a tool is for stands at the beginning; the rest of a long text finds everything and tells nothing.
+# The purpose of a tool is at the beginning of its text; the rest of a long one matches everything.
 MAX_DESCRIPTION_CHARS = 800
 MAX_NAMES_CHARS = 300  # of all parameters together
 MAX_DETAILS_CHARS = 600  # of their descriptions
@@ -40,7 +46,7 @@ Tokens = Mapping[Field, Sequence[str]]
 
 
 class Vocabulary:
-    """Numbers for tokens. Only grows, so that what was numbered once stays comparable."""
+    """Numbers for tokens. Only grows, so that numbers stay comparable."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -57,15 +63,15 @@ class Vocabulary:
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """The tokens of one tool, each once and by number, in arrays of the same length; small, because there are many."""
+    """The tokens of one tool, each once and by number, in compact arrays of the same length."""
 
     words: NDArray[np.int32]
-    counts: NDArray[np.int32]  # weighted: as if each field stood there as often as it weighs
-    places: NDArray[np.uint8]  # which fields, a bit for each
-    vector: NDArray[np.float16] | None = None  # what it means; filled in when it is first needed
+    counts: NDArray[np.int32]  # weighted: as if each field occurred as often as it weighs
+    fields: NDArray[np.uint8]  # that have the word, a bit for each
+    vector: NDArray[np.float16] | None = None  # the embedding; computed when it is first needed
 
-    def places_by_word(self) -> dict[int, int]:
-        return dict(zip(self.words.tolist(), self.places.tolist(), strict=True))
+    def fields_by_word(self) -> dict[int, int]:
+        return dict(zip(self.words.tolist(), self.fields.tolist(), strict=True))
 
 
 def texts_of(document: ToolDocument) -> Texts:
@@ -80,7 +86,7 @@ def texts_of(document: ToolDocument) -> Texts:
 
 
 class LeanSchema(dict[str, Any]):
-    """What search reads of a schema, in place of the schema."""
+    """The parts of a schema that search reads, in place of the schema."""
 
     __slots__ = ("details", "names")
 
@@ -91,14 +97,14 @@ class LeanSchema(dict[str, Any]):
 
 
 def lean(document: ToolDocument) -> ToolDocument:
-    """The same to search, without what search does not read: for documents that are kept beside many others."""
+    """A copy without what search does not read, for caches of many documents."""
     texts = texts_of(document)
     schema = LeanSchema(texts["parameter"], texts["parameter description"])
     return ToolDocument(document.tool_key, document.tool_name, document.server_name, texts["description"], schema)
 
 
 def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
-    """All names, and all descriptions."""
+    """The names of all parameters, and their descriptions."""
     if isinstance(schema, LeanSchema):
         return schema.names, schema.details
     parameters = list(islice(_parameters(schema, schema, MAX_DEPTH), MAX_PARAMETERS))
@@ -107,34 +113,34 @@ def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _beginning(text: str, room: int) -> str:
-    """As many whole words as there is room for."""
+    """The first whole words that fit."""
     return text if len(text) <= room else text[:room].rpartition(" ")[0] or text[:room]
 
 
 def tokens_by_field(texts: Texts) -> Tokens:
-    """The costly half of preparing a tool, which needs nothing that others share."""
+    """The costly half of preparing a tool. Needs no shared state, so it runs outside the lock."""
     return {field: tokens(texts[field]) for field in FIELDS}
 
 
-def prepare(found: Tokens, vocabulary: Vocabulary) -> Prepared:
+def prepare(by_field: Tokens, vocabulary: Vocabulary) -> Prepared:
     import numpy as np
 
     counts: dict[int, int] = {}
-    places: dict[int, int] = {}
+    fields: dict[int, int] = {}
     for bit, (field, weight) in enumerate(WEIGHTS.items()):
-        for token in found[field]:
+        for token in by_field[field]:
             word = vocabulary.number(token)
             counts[word] = counts.get(word, 0) + weight
-            places[word] = places.get(word, 0) | 1 << bit
+            fields[word] = fields.get(word, 0) | 1 << bit
     return Prepared(
         np.fromiter(counts, np.int32, len(counts)),
         np.fromiter(counts.values(), np.int32, len(counts)),
-        np.fromiter(places.values(), np.uint8, len(counts)),
+        np.fromiter(fields.values(), np.uint8, len(counts)),
     )
 
 
-def meaning_of(texts: Texts) -> str:
-    """The text to embed, without CJK, of which the model knows too little; empty where that is most of it."""
+def embeddable_text(texts: Texts) -> str:
+    """The text to embed, without CJK, which the model hardly covers; empty if that is most of it."""
     identifiers = (texts["name"], texts["server"], texts["parameter"])
     name, server, parameters = (_BOUNDARY.sub(" ", calm(text)) for text in identifiers)
     text = f"{name} {server} {calm(texts['description'])} {parameters}".strip()[:MAX_MEANING_CHARS]
@@ -142,7 +148,7 @@ def meaning_of(texts: Texts) -> str:
 
 
 def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
-    """Names and descriptions, also of what lies inside objects and lists."""
+    """Names and descriptions, including those inside objects and lists."""
     for name, inner in parameters_of(schema, root).properties.items():
         description = inner.get("description") if isinstance(inner, dict) else None
         yield name[:MAX_PARAMETER_CHARS], description[:MAX_PARAMETER_CHARS] if isinstance(description, str) else ""
@@ -151,3 +157,68 @@ def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) 
     items = schema.get("items")
     if isinstance(items, dict) and depth > 1:
         yield from _parameters(items, root, depth - 1)
+
+
+KEPT_CONTENTS = 20_000  # tools that may come back: a server that restarts, a list that is fetched again
+EMBEDDED_AT_ONCE = 256
+MAX_WORDS = 500_000  # of the vocabulary; beyond it, all is prepared anew
+
+
+class PreparedTools:
+    """A cache of prepared tools, shared by threads: by a document's identity, and by its content."""
+
+    def __init__(self, kept: int = KEPT_CONTENTS) -> None:
+        self.vocabulary = Vocabulary()
+        self._kept = kept
+        self._by_document: WeakKeyDictionary[ToolDocument, Prepared] = WeakKeyDictionary()
+        self._by_content: OrderedDict[bytes, Prepared] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def full(self) -> bool:
+        return len(self.vocabulary) > MAX_WORDS
+
+    def knows(self, tool: ToolDocument) -> bool:
+        return tool in self._by_document
+
+    def prepared(self, tool: ToolDocument) -> Prepared:
+        with self._lock:
+            known = self._by_document.get(tool)
+        if known is not None:
+            return known
+        texts = texts_of(tool)
+        content = _digest(texts)
+        # Outside the lock: a search over thousands of new tools must not block the others.
+        by_field = None if content in self._by_content else tokens_by_field(texts)
+        with self._lock:
+            prepared = self._by_document[tool] = self._of_content(content, texts, by_field)
+            return prepared
+
+    def vectors(
+        self, tools: Sequence[ToolDocument], prepared: Sequence[Prepared], embedder: Embedder
+    ) -> NDArray[np.float32]:
+        import numpy as np
+
+        missing = [place for place, known in enumerate(prepared) if known.vector is None]
+        for start in range(0, len(missing), EMBEDDED_AT_ONCE):
+            places = missing[start : start + EMBEDDED_AT_ONCE]
+            made = unit(embedder.sums([embeddable_text(texts_of(tools[place])) for place in places]))
+            for place, vector in zip(places, made.astype(np.float16), strict=True):
+                prepared[place].vector = vector
+        vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)
+        return vectors
+
+    def _of_content(self, content: bytes, texts: Texts, by_field: Tokens | None) -> Prepared:
+        prepared = self._by_content.get(content)
+        if prepared is None:
+            if by_field is None:  # evicted in the meantime
+                by_field = tokens_by_field(texts)
+            prepared = self._by_content[content] = prepare(by_field, self.vocabulary)
+            if len(self._by_content) > self._kept:
+                self._by_content.popitem(last=False)
+        self._by_content.move_to_end(content)
+        return prepared
+
+
+def _digest(texts: Texts) -> bytes:
+    return blake2b("\0".join(texts[field] for field in FIELDS).encode("utf-8", "replace"), digest_size=16).digest()

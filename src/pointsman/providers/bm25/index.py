@@ -1,7 +1,13 @@
-"""One set of tools, ready to be searched: how well does each fit a query?"""
+"""The index of one set of tools: scores each tool for a query, and turns the scores into a relevance.
+
+The relevance is the probability that the best hit is what was asked for: a logistic function, fitted on public sets of
+tools and requests, with right hits on one side and the best hits for requests that were made for other catalogs on the
+other (figures: docs/concepts/search.md, fit: bench/quality/calibrate.py).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -11,26 +17,31 @@ from numpy.typing import NDArray
 
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.documents import Prepared, Vocabulary
-from pointsman.providers.bm25.exact import ExactNames
-from pointsman.providers.bm25.names import Names
+from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings, Rows
-from pointsman.providers.bm25.query import PAIR_LENGTH, Query
-from pointsman.providers.bm25.relevance import FALL, Evidence, relevance
-from pointsman.providers.bm25.synonyms import WEIGHT, synonyms_of
+from pointsman.providers.bm25.query import PAIR_LENGTH, SYNONYM_WEIGHT, Query, synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.text import has_cjk
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
-MEANING_WEIGHT = 0.5  # beside the words
+MEANING_WEIGHT = 0.5  # the rest is for the words
 NAME_WEIGHT = 0.05  # of the share of the name that the query has
-SIMILAR = 0.15  # cosine from which a tool without any of the words is worth showing
+SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
+FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
+
+# Where the fitted sets end: size and length count no further.
+SMALLEST = 200  # tools
+SHORTEST = 8  # words
+# Coefficients of the fit: the intercept, then one for each of `features`.
+WORDS_ALONE = (1.83, 1.04, 0.83, -0.54, -1.26)
+WITH_MEANING = (2.36, 0.86, 0.58, -0.72, -1.39, 5.48)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """All tools for one query, in the order of the index."""
+class Scored:
+    """The scores of all tools for one query, in the order of the index."""
 
     scores: Floats
     best: int
@@ -38,16 +49,16 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures(Generic[Array]):
-    """One for each tool."""
+class Match(Generic[Array]):
+    """How well each tool matches a query, by words or by meaning."""
 
-    whole: Array  # for the whole query
-    part: Array  # for the sentence of it that fits best
+    whole: Array  # the whole query
+    part: Array  # the sentence of it that matches best
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What the tools mean, a row for each, and how to find out what a query means."""
+    """The embeddings of the tools, a row for each, and the model for those of queries."""
 
     vectors: Vectors
     embedder: Embedder
@@ -67,34 +78,34 @@ class Index:
         self.vocabulary = vocabulary
         self._meaning = meaning
         self._postings = Postings([(document.words, document.counts) for document in documents])
-        self._names = Names(documents, self._postings.idf)
+        self._name_coverage = NameCoverage(documents, self._postings.idf)
 
     def fit(self, query: Query) -> Floats:
-        """The probability of each tool to be what was asked for; 0 for those that have nothing to do with it."""
-        ranking = self.rank(query)
-        if ranking is None:
+        """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning."""
+        scored = self.score(query)
+        if scored is None:
             return np.zeros(len(self.documents))
-        share: Floats = ranking.scores / ranking.scores[ranking.best]
-        return relevance(ranking.evidence) * share**FALL
+        share: Floats = scored.scores / scored.scores[scored.best]
+        return relevance(scored.evidence) * share**FALL
 
-    def rank(self, query: Query) -> Ranking | None:
-        """None: no tool has anything to do with it."""
-        if not query.said or not self.documents:
+    def score(self, query: Query) -> Scored | None:
+        """None: no tool matches."""
+        if not query.tokens or not self.documents:
             return None
-        by_words = self._words(query)
-        by_meaning = self._cosines(query)
+        by_words = self._match_words(query)
+        by_meaning = self._match_meaning(query)
         words = by_words.whole + by_words.part
-        found = words > 0
-        scores = _of_best(words)
+        matches = words > 0
+        scores = _shares_of_best(words)
         if by_meaning is not None:
             similarity = by_meaning.whole + by_meaning.part
-            found |= similarity >= 2 * SIMILAR
-            scores = (1 - MEANING_WEIGHT) * scores + MEANING_WEIGHT * _of_best(similarity)
-        if not found.any():
+            matches |= similarity >= 2 * SIMILAR
+            scores = (1 - MEANING_WEIGHT) * scores + MEANING_WEIGHT * _shares_of_best(similarity)
+        if not matches.any():
             return None
-        known = [number for token in query.said if (number := self.vocabulary.get(token)) is not None]
-        scores += NAME_WEIGHT * self._names.coverage(known)
-        scores *= found
+        numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
+        scores += NAME_WEIGHT * self._name_coverage.of(numbers)
+        scores *= matches
         best = int(scores.argmax())
         rarest = self._postings.rarest
         evidence = Evidence(
@@ -105,13 +116,13 @@ class Index:
             words=query.length,
             tools=len(self.documents),
         )
-        return Ranking(scores, best, evidence)
+        return Scored(scores, best, evidence)
 
-    def _words(self, query: Query) -> Figures[Floats]:
-        """The matching part of BM25Plus."""
+    def _match_words(self, query: Query) -> Match[Floats]:
+        """The part of BM25Plus that depends on the query."""
         several = len(query.parts) > 1
         scores = np.zeros((1 + len(query.parts) if several else 1, len(self.documents)))
-        for token in query.said:
+        for token in query.tokens:
             gains = self._gains(token)
             if gains is None:
                 continue
@@ -120,10 +131,10 @@ class Index:
             for number, part in enumerate(query.parts if several else (), 1):
                 if token in part:
                     scores[number, rows] += values
-        return Figures(scores[0], scores[1:].max(axis=0) if several else scores[0])
+        return Match(scores[0], scores[1:].max(axis=0) if several else scores[0])
 
     def _gains(self, token: str) -> tuple[Rows, Floats] | None:
-        """Who has a token or one of its synonyms, and what each gains by the better of them."""
+        """The tools that have a token or one of its synonyms, and the gain of each by the better of them."""
         idf = self._postings.idf
         word = self._number(token)
         others = [other for synonym in synonyms_of(token) if (other := self._number(synonym)) is not None]
@@ -133,7 +144,7 @@ class Index:
         gained = np.zeros(len(self.documents))
         for other in others:
             rows, values = self._postings.matching(other, most)
-            gained[rows] = np.maximum(gained[rows], WEIGHT * values)
+            gained[rows] = np.maximum(gained[rows], SYNONYM_WEIGHT * values)
         if word is not None:
             rows, values = self._postings.matching(word)
             gained[rows] = np.maximum(gained[rows], values)
@@ -144,18 +155,18 @@ class Index:
         number = self.vocabulary.get(token)
         return number if number in self._postings.idf else None
 
-    def _cosines(self, query: Query) -> Figures[Vectors] | None:
-        if self._meaning is None or not query.meant:
+    def _match_meaning(self, query: Query) -> Match[Vectors] | None:
+        if self._meaning is None or not query.embedded:
             return None
-        parts = self._meaning.embedder.sums(query.meant)
+        parts = self._meaning.embedder.sums(query.embedded)
         whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
         if len(parts) == 1:
-            return Figures(whole, whole)
-        return Figures(whole, (self._meaning.vectors @ unit(parts).T).max(axis=1))
+            return Match(whole, whole)
+        return Match(whole, (self._meaning.vectors @ unit(parts).T).max(axis=1))
 
     def _coverage(self, query: Query, row: int) -> float:
-        total = had = 0.0
-        for token in query.said:
+        total = covered = 0.0
+        for token in query.tokens:
             word = self._number(token)
             if word is None:
                 total += self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
@@ -163,12 +174,38 @@ class Index:
             idf = self._postings.idf[word]
             total += idf
             if self._postings.has(row, word):
-                had += idf
-        return had / total if total else 0.0
+                covered += idf
+        return covered / total if total else 0.0
 
 
-def _of_best(figures: Floats | Vectors) -> Floats:
-    """As shares of the best, none below 0."""
+def _shares_of_best(figures: Floats | Vectors) -> Floats:
+    """As shares of the highest figure, none below 0."""
     best = figures.max(initial=0)
     shares = np.maximum(figures, 0).astype(np.float64)
     return shares / best if best > 0 else shares
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The evidence for the best hit of one query."""
+
+    coverage: float  # the share of the query's words that it has; rare words count more
+    score: float  # of the words that it has, in units of the rarest
+    part_score: float  # the same for the sentence that matches best
+    cosine: float | None  # between that sentence and the tool; None: not compared
+    words: float  # in the query
+    tools: int  # in the index: among many, a seeming match is more likely by chance
+
+
+def relevance(evidence: Evidence) -> float:
+    weights = WORDS_ALONE if evidence.cosine is None else WITH_MEANING
+    sum_ = weights[0] + sum(weight * figure for weight, figure in zip(weights[1:], features(evidence), strict=True))
+    return 1 / (1 + math.exp(-sum_))
+
+
+def features(evidence: Evidence) -> tuple[float, ...]:
+    """The variables of the fit."""
+    size = math.log(max(evidence.tools, SMALLEST))
+    length = math.log1p(max(evidence.words, SHORTEST))
+    figures = (evidence.coverage * evidence.score, evidence.part_score, size, length)
+    return figures if evidence.cosine is None else (*figures, evidence.cosine)

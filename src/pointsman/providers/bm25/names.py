@@ -1,34 +1,85 @@
-"""How much of each tool's name a query has."""
+"""Tool names in a query: exact ones in any spelling (`read_file`, `readFile`, `files:read-file`), and parts of them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
+from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.documents import IN_NAME, Prepared
 from pointsman.providers.bm25.postings import Floats, by_word
+from pointsman.providers.text import squeezed
+
+MAX_CHARS = 1_200  # of a query; no name with its server's is longer
+SURE = 0.99  # the relevance of the one tool with that name
+ONE_OF_SEVERAL = 0.95  # and of each, if several servers have a tool of that name
+OTHERS = 0.9  # the most that any other tool gets: close, but far enough that usage cannot lift it past the name
+NOTE = "exact name"
+
+_IDENTIFIER = re.compile(r"[^\W_](?:_+|[-.:])[^\W_]|[a-z][A-Z]")
 
 
-class Names:
-    """Who is asked for by name should be found: `list tables` is all of `list_tables`, but half of `drop_tables`."""
+class ExactNames:
+    """The tools of one set by their names, alone and with the server's id or name before them."""
+
+    def __init__(self, tools: Sequence[ToolDocument]) -> None:
+        self._rows = _rows_by_spelling(tools)
+
+    def rows(self, query: str) -> list[int]:
+        """The rows of the tools whose name is the whole query; else of those that it names as identifiers.
+
+        A plain word in a sentence is not a name: `search` says what to do, `read_file` says with what.
+        """
+        if len(query) > MAX_CHARS:
+            return []
+        whole = self._rows.get(squeezed(query))
+        if whole:
+            return whole
+        words = [word for word in query.split() if _IDENTIFIER.search(word)]
+        return list(dict.fromkeys(row for word in words for row in self._rows.get(squeezed(word), [])))
+
+
+def put_first(fit: Floats, rows: Sequence[int]) -> None:
+    """Raise the relevance of the tools that a query names above all others, in place."""
+    if rows:
+        fit.clip(max=OTHERS, out=fit)
+        fit[list(rows)] = SURE if len(rows) == 1 else ONE_OF_SEVERAL
+
+
+def _rows_by_spelling(tools: Sequence[ToolDocument]) -> dict[str, list[int]]:
+    rows: dict[str, list[int]] = {}
+    squeezed_server = cache(squeezed)  # few servers, each with many tools
+    for row, tool in enumerate(tools):
+        name = squeezed(tool.tool_name)
+        if name:
+            server_id = tool.tool_key.removesuffix(tool.tool_name)
+            for spelling in {name, squeezed_server(server_id) + name, squeezed_server(tool.server_name) + name}:
+                rows.setdefault(spelling, []).append(row)
+    return rows
+
+
+class NameCoverage:
+    """How much of each tool's name a query has: `list tables` has all of `list_tables`, but half of `drop_tables`."""
 
     def __init__(self, documents: Sequence[Prepared], idf: Mapping[int, float]) -> None:
         self._size = len(documents)
-        places = np.concatenate([np.empty(0, dtype=np.uint8), *(document.places for document in documents)])
-        named = (places & IN_NAME).astype(bool)
+        fields = np.concatenate([np.empty(0, dtype=np.uint8), *(document.fields for document in documents)])
+        named = (fields & IN_NAME).astype(bool)
         words = np.concatenate([np.empty(0, dtype=np.int32), *(document.words for document in documents)])[named]
         rows = np.repeat(np.arange(self._size), [len(document.words) for document in documents])[named]
         weights = np.array([idf[word] for word in words.tolist()])
         shares = weights / np.bincount(rows, weights=weights, minlength=self._size)[rows]
-        order, self._places = by_word(words)
+        order, self._span = by_word(words)
         self._rows = rows[order]
         self._shares: Floats = shares[order]
 
-    def coverage(self, query: Iterable[int]) -> Floats:
+    def of(self, query: Iterable[int]) -> Floats:
         """From 0 to 1 for each tool; rare words count more."""
         covered = np.zeros(self._size)
         for word in query:
-            place = self._places(word)
-            covered[self._rows[place]] += self._shares[place]
+            span = self._span(word)
+            covered[self._rows[span]] += self._shares[span]
         return covered

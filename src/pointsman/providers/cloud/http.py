@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pointsman import __version__
 from pointsman.config.model import CloudSearch
-from pointsman.providers.cloud.failure import UNREACHABLE, CloudError, malformed, oversized, status
+from pointsman.providers.cloud.errors import UNREACHABLE, CloudError, malformed, oversized, status
 from pointsman.providers.cloud.wire import Packed
 from pointsman.providers.single_flight import SingleFlight
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchHits, SearchRequest
-from pointsman.providers.cloud import failure as cloud_failure
+from pointsman.providers.cloud import errors as cloud_errors
 from pointsman.providers.cloud.breaker import BreakerState
 from pointsman.providers.cloud.service import PROBE_PATIENCE_S, CloudService, CloudStatus
 
@@ -60,7 +60,7 @@ class CloudSearchProvider:
     async def search(self, request: SearchRequest) -> SearchHits:
         """Raises CloudError, which is a SearchUnavailableError."""
         if self._service is None:
-            raise cloud_failure.unconfigured()
+            raise cloud_errors.unconfigured()
         if not request.tools:
             return SearchHits([], [0.0] * len(request.queries))
         return await self._service.search(request)

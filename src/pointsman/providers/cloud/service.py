@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchHits, SearchRequest
-from pointsman.providers.cloud import failure as cloud_failure
+from pointsman.providers.cloud import errors as cloud_errors
 from pointsman.providers.cloud.breaker import Breaker, BreakerState, Pass
-from pointsman.providers.cloud.failure import CloudError
+from pointsman.providers.cloud.errors import CloudError
 from pointsman.providers.cloud.http import MAX_CONNECTIONS, CloudHttp
 from pointsman.providers.cloud.wire import Packed, Packer, judge
 
@@ -66,7 +66,7 @@ class CloudService:
     async def search(self, request: SearchRequest) -> SearchHits:
         """Raises CloudError."""
         if len(self._calls) >= MAX_CONNECTIONS:
-            raise cloud_failure.busy()
+            raise cloud_errors.busy()
         entered = self._enter(request.project_id)
         call = asyncio.create_task(self._call(request, entered))
         self._calls.add(call)
@@ -77,9 +77,9 @@ class CloudService:
         patience_s = self._probe_patience_s if probes else self.settings.timeout_s + OPEN_ALLOWANCE_S
         await asyncio.wait({call}, timeout=patience_s)
         if not call.done() and not probes:
-            raise cloud_failure.timed_out(self.settings.timeout_s)
+            raise cloud_errors.timed_out(self.settings.timeout_s)
         if not call.done() or call.cancelled():
-            raise cloud_failure.left_alone()
+            raise cloud_errors.left_alone()
         return call.result()
 
     async def prepare(self) -> None:
@@ -101,11 +101,11 @@ class CloudService:
         """For the service, and for this project with it. Raises CloudError."""
         own = self._own_breakers[project_id].enter()
         if own is None:
-            raise cloud_failure.left_alone()
+            raise cloud_errors.left_alone()
         shared = self._breaker.enter()
         if shared is None:
             own.left()
-            raise cloud_failure.left_alone()
+            raise cloud_errors.left_alone()
         return shared, own
 
     async def _call(self, request: SearchRequest, entered: tuple[Pass, Pass]) -> SearchHits:
@@ -128,7 +128,7 @@ class CloudService:
             async with asyncio.timeout(self.settings.timeout_s):
                 judged = judge(await self._http.post(await self._packed(request)), request)
         except TimeoutError:
-            raise cloud_failure.timed_out(self.settings.timeout_s) from None
+            raise cloud_errors.timed_out(self.settings.timeout_s) from None
         except CloudError:
             raise
         except Exception:
@@ -137,7 +137,7 @@ class CloudService:
         if judged.invented:
             self._count_invented(judged.invented)
             if not judged.hits:
-                raise cloud_failure.invented(judged.invented)
+                raise cloud_errors.invented(judged.invented)
         return judged.hits
 
     async def _packed(self, request: SearchRequest) -> Packed:
@@ -154,7 +154,7 @@ class CloudService:
             return
         own.left()
         opened = self._breaker.opened
-        shared.failed(timed_out=failure.code == cloud_failure.TIMEOUT)
+        shared.failed(timed_out=failure.code == cloud_errors.TIMEOUT)
         self._reasons[self._breaker] = str(failure)
         if self._breaker.opened > opened:  # and not before, by another of the calls that were under way
             logger.warning("cloud search: the local search answers for the next %g s", self._breaker.rest_s)

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from pointsman.config.secret_shapes import MASK, SECRET
+from pointsman.config.secrets import MASK, SECRET
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest, ToolDocument
-from pointsman.providers.cloud.failure import malformed
+from pointsman.providers.cloud.errors import malformed
 from pointsman.providers.visible import visible_line
 
 API_VERSION = "1"

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest
-from pointsman.providers.llm import answer as llm_answer
 from pointsman.providers.llm import question as llm_question
+from pointsman.providers.llm import selection as llm_selection
 from pointsman.providers.llm.chat import Chat, ChatError, Reason
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Selected(SearchHits):
 class _NoSelectionError(ChatError):
     """The model answered in JSON, and it is of no use."""
 
-    def __init__(self, error: llm_answer.InvalidSelectionError) -> None:
+    def __init__(self, error: llm_selection.InvalidSelectionError) -> None:
         super().__init__("malformed", str(error))
         self.invented = error.invented
 
@@ -64,12 +64,12 @@ class LlmSearchProvider:
             plain.failure = error.reason
             plain.invented = error.invented if isinstance(error, _NoSelectionError) else 0
             return plain
-        moved = llm_answer.applied(hits, min(len(hits), SHORTLIST), selection)
+        moved = llm_selection.applied(hits, min(len(hits), SHORTLIST), selection)
         selected = Selected(moved[: request.max_results], found, NAME)
         selected.invented = selection.invented
         return selected
 
-    async def _ask(self, request: SearchRequest, hits: list[SearchHit]) -> llm_answer.Selection:
+    async def _ask(self, request: SearchRequest, hits: list[SearchHit]) -> llm_selection.Selection:
         """Raises ChatError."""
         if self._clock() < self._rests_until:
             raise ChatError("resting", "the endpoint did not answer a moment ago")
@@ -88,8 +88,8 @@ class LlmSearchProvider:
         return selection
 
 
-def _read(answer: object, shown: int) -> llm_answer.Selection:
+def _read(answer: object, shown: int) -> llm_selection.Selection:
     try:
-        return llm_answer.read(answer, shown)
-    except llm_answer.InvalidSelectionError as error:
+        return llm_selection.read(answer, shown)
+    except llm_selection.InvalidSelectionError as error:
         raise _NoSelectionError(error) from None

@@ -1,1 +1,1 @@
-"""What happened: journal, database, reading it back."""
+"""The audit: an intent and an outcome per call, in a journal that is moved into SQLite."""

@@ -1,4 +1,4 @@
-"""The audit's life: opened with the daemon, and a task beside it that moves the journal into the database."""
+"""Opens the audit with the daemon, moves the journal into the database in the background, and deletes old rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 
 from pointsman.config.model import Audit
 from pointsman.core.model import WallClock
-from pointsman.router.audit.age import AgeClock
 from pointsman.router.audit.database import FILE, NewerSchemaError, open_to_read
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog, Observer
@@ -21,11 +20,12 @@ from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
 from pointsman.router.serving.tasks import TaskSet
 
-MOVER = "audit mover"
+COMPACTION = "audit compaction"
 MOVE_EVERY_S = 5.0
 TRIM_EVERY_S = 600.0
-KEEP_ALL_S = 3600.0  # after a start nothing is deleted for so long
+KEEP_ALL_S = 3600.0  # after a start, during which no row is deleted for its age
 _DAY_MS = 86_400_000
+_BELIEVED_AFTER_S = 86_400.0  # long enough to notice a wrong clock; a correct one must win eventually
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +42,9 @@ async def auditing(
     every_s: float = MOVE_EVERY_S,
     bytes_per_s: Callable[[], float] | None = None,
 ) -> AsyncGenerator[AuditLog]:
-    """The audit of one run of the daemon. `settings` is asked each time, so that a reload holds at once.
+    """Open the audit for one run of the daemon. `settings` is called each time, so that a reload takes effect.
 
-    `bytes_per_s`: what one token may add to it.
+    `bytes_per_s`: how much one token may write.
     """
     seen = await asyncio.to_thread(last_seq_in, state_dir / FILE)
     journal = Journal(state_dir / FOLDER, seen_seq=seen)
@@ -58,21 +58,21 @@ async def auditing(
     )
     log.open()
     store = Store(state_dir / FILE)
-    mover = _Compactor(log, journal, store, state_dir / FOLDER, settings, AgeClock(wall, monotonic), monotonic)
-    leaving = asyncio.Event()
+    compactor = _Compactor(log, journal, store, state_dir / FOLDER, settings, AgeClock(wall, monotonic), monotonic)
+    stopping = asyncio.Event()
     tasks = tasks or TaskSet()
-    tasks.start(MOVER, lambda: mover.run(leaving, every_s))
+    tasks.start(COMPACTION, lambda: compactor.run(stopping, every_s))
     try:
         yield log
     finally:
-        leaving.set()  # in place of a cancel, which would leave the thread alone with the database
-        await tasks.join(MOVER)
+        stopping.set()  # not a cancel, which would close the database under the running thread
+        await tasks.join(COMPACTION)
         store.close()
         log.close()
 
 
 def last_seq_in(database: Path) -> int:
-    """The highest seq in the database, 0 where it cannot be read: the journal's last segment knows it as well."""
+    """Return the highest seq in the database; 0 if it cannot be read, since the journal's last segment has it, too."""
     try:
         connection = open_to_read(database)
         if connection is None:
@@ -106,22 +106,22 @@ class _Compactor:
         self._monotonic = monotonic
         self._started_at = monotonic()
         self._trimmed_at = float("-inf")
-        self._complaint = ""
+        self._logged = ""  # the error that was logged last
 
-    async def run(self, leaving: asyncio.Event, every_s: float) -> None:
+    async def run(self, stopping: asyncio.Event, every_s: float) -> None:
         while True:
             self._log.housekeep()
             try:
                 await asyncio.to_thread(self._move, self._journal.position)
             except (sqlite3.Error, OSError, NewerSchemaError) as error:
-                self._complain(error)
+                self._log_once(error)
                 self._log.rows_held_back = True
             else:
-                self._complaint = ""
+                self._logged = ""
                 self._log.rows_held_back = False
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(leaving.wait(), every_s)
-            if leaving.is_set():
+                await asyncio.wait_for(stopping.wait(), every_s)
+            if stopping.is_set():
                 return
 
     def _move(self, position: tuple[str, int] | None) -> None:
@@ -136,13 +136,54 @@ class _Compactor:
 
     def _trim(self, settings: Audit, *, fresh: bool) -> None:
         if fresh:
-            # A wrong clock or limit can still be corrected. Only a database that would fill the disk is cut.
+            # Leaves time to correct a wrong clock or limit. Only a database that would fill the disk is trimmed.
             self._store.trim(older_than_ms=0, max_bytes=2 * settings.max_bytes)
         else:
             oldest_ms = self._age.now_ms() - settings.max_days * _DAY_MS
             self._store.trim(older_than_ms=oldest_ms, max_bytes=settings.max_bytes)
 
-    def _complain(self, error: Exception) -> None:
-        if str(error) != self._complaint:
-            self._complaint = str(error)
-            logger.error("audit rows stay in the journal for now, the state database cannot take them: %s", error)
+    def _log_once(self, error: Exception) -> None:
+        if str(error) != self._logged:
+            self._logged = str(error)
+            logger.error("audit rows stay in the journal: could not write them to the state database: %s", error)
+
+
+class AgeClock:
+    """The time by which rows are too old: the system clock, unless it jumps.
+
+    After a jump of more than a day, the newest row plus the time elapsed since is used for one more day, so that a
+    wrong clock deletes no rows.
+    """
+
+    def __init__(self, wall: WallClock, monotonic: Callable[[], float]) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._known: tuple[float, float] | None = None  # a time in ms, and the monotonic time at that moment
+        self._doubted_at: float | None = None
+
+    def start_from(self, newest_ms: int | None) -> None:
+        """Take the newest row of earlier runs as the start time of this one; None if there is no row."""
+        if newest_ms is not None:
+            self._known = newest_ms, self._monotonic()
+        self.now_ms()
+
+    def now_ms(self) -> int:
+        clock_ms, at = self._wall() * 1000, self._monotonic()
+        known_ms, known_at = self._known or (clock_ms, at)
+        expected_ms = known_ms + (at - known_at) * 1000
+        if abs(clock_ms - expected_ms) > _DAY_MS:
+            if self._doubted_at is None:
+                self._doubted_at = at
+                self._warn((clock_ms - expected_ms) / _DAY_MS)
+            if at - self._doubted_at < _BELIEVED_AFTER_S:
+                return int(min(clock_ms, expected_ms))  # the earlier one keeps more rows
+        self._known, self._doubted_at = (clock_ms, at), None
+        return int(clock_ms)
+
+    def _warn(self, days: float) -> None:
+        logger.warning(
+            "the system clock is %.0f days %s the newest audit row; check the clock. No audit rows are deleted by "
+            "this clock for a day",
+            abs(days),
+            "ahead of" if days > 0 else "behind",
+        )

@@ -1,4 +1,4 @@
-"""The state database: SQLite in WAL mode, private to its owner, set aside when it is broken."""
+"""The state database: SQLite in WAL mode, readable by its owner only, set aside when corrupt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILE = "state.db"
 BUSY_S = 2.0
 SCHEMA_VERSION = 2
 REPEATS_SINCE = 2  # the version that has the column `repeats`
-_CHECK_UP_TO_BYTES = 67_108_864  # reading more than this at every start costs more than it finds
+_CHECK_UP_TO_BYTES = 67_108_864  # checking a larger file at every start takes too long
 _COLUMNS = """
     seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL, kind TEXT NOT NULL,
     token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT, tool_key TEXT, server_id TEXT,
@@ -37,22 +37,22 @@ logger = logging.getLogger(__name__)
 
 
 class NewerSchemaError(Exception):
-    """A later Pointsman wrote this database. It is left as it is."""
+    """A newer Pointsman wrote this database; it is left unchanged."""
 
     def __init__(self, path: Path, version: int) -> None:
         super().__init__(
-            f"{path} was written by a newer Pointsman (schema {version}; this one knows {SCHEMA_VERSION}). "
-            "Use that version, or another state folder."
+            f"{path} was written by a newer Pointsman (schema {version}; this version supports {SCHEMA_VERSION}). "
+            "Use that version, or choose another state folder."
         )
 
 
 def open_database(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
-    """Open it for writing, and make it where it does not exist or is broken.
+    """Open it for writing; create it if it is missing or corrupt.
 
     Raises:
         sqlite3.Error: it is locked, or cannot be written.
         OSError: the folder cannot be written.
-        NewerSchemaError: it is not ours to touch.
+        NewerSchemaError: a newer Pointsman wrote it.
     """
     try:
         return _open(path, busy_s)
@@ -64,7 +64,7 @@ def open_database(path: Path, busy_s: float = BUSY_S) -> sqlite3.Connection:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection | None:
-    """Open it for reading; None where there is no database yet. Raises sqlite3.Error and NewerSchemaError."""
+    """Open it for reading; None if there is no database yet. Raises sqlite3.Error and NewerSchemaError."""
     if not path.exists():
         return None
     if not path.is_file():  # opening a FIFO would wait for a writer
@@ -76,12 +76,12 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
         if _primary_code(error) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
             raise
         if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-            # A daemon was killed while it made the database. The first one to come takes back what is half done.
+            # A daemon was killed while it created the database. Opening it for writing rolls that back.
             return _open_to_read(f"{uri}?mode=rw", path)
         if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
             raise _unfinished(path) from error
-        # A folder that we may not write has no place for the shared memory of WAL. Without a WAL file
-        # nobody is writing, and the database can be read as it lies there.
+        # WAL's shared memory needs a writable folder. Without a WAL file there is no writer, so the database can be
+        # read as immutable.
         return _open_to_read(f"{uri}?mode=ro&immutable=1", path)
 
 
@@ -90,12 +90,12 @@ def is_broken(error: sqlite3.Error) -> bool:
 
 
 def is_unexpected(error: sqlite3.Error) -> bool:
-    """Whether a statement did not fit the database, as when its table was dropped."""
+    """Whether a statement does not fit the schema, for example because its table was dropped."""
     return _primary_code(error) == sqlite3.SQLITE_ERROR
 
 
 def databases_set_aside(state_dir: Path) -> list[str]:
-    """The names of those that are still there, oldest first. Raises nothing."""
+    """Return the file names of corrupt databases that still exist, oldest first. Never raises."""
     try:
         return sorted(name for name in os.listdir(state_dir) if _SET_ASIDE.fullmatch(name))
     except OSError:
@@ -103,18 +103,18 @@ def databases_set_aside(state_dir: Path) -> list[str]:
 
 
 def set_aside(path: Path, reason: Exception) -> None:
-    """Rename a broken database with its companions, so that nothing is lost and a new one can be made."""
+    """Rename a corrupt database and its WAL files, so that a new one can be created without losing it."""
     aside = path.with_name(f"{path.name}.broken-{time.time_ns() // 1_000_000}")
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    logger.error("the state database is broken (%s) and was set aside as %s; a new one is opened", reason, aside)
+    logger.error("the state database is corrupt (%s); renamed to %s, creating a new one", reason, aside)
 
 
 def _open(path: Path, busy_s: float) -> sqlite3.Connection:
     if path.exists() and not path.is_file():
         raise _broken("it is not a file")
-    # SQLite would create it as the umask says; the companions take over the mode of the file itself.
+    # SQLite would apply the umask. The WAL files inherit the mode of this file.
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         os.fchmod(fd, 0o600)
@@ -131,7 +131,7 @@ def _open(path: Path, busy_s: float) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA trusted_schema = OFF")
-    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only before the first table
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has no effect after the first table
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")  # a segment is deleted once its rows are committed
     connection.execute("PRAGMA journal_size_limit = 4194304")
@@ -143,13 +143,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         _create(connection)
     missing = _COLUMN_NAMES - _columns(connection)
     if missing:
-        raise _broken("its table `audit` is gone" if missing == _COLUMN_NAMES else "its table `audit` lacks columns")
+        raise _broken("table `audit` is missing" if missing == _COLUMN_NAMES else "table `audit` lacks columns")
 
 
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+        version = connection.execute("PRAGMA user_version").fetchone()[
+            0
+        ]  # another process may have created it meanwhile
         if version == 0:
             _run(connection, _SCHEMA)
         elif version < SCHEMA_VERSION and _columns(connection):
@@ -166,7 +168,7 @@ def _run(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
 
 
 def _columns(connection: sqlite3.Connection) -> frozenset[str]:
-    """Of the table `audit`; empty where there is none."""
+    """Return the columns of the table `audit`; empty if there is none."""
     return frozenset(column[1] for column in connection.execute("PRAGMA table_info(audit)"))
 
 
@@ -197,8 +199,8 @@ def _broken(verdict: str) -> sqlite3.DatabaseError:
 
 def _unfinished(path: Path) -> sqlite3.OperationalError:
     return sqlite3.OperationalError(
-        f"what a killed gateway left unfinished in {path} must be completed first, and this user may not write there. "
-        "Run this as the user that runs the gateway, or on a copy of the state folder."
+        f"a killed gateway left an unfinished transaction in {path}, and this user has no permission to recover it. "
+        "Run this command as the user that runs the gateway, or on a copy of the state folder."
     )
 
 

@@ -1,4 +1,4 @@
-"""Rows for human eyes and for pipes. Nothing that a caller sent can move the cursor, hide text or forge a line."""
+"""Formats rows as a table or as JSON lines. Escapes what could move the cursor, hide text or forge a line."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import msgspec
 
 from pointsman.router.audit.rows import Row
 
-# Controls, line and paragraph separators, and all that changes the direction or cannot be seen.
+# Control characters, line and paragraph separators, and characters that are invisible or change the direction.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U0010ffff]"
 )
 _COLUMNS = (("TIME", 24), ("OUTCOME", 14), ("MS", 9), ("TOKEN", 16), ("PROJECT", 16), ("CLIENT", 16), ("WHAT", 100))
 _RIGHT = frozenset({"MS"})
-_LOOK_AHEAD = 200  # rows that decide how wide the columns are
+_LOOK_AHEAD = 200  # rows that determine the column widths
 _encode = msgspec.json.Encoder().encode
 
 
 def json_line(row: Row) -> str:
-    """One JSON object; characters that a terminal might obey are escaped as JSON allows."""
+    """Encode a row as one JSON object, with terminal control characters escaped."""
     return _UNSAFE.sub(_json_escape, _encode(row).decode())
 
 
 class Table:
-    """Aligned lines, one a row, under a header. The first rows decide the widths, unless `steady` says the widest."""
+    """Aligned lines under a header. The first rows determine the column widths; with `steady` they are the maximum."""
 
     def __init__(self, *, steady: bool = False) -> None:
         self._widths = [limit for _, limit in _COLUMNS] if steady else []

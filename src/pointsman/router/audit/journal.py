@@ -1,25 +1,40 @@
-"""The append-only journal: one write call for each record, checked, and never a half line left behind."""
+"""The append-only journal: one write call per record, and no partial line after a failed write."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
+
+from pointsman.router.audit.redaction import CUT, clean_queries
+from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.audit.segments import RunLock, Segment, last_seq
 
+MAX_LINE_BYTES = 8192
 SEGMENT_BYTES = 1_048_576
+_encode = msgspec.json.Encoder().encode
+
 Write = Callable[[int, bytes], int]
 Truncate = Callable[[int, int], None]
+
+
+def encode_line(entry: Intent | Outcome) -> bytes:
+    """Encode an entry as a line of at most MAX_LINE_BYTES."""
+    line = _encode_any(entry)
+    if len(line) <= MAX_LINE_BYTES or isinstance(entry, Outcome):  # outcomes have only short names and numbers
+        return line
+    return next(line for line in map(_encode_any, _smaller(entry)) if len(line) <= MAX_LINE_BYTES)
 
 
 class Journal:
     """The journal of one run. Used from one thread.
 
-    Nothing is synced to the disk: what the kernel has taken survives the end of the process, also by SIGKILL,
-    but not a power cut.
+    Writes are not synced to disk: they survive the end of the process, also by SIGKILL, but not a power failure.
     """
 
     def __init__(
@@ -38,13 +53,13 @@ class Journal:
         self._lock: RunLock | None = None
         self._segment: Segment | None = None
         self._fd = -1
-        self._end = 0  # bytes of the segment that are whole lines
-        self._torn = False  # the segment ends in half a line that could not be taken back
+        self._end = 0  # bytes of complete lines in the segment
+        self._torn = False  # the segment ends in a partial line that could not be truncated
         self._closed = False
         self._next_seq = seen_seq + 1
 
     def open(self) -> None:
-        """Start a run. `next_seq` and `append` do it by themselves; calling it early tells early that it fails.
+        """Start a run. `next_seq` and `append` do so implicitly; calling this first reports a failure early.
 
         Raises:
             OSError: the folder cannot be read or written.
@@ -60,7 +75,7 @@ class Journal:
         self._open_segment(Segment.named(self._folder, self._lock.run, 0, self._next_seq))
 
     def next_seq(self) -> int:
-        """The seq of the next intent; a full segment is closed before it. Raises OSError."""
+        """Return the seq of the next intent, after closing a full segment. Raises OSError."""
         if self._fd < 0:
             self.open()
         elif self._end >= self._segment_bytes:
@@ -68,35 +83,35 @@ class Journal:
         return self._next_seq
 
     def append(self, lines: bytes, *, intents: int = 0) -> None:
-        """Write whole lines, all or nothing. `intents` of them use up a seq.
+        """Write complete lines, all or none. `intents` of them use up a seq.
 
         Raises:
-            OSError: they are not in the journal (disk full, short write, read-only, input/output error).
+            OSError: nothing was written (disk full, short write, read-only, I/O error).
         """
         if self._fd < 0:
             self.open()
         if self._torn:
-            self._mend()
+            self._end_partial_line()
         try:
             written = self._write(self._fd, lines)
         except OSError:
-            self._take_back()
+            self._roll_back()
             raise
         if written != len(lines):
-            self._take_back()
-            raise OSError(errno.ENOSPC, f"only {written} of {len(lines)} bytes could be written")
+            self._roll_back()
+            raise OSError(errno.ENOSPC, f"wrote only {written} of {len(lines)} bytes")
         self._end += written
         self._next_seq += intents
 
     def rotate(self) -> None:
-        """Close the present segment, if it holds anything, so that it can be moved to the database.
+        """Close the current segment unless it is empty, so that it can be moved to the database.
 
         Raises:
-            OSError: no new segment could be opened; the present one stays in use.
+            OSError: no new segment could be opened; the current one stays in use.
         """
         if self._fd < 0 or self._segment is None:
             return
-        if os.fstat(self._fd).st_nlink == 0:  # somebody deleted the folder: what we write there is lost
+        if os.fstat(self._fd).st_nlink == 0:  # the folder was deleted, so writes to this file are lost
             self._end_run()
             self.open()
         elif self._end > 0:
@@ -105,11 +120,11 @@ class Journal:
 
     @property
     def position(self) -> tuple[str, int] | None:
-        """Run and number of the segment in use. Those of the same run with lower numbers change no more."""
+        """Run and number of the current segment. Lower numbers of the same run are final."""
         return (self._segment.run, self._segment.number) if self._segment else None
 
     def close(self) -> None:
-        """End the run. Its last segment stays, because the next run takes its seq from it."""
+        """End the run. Its last segment stays, because the next run derives its seq from it."""
         self._closed = True
         self._end_run()
 
@@ -120,21 +135,21 @@ class Journal:
         self._fd, self._segment, self._end, self._torn = fd, segment, 0, False
 
     def _try_to_rotate(self) -> None:
-        with contextlib.suppress(OSError):  # the present segment can still grow
+        with contextlib.suppress(OSError):  # the current segment can still grow
             self.rotate()
 
-    def _take_back(self) -> None:
+    def _roll_back(self) -> None:
         try:
             self._truncate(self._fd, self._end)
         except OSError:
             self._torn = True
 
-    def _mend(self) -> None:
-        """End the half line, so that the next record stands on a line of its own. Raises OSError."""
+    def _end_partial_line(self) -> None:
+        """Terminate the partial line, so that the next record starts on a new one. Raises OSError."""
         size = os.fstat(self._fd).st_size
         if size > self._end:
             if self._write(self._fd, b"\n") != 1:
-                raise OSError(errno.ENOSPC, "the journal ends in half a line, which could not be ended")
+                raise OSError(errno.ENOSPC, "the journal ends in a partial line that could not be terminated")
             self._end = size + 1
         self._torn = False
 
@@ -144,3 +159,29 @@ class Journal:
         if self._lock is not None:
             self._lock.close()
         self._fd, self._segment, self._lock = -1, None, None
+
+
+def _encode_any(entry: Intent | Outcome) -> bytes:
+    try:
+        return _encode(entry) + b"\n"
+    except UnicodeEncodeError:
+        return _encode(_without_surrogates(msgspec.to_builtins(entry))) + b"\n"
+
+
+def _smaller(intent: Intent) -> Iterator[Intent]:
+    """Drop arguments first, then shorten queries. Escaped text is up to six times longer; names always fit."""
+    if intent.arguments is not msgspec.UNSET:
+        intent = msgspec.structs.replace(intent, arguments=CUT)
+        yield intent
+    queries = intent.queries or []
+    for limit in (200, 80, 30, 10):
+        yield msgspec.structs.replace(intent, queries=clean_queries(queries, limit))
+    yield msgspec.structs.replace(intent, queries=None)
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(name): _without_surrogates(item) for name, item in value.items()}
+    return [_without_surrogates(item) for item in value] if isinstance(value, list) else value

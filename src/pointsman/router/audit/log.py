@@ -1,4 +1,4 @@
-"""What the gateway writes down: an intent before a call, its outcome after, and refusals in one go."""
+"""Records calls: an intent before the call, an outcome after it, and refusals as one row."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from typing import Protocol
 
 import msgspec
 
-from pointsman.core.errors import AuditUnavailableError, DownstreamHttpError, GatewayError, RateLimitedError
+from pointsman.core.errors import AuditUnavailableError, DownstreamError, GatewayError, RateLimitedError
 from pointsman.core.model import WallClock
 from pointsman.core.seams import FrontRequest, ProtocolError
-from pointsman.router.audit.journal import Journal
-from pointsman.router.audit.lines import encode_line
+from pointsman.router.audit.journal import Journal, encode_line
 from pointsman.router.audit.redaction import clean_arguments, clean_queries, short, short_or_none
 from pointsman.router.audit.row_rate import REPEATED, RefusalCounter, RowRate, TokenBucket, too_many_rows
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
 
 MAX_NAME_CHARS = 128  # ids, client names, methods, codes
 MAX_TOOL_KEY_CHARS = 256
-MAX_LATE = 10_000  # outcomes kept in memory while the journal cannot be written
-STRANGERS_BURST = 100
-STRANGERS_PER_S = 10.0
-# By code; all others are `error`.
+MAX_LATE = 10_000  # outcomes kept in memory while the journal is not writable
+UNAUTHORIZED_BURST = 100  # rows of callers without a valid token
+UNAUTHORIZED_PER_S = 10.0
+# By error code; all others are `error`.
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "rate_limited": "denied", "timeout": "timeout"}
 CHANGES_BURST = 100  # rows of one server
 CHANGES_PER_S = 1.0
@@ -39,16 +38,16 @@ logger = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
-    """Is told what the journal is told, by the same code: `/metrics` can never disagree with the rows."""
+    """Gets what the journal gets, from the same code, so that `/metrics` agrees with the rows."""
 
     def finished(self, intent: Intent, outcome: Outcome) -> None: ...
     def journal_failed(self) -> None: ...
 
 
 class Record:
-    """A call under way, whose intent is in the journal.
+    """A call in progress, whose intent is in the journal.
 
-    As a context manager it writes the outcome, however the block ends: what was raised says which one it is.
+    As a context manager it writes the outcome when the block ends, derived from the exception if there is one.
     """
 
     __slots__ = ("_began", "_finished", "_intent", "_log")
@@ -72,28 +71,28 @@ class Record:
         code: str | None = None,
         *,
         results: int | None = None,
-        bytes: int | None = None,  # noqa: A002 - the row's own name for it
+        bytes: int | None = None,  # noqa: A002 - the row's field name
         provider: str | None = None,
         fallback: bool | None = None,
     ) -> None:
-        """Write the outcome. The first call counts, later ones do nothing. Never raises."""
+        """Write the outcome. Only the first call has an effect. Never raises."""
         if self._finished:
             return
         self._finished = True
         self._log._finish(self._intent, self._began, outcome, code, results, bytes, provider, fallback)
 
     def begin_next_round(self) -> None:
-        """The same call goes on as a row of its own, after this one was finished with `input_required`.
+        """Continue the call in a new row, after this one was finished with `input_required`.
 
         Raises:
-            AuditUnavailableError: it could not be written; the call stays without a row that is open.
+            AuditUnavailableError: the row could not be written; the call has no open row.
         """
         self._intent, self._began = self._log._begin_again(self._intent)
         self._finished = False
 
 
 class AuditLog:
-    """The gateway's side of the audit. Used from one thread; a call costs two short writes and no waiting."""
+    """Writes the audit. Used from one thread; a call costs two short writes and never waits."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class AuditLog:
         monotonic: Callable[[], float] = time.monotonic,
         bytes_per_s: Callable[[], float] | None = None,
     ) -> None:
-        """`bytes_per_s`: what one token may add, after a burst."""
+        """`bytes_per_s`: how much one token may write, after a burst."""
         self._journal = journal
         self._arguments = arguments
         self._observers = tuple(observers)
@@ -113,14 +112,14 @@ class AuditLog:
         self._monotonic = monotonic
         self._late: deque[bytes] = deque()
         self._failing = False
-        self.rows_held_back = False  # the state database takes no rows; for `/health`
-        self._strangers = TokenBucket(STRANGERS_BURST, monotonic())
+        self.rows_held_back = False  # the state database is not writable; for `/health`
+        self._unauthorized = TokenBucket(UNAUTHORIZED_BURST, monotonic())
         self._changes: dict[str, TokenBucket] = {}  # by server
         self._rate = RowRate(bytes_per_s)
         self._refusals = RefusalCounter()
 
     def open(self) -> None:
-        """Try the journal early, so that the operator reads of a failure at start. `begin` tries again."""
+        """Open the journal early, so that a failure is logged at start. `begin` retries."""
         try:
             self._journal.open()
         except OSError as error:
@@ -136,13 +135,13 @@ class AuditLog:
         server_id: str | None = None,
         arguments: object = None,
     ) -> Record:
-        """Write the intent. Only when this returns may anything be sent to a server.
+        """Write the intent. Send nothing to a server before this returns.
 
-        Used as `with audit.begin(...) as record`, which leaves no intent without its outcome.
+        Use as `with audit.begin(...) as record`, which writes an outcome for every intent.
 
         Raises:
-            AuditUnavailableError: it could not be written.
-            RateLimitedError: the token has written too much of late; the refusal has its row.
+            AuditUnavailableError: the intent could not be written.
+            RateLimitedError: the token has written too much recently; the refusal is recorded.
         """
         token_id = request.caller.token_id
         wait_s = self._rate.wait_s(token_id, self._monotonic())
@@ -192,10 +191,10 @@ class AuditLog:
         tool_key: str | None = None,
         server_id: str | None = None,
     ) -> None:
-        """Write the row of a call that was refused before anything was done. Never raises.
+        """Write the row of a call that was refused before it had any effect. Never raises.
 
-        Strangers (code `unauthorized`) get a bounded number of rows; the rest is only counted, so that a caller
-        without a token cannot push other people's rows out. Refusals that a token repeats share a row.
+        Callers without a valid token (code `unauthorized`) get a bounded number of rows, so that they cannot evict the
+        rows of others; further refusals are only counted. Refusals that a token repeats share a row.
         """
         intent = Intent(
             seq=0,
@@ -217,9 +216,9 @@ class AuditLog:
             observer.finished(intent, outcome)
 
     def changed_tools(self, server_id: str, names: Sequence[str]) -> None:
-        """Write a row for each known tool that has another definition now. Never raises.
+        """Write a row for each known tool whose definition changed. Never raises.
 
-        A server that changes its tools all the time gets a bounded number of rows; the rest is only counted.
+        A server that keeps changing its tools gets a bounded number of rows; further changes are only counted.
         """
         now = self._monotonic()
         bucket = self._changes.get(server_id)
@@ -246,9 +245,9 @@ class AuditLog:
     def _has_own_row(self, intent: Intent, outcome: Outcome) -> bool:
         now = self._monotonic()
         if outcome.code == "unauthorized":
-            if self._strangers.fill(STRANGERS_BURST, STRANGERS_PER_S, now) < 1:
+            if self._unauthorized.fill(UNAUTHORIZED_BURST, UNAUTHORIZED_PER_S, now) < 1:
                 return False
-            self._strangers.take(1)
+            self._unauthorized.take(1)
             return True
         over = intent.token is not None and self._rate.wait_s(intent.token, now) > 0
         if over or outcome.code in REPEATED:
@@ -256,7 +255,7 @@ class AuditLog:
         return True
 
     def housekeep(self) -> None:
-        """Called now and then: outcomes that could not be written get another try, and the segment is closed."""
+        """Retry outcomes that could not be written, and close the segment. Called periodically."""
         self._write_repeats(self._monotonic())
         try:
             self._write_late()
@@ -266,7 +265,7 @@ class AuditLog:
 
     @property
     def failing(self) -> bool:
-        """Whether the last attempt to write failed, so that calls are refused; for `/health`."""
+        """Whether the last write failed, so that calls are refused; for `/health`."""
         return self._failing
 
     def close(self) -> None:
@@ -274,11 +273,11 @@ class AuditLog:
         try:
             self._write_late()
         except OSError as error:
-            logger.error("%d audit outcomes could not be written: %s", len(self._late), error)  # noqa: TRY400
+            logger.error("could not write %d audit outcomes: %s", len(self._late), error)  # noqa: TRY400
         self._journal.close()
 
     def _begin_again(self, intent: Intent) -> tuple[Intent, float]:
-        """The same intent under a new number. Raises AuditUnavailableError."""
+        """Write the same intent with a new seq. Raises AuditUnavailableError."""
         again = msgspec.structs.replace(intent, seq=self._next_seq(), time_ms=int(self._wall() * 1000))
         return again, self._write_intent(again)
 
@@ -292,7 +291,7 @@ class AuditLog:
             raise self._failed(error) from None
 
     def _write_intent(self, intent: Intent) -> float:
-        """Returns when the call began. Raises AuditUnavailableError."""
+        """Return the start time of the call. Raises AuditUnavailableError."""
         line = encode_line(intent)
         try:
             self._journal.append(line, intents=1)
@@ -301,7 +300,7 @@ class AuditLog:
         if intent.token is not None:
             self._rate.wrote(intent.token, len(line))
         if self._failing:
-            self._healed()
+            self._recovered()
         return self._monotonic()
 
     def _finish(
@@ -325,7 +324,7 @@ class AuditLog:
             self._journal.append(line)
         except OSError as error:
             self._failed(error)
-            self._keep(line)
+            self._keep_for_later(line)
         for observer in self._observers:
             observer.finished(intent, outcome)
 
@@ -351,8 +350,8 @@ class AuditLog:
             self._journal.append(self._late[0])
             self._late.popleft()
 
-    def _keep(self, line: bytes) -> None:
-        # No new call begins while the journal fails, so the number of calls in flight bounds this already.
+    def _keep_for_later(self, line: bytes) -> None:
+        # No call begins while the journal fails, so the number of calls in progress bounds this already.
         if len(self._late) < MAX_LATE:
             self._late.append(line)
 
@@ -362,21 +361,21 @@ class AuditLog:
         if not self._failing:
             self._failing = True
             reason = os.strerror(error.errno) if error.errno else str(error)
-            logger.error("the audit journal cannot be written, so calls are refused until it can: %s", reason)
+            logger.error("could not write the audit journal; calls are refused until it is writable: %s", reason)
         return AuditUnavailableError()
 
-    def _healed(self) -> None:
+    def _recovered(self) -> None:
         self._failing = False
-        logger.warning("the audit journal can be written again")
+        logger.warning("the audit journal is writable again")
 
 
 def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
-    """Outcome and code of a block that ended with `error`."""
+    """Return outcome and code of a block that ended with `error`."""
     if error is None:
         return "ok", None
     if isinstance(error, GatewayError):
         return _ENDINGS.get(error.code, "error"), error.code
-    if isinstance(error, (ProtocolError, DownstreamHttpError)):
+    if isinstance(error, (ProtocolError, DownstreamError)):
         return "error", str(error.code)
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", None

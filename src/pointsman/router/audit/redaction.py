@@ -1,4 +1,4 @@
-"""What callers send is cut and its secrets are masked before it is written down."""
+"""Truncates what callers send and masks its secrets before it is recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pointsman.config.secret_shapes import MASK, SECRET
+from pointsman.config.secrets import MASK, SECRET
 
 CUT = "…"
 MAX_QUERIES = 20
@@ -20,11 +20,11 @@ _SECRET_NAME = re.compile(
     r"|cookie|credential|signature|^sig$|^pin$|^otp$",
     re.IGNORECASE,
 )
-_LONGEST_SECRET = 600  # looked at beyond a cut, so that no secret is cut in half and missed
+_LONGEST_SECRET = 600  # searched beyond the limit, so that truncation does not hide half a secret
 
 
 def short(text: str, limit: int) -> str:
-    """A name (tool key, client, method), cut to `limit`; a token of ours inside it is masked."""
+    """Truncate a name (tool key, client, method) to `limit` and mask Pointsman tokens in it."""
     if len(text) > limit or "ptm_" in text:
         return free_text(text, limit)
     return text
@@ -35,7 +35,7 @@ def short_or_none(text: str | None, limit: int) -> str | None:
 
 
 def free_text(text: str, limit: int) -> str:
-    """Words of a person or a model, cut to `limit`, with everything that looks like a secret masked."""
+    """Truncate free text to `limit` and mask everything that looks like a secret."""
     masked = SECRET.sub(MASK, text[: limit + _LONGEST_SECRET])
     return masked if len(masked) <= limit else masked[: limit - 1] + CUT
 
@@ -45,12 +45,12 @@ def clean_queries(queries: Sequence[str], limit: int = MAX_QUERY_CHARS) -> list[
 
 
 def clean_arguments(arguments: Any) -> Any:
-    """The arguments of a call as they may be written down: bounded, and with secrets masked by name and by look."""
+    """Bound the arguments of a call and mask secrets, by their name and by their shape."""
     return _Arguments().clean(arguments, 0)
 
 
 class _Arguments:
-    """Walks one call's arguments until its allowance is used up, so that huge ones cost no more than small ones."""
+    """Walks the arguments of one call up to a budget, so that huge ones cost no more than small ones."""
 
     def __init__(self) -> None:
         self._chars = MAX_ARGUMENT_CHARS

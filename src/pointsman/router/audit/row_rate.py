@@ -1,4 +1,4 @@
-"""Bounds what each token adds to the audit: a token bucket of bytes, and one row for repeated refusals."""
+"""Limits what each token writes to the audit: a token bucket of bytes, and one row for repeated refusals."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import msgspec
 from pointsman.core.errors import RateLimitedError
 from pointsman.router.audit.rows import Intent, Outcome
 
-BURST_S = 30  # a token that was silent for so long may write so many seconds' worth at once
-WINDOW_S = 10.0  # in which refusals of one kind become one row
-REPEATED = frozenset({"rate_limited", "overloaded"})  # refusals that a client in a loop repeats by the thousand
+BURST_S = 30  # capacity of a bucket, in seconds of its rate
+WINDOW_S = 10.0  # in which equal refusals are coalesced into one row
+REPEATED = frozenset({"rate_limited", "overloaded"})  # refusals that a retrying client repeats thousands of times
 
 Clock = Callable[[], float]
 
 
 class TokenBucket:
-    """Holds `burst` at the most and fills up at `per_s`. What is taken after the fact may leave it in debt."""
+    """Holds at most `burst` and refills at `per_s`. Taking more than is left makes it negative."""
 
     __slots__ = ("_at", "left")
 
@@ -28,7 +28,7 @@ class TokenBucket:
         self._at = now
 
     def fill(self, burst: float, per_s: float, now: float) -> float:
-        """What is left now."""
+        """Refill, and return what is left."""
         self.left = left = min(burst, self.left + (now - self._at) * per_s)
         self._at = now
         return left
@@ -38,27 +38,27 @@ class TokenBucket:
 
 
 class RowRate:
-    """One bucket for each token. Bytes are counted, because they are what pushes the rows of others out."""
+    """One bucket per token. Counts bytes, because the size of the database is what evicts other tokens' rows."""
 
     def __init__(self, bytes_per_s: Callable[[], float] | None) -> None:
-        """None: without a limit."""
+        """None: no limit."""
         self._bytes_per_s = bytes_per_s
-        self._per_s = 0.0  # as it was last asked for
+        self._per_s = 0.0  # the last value of `bytes_per_s`
         self._buckets: dict[str, TokenBucket] = {}
 
     def wait_s(self, token_id: str, now: float) -> float:
-        """0 where the token may write another row; otherwise the time until it may."""
+        """Return the time until the token may write another row; 0 if it may now."""
         if self._bytes_per_s is None:
             return 0.0
         per_s = self._bytes_per_s()
         if per_s != self._per_s:
             self._per_s = per_s
-            self._buckets.clear()  # a reload: the new burst holds for all
+            self._buckets.clear()  # after a reload, the new burst applies to all
         bucket = self._buckets.get(token_id)
         if bucket is None:
             bucket = self._buckets[token_id] = TokenBucket(BURST_S * per_s, now)
         if bucket.left > 0:
-            return 0.0  # filled up only when it is empty, which most tokens never see
+            return 0.0  # refill only an empty bucket, which most tokens never have
         left = bucket.fill(BURST_S * per_s, per_s, now)
         return 0.0 if left > 0 else (1 - left) / per_s
 
@@ -70,8 +70,8 @@ class RowRate:
 
 def too_many_rows(wait_s: float) -> RateLimitedError:
     return RateLimitedError(
-        "The call was not made: this token's calls fill the audit faster than they may. Call less often, or send less "
-        "text with each call, and repeat this one later; the operator sets `limits.audit_bytes_per_s`.",
+        "The call was not made: this token's calls write more to the audit than its limit allows. Call less often, or "
+        "send less text per call, and retry this one later; the operator sets `limits.audit_bytes_per_s`.",
         max(1, math.ceil(wait_s)),
     )
 
@@ -79,19 +79,19 @@ def too_many_rows(wait_s: float) -> RateLimitedError:
 @dataclass(slots=True)
 class _Repeats:
     until: float
-    intent: Intent | None = None  # of the first one that has no row of its own
+    intent: Intent | None = None  # of the first refusal without its own row
     outcome: Outcome | None = None
     count: int = 0
 
 
 class RefusalCounter:
-    """Refusals of one token and code: the first one has its row at once, those of the next seconds share one."""
+    """Coalesces refusals of one token and code: the first gets its row at once, later ones in the window share one."""
 
     def __init__(self) -> None:
         self._repeats: dict[tuple[str | None, str, str | None], _Repeats] = {}
 
     def is_first(self, intent: Intent, outcome: Outcome, now: float) -> bool:
-        """Whether the row is to be written now. Others are counted, and come out of `due`."""
+        """Whether to write the row now. Others are counted, and `due` returns them."""
         key = (intent.token, intent.kind, outcome.code)
         known = self._repeats.get(key)
         if known is None:
@@ -103,7 +103,7 @@ class RefusalCounter:
         return False
 
     def due(self, now: float) -> Iterator[tuple[Intent, Outcome]]:
-        """The shared rows whose window is over, each with its number of repeats."""
+        """Return the shared rows whose window has ended, each with its number of repeats."""
         for key, known in list(self._repeats.items()):
             if known.until > now:
                 continue

@@ -1,4 +1,4 @@
-"""What is written down of a call: the intent before it, the outcome after it, and the row that people read."""
+"""The records of a call: the intent before it, the outcome after it, and the row that combines both."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Ending = Literal["ok", "error", "denied", "timeout", "cancelled", "input_require
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
-# Checked when the journal is read: SQLite's integers have 64 bits, and the calendar ends with the year 9999.
+# Checked when the journal is read: SQLite's integers have 64 bits, and datetime ends with the year 9999.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 
-# Structs in place of dataclasses: made and encoded in a microsecond, and decoded with their types checked.
+# Structs instead of dataclasses: created and encoded in a microsecond, and type-checked when decoded.
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="intent"):
@@ -37,7 +37,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", tag="outcome"):
-    """Written when the call is over, however it ended."""
+    """Written when the call ends, in whatever way."""
 
     seq: Count
     outcome: Ending
@@ -47,7 +47,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     bytes: Count | None = None
     provider: str | None = None
     fallback: bool | None = None
-    repeats: int | None = None  # refusals that this row stands for
+    repeats: int | None = None  # number of refusals that this row represents
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,15 +64,15 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     tool_key: str | None
     server_id: str | None
     method: str
-    outcome: Ending | None  # None: still under way
+    outcome: Ending | None  # None: in progress
     code: str | None
     ms: float | None
     results: int | None
     bytes: int | None
     provider: str | None
     fallback: bool | None
-    arguments: Any = msgspec.UNSET  # left out unless it was recorded
-    repeats: int | msgspec.UnsetType = msgspec.UNSET  # left out unless the row stands for several refusals
+    arguments: Any = msgspec.UNSET  # omitted unless recorded
+    repeats: int | msgspec.UnsetType = msgspec.UNSET  # omitted unless the row represents several refusals
 
 
 def row_of(intent: Intent, outcome: Outcome | None) -> Row:

@@ -1,6 +1,6 @@
-"""The journal's files: how they are named, who holds them, and how they are read.
+"""The journal's files: their names, locks and content.
 
-A run of the gateway has a run file, which it keeps locked for as long as it lives, and numbered segments:
+A run of the gateway has a run file, which it locks while it lives, and numbered segments:
 
     0000000000000001-5f3a9c21.run
     0000000000000001-5f3a9c21.000000.0000000000000001.jsonl     (run, number, the next seq when it was opened)
@@ -39,7 +39,7 @@ class Segment:
 
 
 def list_segments(folder: Path) -> list[Segment]:
-    """All segments, oldest first. A folder that does not exist has none."""
+    """Return all segments, oldest first; none if the folder does not exist."""
     found = (_SEGMENT.fullmatch(name) for name in _names(folder))
     return sorted(
         Segment(match["run"], int(match["number"]), int(match["next_seq"]), folder / match.string)
@@ -49,8 +49,11 @@ def list_segments(folder: Path) -> list[Segment]:
 
 
 def read_entries(path: Path) -> Iterator[Intent | Outcome]:
-    """What a segment holds. A torn line (crash, full disk) was never acknowledged and is passed over; so is any other
-    that cannot be decoded, since one such line must not keep all others out of the database."""
+    """Read the entries of a segment.
+
+    Skips a partial line (crash, full disk), which was never acknowledged, and any line that cannot be decoded: one
+    bad line must not keep all others out of the database.
+    """
     with path.open("rb") as lines:
         for line in lines:
             if not line.endswith(b"\n"):
@@ -62,7 +65,7 @@ def read_entries(path: Path) -> Iterator[Intent | Outcome]:
 
 
 def last_seq(folder: Path) -> int:
-    """The highest seq that the journal knows of. Each run's newest segment says it, be it empty."""
+    """Return the highest seq in the journal. The newest segment of each run has it, even if empty."""
     newest = {segment.run: segment for segment in list_segments(folder)}
     highest = 0
     for segment in newest.values():
@@ -72,7 +75,7 @@ def last_seq(folder: Path) -> int:
 
 
 class RunLock:
-    """The run file of this process. The kernel frees the lock when the process ends, however it ends."""
+    """The locked run file of this process. The kernel releases the lock when the process ends."""
 
     def __init__(self, folder: Path, first_seq: int) -> None:
         self.run = f"{first_seq:016d}-{secrets.token_hex(4)}"
@@ -88,23 +91,23 @@ class RunLock:
 
 
 class Runs:
-    """Which runs were over when this was made. Make it before the segments are listed: what it says is over has
-    written all that it will ever write."""
+    """Which runs had ended when this was created. Create it before listing segments: a run that has ended writes no
+    more."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._over = {run: _lock_is_free(folder, run) for run in _list_runs(folder)}
+        self._ended = {run: _lock_is_free(folder, run) for run in _list_runs(folder)}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._over)
+        return iter(self._ended)
 
-    def over(self, run: str) -> bool:
-        if run in self._over:
-            return self._over[run]
-        return not _run_file(self._folder, run).exists()  # one that began since then may still be writing
+    def has_ended(self, run: str) -> bool:
+        if run in self._ended:
+            return self._ended[run]
+        return not _run_file(self._folder, run).exists()  # one that began later may still be writing
 
 
-def forget_run(folder: Path, run: str) -> None:
+def delete_run(folder: Path, run: str) -> None:
     _run_file(folder, run).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Moves journal segments into the state database and keeps it within its bounds. Runs beside the event loop."""
+"""Moves journal segments into the state database and bounds its size. Runs in a thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import msgspec
 
 from pointsman.router.audit.database import BUSY_S, is_broken, is_unexpected, open_database, set_aside
 from pointsman.router.audit.rows import Intent, Outcome
-from pointsman.router.audit.segments import Runs, Segment, forget_run, list_segments, read_entries
+from pointsman.router.audit.segments import Runs, Segment, delete_run, list_segments, read_entries
 
-# Many rows a statement: each step gives up the interpreter lock and has to win it back from a busy event loop.
-# Few enough lines at a time that the loop does not wait long for the lock either.
+# Many rows per statement: each statement releases the GIL and has to reacquire it from a busy event loop.
+# Few lines at a time, so that the event loop does not wait long for the GIL.
 ROWS_PER_STATEMENT = 128
 LINES_AT_ONCE = 256
 _COLUMNS = (
@@ -33,34 +33,34 @@ _UPDATE = (
     " WHERE seq = ? AND run = ? AND outcome IS NULL"
 )
 _DELETE_BATCH = 5000
-_TRIM_TO = 0.95  # of `max_bytes`, so that not every move has to trim
+_TRIM_TO = 0.95  # of `max_bytes`, so that not every move trims
 
 Values = tuple[Any, ...]
 _encode = msgspec.json.Encoder().encode
 
 
 class Store:
-    """The writing side of the state database. Opened at first use; used by one thread at a time."""
+    """Writes to the state database. Opened at first use; used by one thread at a time."""
 
     def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
         self._path = path
         self._busy_s = busy_s
         self._connection: sqlite3.Connection | None = None
-        self._file: os.stat_result | None = None  # that the connection writes to
+        self._file: os.stat_result | None = None  # the file that the connection writes to
 
     def move(self, folder: Path, position: tuple[str, int] | None) -> int:
-        """Move all segments that change no more; returns how many.
+        """Move all final segments; return how many.
 
-        `position` is the segment that this process writes to. Killed at any moment, this loses nothing and doubles
-        nothing: rows are known by run and seq, and a segment is deleted only after its rows are committed.
+        `position` is the segment that this process writes to. A kill at any moment neither loses nor duplicates rows:
+        run and seq identify a row, and a segment is deleted only after its rows are committed.
 
         Raises:
-            sqlite3.Error, OSError, NewerSchemaError: the journal keeps what is left; try again later.
+            sqlite3.Error, OSError, NewerSchemaError: the journal keeps the rest; retry later.
         """
         moved = 0
         for run, segments in _movable(folder, position):
             for segment in segments:
-                self._take(segment)
+                self._move_segment(segment)
                 segment.path.unlink(missing_ok=True)
                 moved += 1
             if position is None or run != position[0]:
@@ -68,14 +68,14 @@ class Store:
                     connection.execute(
                         "UPDATE audit SET outcome = 'interrupted' WHERE run = ? AND outcome IS NULL", (run,)
                     )
-                forget_run(folder, run)
+                delete_run(folder, run)
         return moved
 
     def trim(self, *, older_than_ms: int, max_bytes: int) -> int:
-        """Delete rows that are too old, then the oldest until the database fits; returns how many.
+        """Delete rows that are too old, then the oldest until the database fits; return how many.
 
         Raises:
-            sqlite3.Error, OSError, NewerSchemaError: try again later.
+            sqlite3.Error, OSError, NewerSchemaError: retry later.
         """
         deleted = self._delete_oldest("time_ms", self._count("WHERE time_ms < ?", older_than_ms))
         while (used := self._used_bytes()) > max_bytes:
@@ -85,14 +85,16 @@ class Store:
                 break
             deleted += self._delete_oldest("seq", too_many)
         if deleted:
-            self._open().executescript("PRAGMA incremental_vacuum")  # a step a page, which `execute` does not walk
+            self._open().executescript(
+                "PRAGMA incremental_vacuum"
+            )  # one step per page; `execute` would run only the first
             self._open().execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return deleted
 
     def newest_ms(self, *, other_than: str) -> int | None:
-        """The time of the newest row of any run but one. Raises as `trim` does."""
-        asked = "SELECT time_ms FROM audit WHERE run <> ? ORDER BY time_ms DESC LIMIT 1"
-        row = self._ask(asked, other_than).fetchone()
+        """Return the time of the newest row of the other runs. Raises as `trim` does."""
+        query = "SELECT time_ms FROM audit WHERE run <> ? ORDER BY time_ms DESC LIMIT 1"
+        row = self._execute(query, other_than).fetchone()
         return int(row[0]) if row else None
 
     def close(self) -> None:
@@ -100,7 +102,7 @@ class Store:
             self._connection.close()
             self._connection = None
 
-    def _take(self, segment: Segment) -> None:
+    def _move_segment(self, segment: Segment) -> None:
         with self._transaction() as connection:
             entries = read_entries(segment.path)
             while chunk := list(islice(entries, LINES_AT_ONCE)):
@@ -114,7 +116,7 @@ class Store:
                 connection.executemany(_UPDATE, [(*_ending(late), late.seq, segment.run) for late in outcomes.values()])
 
     def _count(self, where: str = "", *arguments: int) -> int:
-        return int(self._ask(f"SELECT count(*) FROM audit {where}", *arguments).fetchone()[0])  # noqa: S608
+        return int(self._execute(f"SELECT count(*) FROM audit {where}", *arguments).fetchone()[0])  # noqa: S608
 
     def _delete_oldest(self, order: str, rows: int) -> int:
         for left in range(rows, 0, -_DELETE_BATCH):
@@ -127,12 +129,12 @@ class Store:
 
     def _used_bytes(self) -> int:
         pragmas = ("page_count", "freelist_count", "page_size")
-        pages, free, size = (self._ask(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
+        pages, free, size = (self._execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
         return int((pages - free) * size)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Raises sqlite3.Error. A database found broken is set aside, and the next transaction gets a new one."""
+        """Raises sqlite3.Error. A corrupt database is set aside, and the next transaction creates a new one."""
         try:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
@@ -147,9 +149,9 @@ class Store:
             self._failed(error)
             raise
 
-    def _ask(self, question: str, *arguments: str | int) -> sqlite3.Cursor:
+    def _execute(self, statement: str, *arguments: str | int) -> sqlite3.Cursor:
         try:
-            return self._open().execute(question, arguments)
+            return self._open().execute(statement, arguments)
         except sqlite3.DatabaseError as error:
             self._failed(error)
             raise
@@ -159,17 +161,17 @@ class Store:
             self.close()
             set_aside(self._path, error)
         elif is_unexpected(error):
-            self.close()  # the next use opens it anew and looks at its schema
+            self.close()  # the next use reopens it and checks its schema
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and not self._in_place():
-            self.close()  # another file has its name now, and what is written here would be lost
+        if self._connection is not None and not self._is_in_place():
+            self.close()  # the path is another file now, and writes to this one would be lost
         if self._connection is None:
             self._connection = open_database(self._path, self._busy_s)
             self._file = self._path.stat()
         return self._connection
 
-    def _in_place(self) -> bool:
+    def _is_in_place(self) -> bool:
         try:
             return self._file is not None and os.path.samestat(self._file, self._path.stat())
         except OSError:
@@ -177,19 +179,19 @@ class Store:
 
 
 def _movable(folder: Path, position: tuple[str, int] | None) -> Iterator[tuple[str, list[Segment]]]:
-    """Runs that are over, with all their segments, and our own with the closed ones."""
+    """Yield runs that have ended with all their segments, and our own run with its closed ones."""
     runs = Runs(folder)
     segments = {run: list(group) for run, group in groupby(list_segments(folder), key=attrgetter("run"))}
     for run in sorted({*runs, *segments}):
-        mine = segments.get(run, [])
+        of_run = segments.get(run, [])
         if position is not None and run == position[0]:
-            yield run, [segment for segment in mine if segment.number < position[1]]
-        elif runs.over(run):
-            yield run, mine
+            yield run, [segment for segment in of_run if segment.number < position[1]]
+        elif runs.has_ended(run):
+            yield run, of_run
 
 
 def _insert(connection: sqlite3.Connection, rows: list[Values]) -> None:
-    """Powers of two, so that a handful of statements is prepared once and serves for every number of rows."""
+    """Insert in powers of two, so that a few prepared statements serve any number of rows."""
     done = 0
     while left := len(rows) - done:
         size = min(ROWS_PER_STATEMENT, 1 << (left.bit_length() - 1))

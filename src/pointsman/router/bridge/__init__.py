@@ -1,1 +1,1 @@
-"""`pointsman stdio`: MCP on stdin and stdout, carried to the gateway over HTTP."""
+"""`pointsman stdio`: forwards MCP on stdin and stdout to the gateway over HTTP."""

@@ -1,4 +1,4 @@
-"""Carries messages between a client on stdin and stdout and the gateway, in whichever era the client speaks."""
+"""Forwards messages between a client on stdin and stdout and the gateway, in either protocol era."""
 
 from __future__ import annotations
 
@@ -11,24 +11,31 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
+from pointsman.router.bridge.gateway_client import (
+    Answer,
+    GatewayClient,
+    GatewayClientError,
+    GatewayUnreachableError,
+    NotSentError,
+    StreamCutError,
+)
 from pointsman.router.bridge.legacy_session import LegacySession, SessionLostError
-from pointsman.router.bridge.link import Answer, GatewayUnreachableError, Link, NotSentError, StreamCutError
 from pointsman.router.bridge.pipes import LineTooLongError
 from pointsman.router.downstream.stdio.lines import Line
-from pointsman.router.downstream.talk.envelope import NAMESPACE
+from pointsman.router.downstream.talk.request_meta import NAMESPACE
 
 if TYPE_CHECKING:
-    from pointsman.router.bridge.headers import ModernHeaders
+    from pointsman.router.bridge.modern_headers import ModernHeaders
 
 logger = logging.getLogger(__name__)
 
-LAST_ANSWERS_S = 1.0  # after the client closed stdin, for what is under way to be answered all the same
-_CUT = (
-    "The gateway went away while this request was under way. It may have been carried out all the same: "
-    "check before you repeat it."
+LAST_ANSWERS_S = 1.0  # for requests in progress when the client closes stdin
+_LOST = (
+    "The connection to the gateway was lost during this request, which may have been executed. "
+    "Check before you repeat it."
 )
-_KINDS = ("method", "result", "error")  # a request or a notification, and the two answers
-_CANCEL_PAUSES_S = (0.2, 1.0, 5.0)  # a cancellation may overtake its request, which travels on another connection
+_KINDS = ("method", "result", "error")  # a request or notification, and the two kinds of response
+_CANCEL_PAUSES_S = (0.2, 1.0, 5.0)  # a cancellation may overtake its request, which uses another connection
 
 
 class Out(Protocol):
@@ -36,22 +43,22 @@ class Out(Protocol):
 
 
 class Bridge:
-    """One client. Every message has its task, so that none waits for another."""
+    """Serves one client. Each message has its own task, so that none waits for another."""
 
-    def __init__(self, link: Link, out: Out) -> None:
-        self._link = link
+    def __init__(self, gateway: GatewayClient, out: Out) -> None:
+        self._gateway = gateway
         self._out = out
         self._modern: ModernHeaders | None = None
-        self._session = LegacySession(link, self._pass)
+        self._session = LegacySession(gateway, out.write)
         self._under_way: dict[tuple[type, Any], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[type, Any]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self, lines: AsyncIterator[Line | LineTooLongError]) -> None:
-        """Until the client has no more to say; ends what is under way."""
+        """Run until the client closes stdin, then end the requests in progress."""
         try:
             async for line in lines:
-                self._take(line)
+                self._dispatch(line)
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=LAST_ANSWERS_S)
         finally:
@@ -62,7 +69,7 @@ class Bridge:
 
     # ------------------------------------------------------------------ from the client
 
-    def _take(self, line: Line | LineTooLongError) -> None:
+    def _dispatch(self, line: Line | LineTooLongError) -> None:
         if isinstance(line, LineTooLongError):
             self._start(self._refuse(line.id, INVALID_REQUEST, f"{line}."))
             return
@@ -81,11 +88,11 @@ class Bridge:
         elif message.get("method") == "notifications/cancelled":
             self._cancel(message, bytes(line))
         else:
-            self._start(self._tell(message, bytes(line)))
+            self._start(self._notify(message, bytes(line)))
 
     def _request(self, message: Json, body: bytes) -> None:
         key = (type(message["id"]), _hashable(message["id"]))
-        task = self._start(self._carry(message, body, key))
+        task = self._start(self._forward(message, body, key))
         self._under_way[key] = task
         task.add_done_callback(lambda _: self._forget(key, task))
 
@@ -96,16 +103,16 @@ class Bridge:
         task = self._under_way.get(key)
         if task is None:
             return
-        self._cancelled.add(key)  # its answer, if any, is not awaited by anybody
+        self._cancelled.add(key)  # drop its answer, if any
         if self._session.open:
             self._start(self._cancel_in_session(task, body))
         else:
-            task.cancel()  # which closes its connection: that is how a modern request is cancelled
+            task.cancel()  # closes the connection, which cancels a modern request
 
     async def _cancel_in_session(self, task: asyncio.Task[None], body: bytes) -> None:
-        with suppress(GatewayUnreachableError, NotSentError, StreamCutError, SessionLostError):
+        with suppress(GatewayClientError, SessionLostError):
             for pause_s in _CANCEL_PAUSES_S:
-                await self._session.tell(body)
+                await self._session.notify(body)
                 done, _ = await asyncio.wait((task,), timeout=pause_s)
                 if done:
                     return
@@ -113,70 +120,67 @@ class Bridge:
 
     # ------------------------------------------------------------------ to the gateway
 
-    async def _carry(self, message: Json, body: bytes, key: tuple[type, Any]) -> None:
-        """A request, to its answer; whatever happens, the client gets one."""
+    async def _forward(self, message: Json, body: bytes, key: tuple[type, Any]) -> None:
+        """Forward a request. The client gets an answer, or an error in its place."""
         try:
             answered = await self._exchange(message, body, key)
         except GatewayUnreachableError as reason:
             await self._refuse(message["id"], INTERNAL_ERROR, str(reason))
         except NotSentError:
-            await self._refuse(message["id"], INTERNAL_ERROR, "The gateway cannot be reached. Try again later.")
+            await self._refuse(message["id"], INTERNAL_ERROR, "Could not reach the gateway. Retry later.")
         except StreamCutError:
-            await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
+            await self._refuse(message["id"], INTERNAL_ERROR, _LOST)
         else:
             if not answered and key not in self._cancelled:
-                await self._refuse(message["id"], INTERNAL_ERROR, _CUT)
+                await self._refuse(message["id"], INTERNAL_ERROR, _LOST)
 
     async def _exchange(self, message: Json, body: bytes, key: tuple[type, Any]) -> bool:
         version = _modern_version(message)
         if version is not None:
-            async with self._link.send("POST", self._headers().of(message, version), body) as answer:
+            async with self._gateway.send("POST", self._headers().of(message, version), body) as answer:
                 return await self._relay(answer, message, key)
         async with self._session.request(message, body) as answer:
             return await self._relay(answer, message, key)
 
     def _headers(self) -> ModernHeaders:
         if self._modern is None:
-            from pointsman.router.bridge.headers import ModernHeaders  # takes the SDK, which a legacy client can spare
+            from pointsman.router.bridge.modern_headers import ModernHeaders  # deferred: imports the SDK
 
             self._modern = ModernHeaders()
         return self._modern
 
     async def _relay(self, answer: Answer, request: Json, key: tuple[type, Any]) -> bool:
-        """Write all that came; False where the answer itself was not among it."""
+        """Write all messages of the HTTP answer; return whether the response to `request` was one of them."""
         answered = False
         async for body, _ in answer.messages():
-            said = _decoded(body)
-            if said is None:
+            received = _decoded(body)
+            if received is None:
                 continue
-            if "method" in said:
+            if "method" in received:
                 await self._out.write(body)
                 continue
             answered = True
             if key in self._cancelled:
                 continue
             if request["method"] == "tools/list" and self._modern is not None:
-                self._modern.learn(said)
+                self._modern.learn(received)
             elif request["method"] == "initialize":
-                self._session.begin(answer.session_id, said)
-            if said.get("id") != request["id"]:  # an error from before the request was read names none
-                body = wire.encode({**said, "id": request["id"]})
+                self._session.begin(answer.session_id, received)
+            if received.get("id") != request["id"]:  # an error before the request was parsed has no id
+                body = wire.encode({**received, "id": request["id"]})
             await self._out.write(body)
         return answered
 
-    async def _tell(self, message: Json, body: bytes) -> None:
-        """A notification, or the answer to a question. There is nobody to tell if it fails, but the log."""
+    async def _notify(self, message: Json, body: bytes) -> None:
+        """Forward a notification or the answer to a question. A failure is only logged: the client expects no reply."""
         if not self._session.open:
-            return  # the modern era has neither, over HTTP
+            return  # the modern era has neither over HTTP
         try:
-            await self._session.tell(body)
-        except (GatewayUnreachableError, NotSentError, StreamCutError, SessionLostError):
+            await self._session.notify(body)
+        except (GatewayClientError, SessionLostError):
             logger.warning("%s did not reach the gateway", message.get("method", "an answer"))
 
     # ------------------------------------------------------------------ to the client
-
-    async def _pass(self, body: bytes) -> None:
-        await self._out.write(body)
 
     async def _refuse(self, number: Any, code: int, text: str) -> None:
         error = {"code": code, "message": text}
@@ -191,7 +195,7 @@ class Bridge:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a message could not be carried", exc_info=error)
+            logger.error("could not forward a message", exc_info=error)
 
     def _forget(self, key: tuple[type, Any], task: asyncio.Task[None]) -> None:
         self._cancelled.discard(key)
@@ -212,7 +216,7 @@ def _hashable(number: object) -> object:
 
 
 def _modern_version(message: Json) -> str | None:
-    """The protocol version that a modern request names in its envelope; None: it is of the legacy era."""
+    """Return the protocol version in the envelope of a modern request; None for the legacy era."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     version = meta.get(NAMESPACE + "protocolVersion") if isinstance(meta, dict) else None

@@ -1,4 +1,4 @@
-"""Where the bridge finds its gateway: the one that runs, or one of its own, inside this process."""
+"""Locates the gateway for the bridge: a running one, or one embedded in this process."""
 
 from __future__ import annotations
 
@@ -12,81 +12,81 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pointsman.config.model import GatewayConfig, Token
-from pointsman.router.bridge.link import Address, GatewayUnreachableError
-from pointsman.router.serving.state_folder import Running, StateFolderError, running
+from pointsman.router.bridge.gateway_client import Address, GatewayUnreachableError
+from pointsman.router.serving.state_folder import RunningGateway, StateFolderError, find_running
 
 if TYPE_CHECKING:
     from pointsman.router.daemon import Launch
 
-COME_BACK_S = 10.0  # for a gateway that is being restarted
-_LOOK_EVERY_S = 0.1
+RESTART_S = 10.0  # for a gateway that is being restarted
+_POLL_S = 0.1
 
 logger = logging.getLogger(__name__)
 
 
 class GatewayLocator:
-    """`await place.find()` is `link.Locate`. `launch` may raise NoGateway."""
+    """`find` fits `gateway_client.Locate`. `launch` may raise GatewayUnreachableError."""
 
     def __init__(self, state_dir: Path, token: str | None, launch: Callable[[], Launch]) -> None:
         self._state_dir = state_dir
         self._token = token
         self._launch = launch
-        self._own: _Own | None = None
-        self._stop = asyncio.Event()  # tells our own one to end, however far it has come
+        self._embedded: _EmbeddedGateway | None = None
+        self._stop = asyncio.Event()  # ends the embedded gateway, even while it starts
         self._found_before = False
-        self.ended = asyncio.Event()  # our own gateway was told to stop, and has
+        self.ended = asyncio.Event()  # the embedded gateway has stopped
 
     async def find(self) -> Address:
         """Raises GatewayUnreachableError."""
-        if self._found_before and self._own is None:
-            await self._wait_until_back()
+        if self._found_before and self._embedded is None:
+            await self._wait_for_restart()
         if self._stop.is_set():
-            raise GatewayUnreachableError("The gateway of this process was told to stop.")
-        if self._own is None or self._own.failed:
-            found = running(self._state_dir)
+            raise GatewayUnreachableError("The gateway of this process is stopping.")
+        if self._embedded is None or self._embedded.failed:
+            found = find_running(self._state_dir)
             if found is not None:
-                return self._known(found)
-            self._own = self._start()
-        return await self._own.address()  # the same one for all who ask while it starts
+                return self._address_of(found)
+            self._embedded = self._start()
+        return await self._embedded.address()  # concurrent callers share it
 
     async def close(self) -> None:
-        """End our own gateway, if there is one, as a signal would."""
+        """Stop the embedded gateway, if there is one, as a signal would."""
         self._stop.set()
-        if self._own is not None:
-            await asyncio.gather(self._own.task, return_exceptions=True)
+        if self._embedded is not None:
+            await asyncio.gather(self._embedded.task, return_exceptions=True)
 
-    async def _wait_until_back(self) -> None:
-        """Somebody ran a gateway before, so it is theirs to run: ours is only for when it stays away."""
+    async def _wait_for_restart(self) -> None:
+        """Wait for a gateway that ran before, and start our own only if it stays away."""
         waited_s = 0.0
-        while running(self._state_dir) is None and waited_s < COME_BACK_S:
-            await asyncio.sleep(_LOOK_EVERY_S)
-            waited_s += _LOOK_EVERY_S
+        while find_running(self._state_dir) is None and waited_s < RESTART_S:
+            await asyncio.sleep(_POLL_S)
+            waited_s += _POLL_S
 
-    def _known(self, found: Running) -> Address:
+    def _address_of(self, found: RunningGateway) -> Address:
         self._found_before = True
         if self._token is None:
             raise GatewayUnreachableError(
-                f"A gateway runs on {found.url}, and POINTSMAN_TOKEN is not set: put a token there "
-                "(`pointsman token create NAME` makes one)."
+                f"A gateway is running on {found.url}, but POINTSMAN_TOKEN is not set. Set it to a token "
+                "(`pointsman token create NAME` creates one)."
             )
         return Address(found.url, self._token)
 
-    def _start(self) -> _Own:
+    def _start(self) -> _EmbeddedGateway:
         secret = self._token or "ptm_" + secrets.token_urlsafe(32)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        launch = private(self._launch(), None if self._token else secret, ready.set_result)
-        return _Own(asyncio.get_running_loop().create_task(self._serve(launch)), ready, secret)
+        launch = embedded_launch(self._launch(), None if self._token else secret, ready.set_result)
+        return _EmbeddedGateway(asyncio.get_running_loop().create_task(self._serve(launch)), ready, secret)
 
     async def _serve(self, launch: Launch) -> None:
-        from pointsman.router.daemon import serve  # a bridge to a daemon starts without all this
+        from pointsman.router.daemon import serve  # deferred: a bridge to a running daemon does not need it
 
         await serve(launch, self._stop)
         self.ended.set()
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
-    """A gateway inside this process, from the moment that it begins to start."""
+class _EmbeddedGateway:
+    """A gateway inside this process, running or starting."""
 
     task: asyncio.Task[None]
     ready: asyncio.Future[str]  # its URL
@@ -109,15 +109,15 @@ class _Own:
         except (StateFolderError, ListenError, DaemonError) as error:
             raise GatewayUnreachableError(str(error)) from error
         except Exception as error:
-            logger.exception("the gateway of this process could not start")
+            logger.exception("could not start the gateway of this process")
             raise GatewayUnreachableError(
-                "The gateway of this process could not start; its log on stderr says why."
+                "Could not start the gateway of this process; the log on stderr has the reason."
             ) from error
-        raise GatewayUnreachableError("The gateway ended before it was ready.")
+        raise GatewayUnreachableError("The gateway of this process stopped before it was ready.")
 
 
-def private(launch: Launch, secret: str | None, ready: Callable[[str], None]) -> Launch:
-    """The same gateway on a loopback port of its own; `secret` becomes a token that may use everything."""
+def embedded_launch(launch: Launch, secret: str | None, ready: Callable[[str], None]) -> Launch:
+    """Return the launch on a free loopback port; `secret` becomes a token with access to everything."""
 
     def adapted(config: GatewayConfig) -> GatewayConfig:
         listen = config.listen.model_copy(update={"host": "127.0.0.1", "port": 0})

@@ -1,4 +1,4 @@
-"""The legacy era's session with the gateway: opened by the client's `initialize`, and again when it is lost."""
+"""The legacy session with the gateway: opened by the client's `initialize`, and reopened when it is lost."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from http import HTTPStatus
 
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.bridge.link import Answer, GatewayUnreachableError, Link, NotSentError, StreamCutError
-from pointsman.router.bridge.session_replay import SessionReplay
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.bridge.gateway_client import Answer, GatewayClient, GatewayClientError, GatewayUnreachableError
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 logger = logging.getLogger(__name__)
 
 _CLOSE_S = 1.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
-_RESTORE_S = 15.0  # for the gateway to come back and take what stands, before a request goes on without it
-_REPEATS = 10  # of what a new gateway refuses, for its servers may still be starting: a minute, all in all
-_OWN_ID = "pointsman-stdio"  # of the requests that we make ourselves
+_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 0.2, 10.0
+_REPLAY_S = 15.0  # for the replay to end before a request is sent without it
+_REPLAYS = 10  # while the servers of a new gateway start: about a minute
+_OWN_ID = "pointsman-stdio"  # of the bridge's own requests
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 
 
 class SessionLostError(Exception):
-    """The gateway does not know the session: it has not looked at the message."""
+    """The gateway does not know the session, and has not processed the message."""
 
 
 class LegacySession:
-    """Repeats to a gateway that has started anew what the client has told the one before."""
+    """A session that survives a restart of the gateway, by replaying what the client set up in it."""
 
-    def __init__(self, link: Link, told: Callable[[bytes], Awaitable[None]]) -> None:
-        self._link = link
-        self._told = told
+    def __init__(self, gateway: GatewayClient, on_message: Callable[[bytes], Awaitable[None]]) -> None:
+        """`on_message` gets what the gateway sends on its own."""
+        self._gateway = gateway
+        self._on_message = on_message
         self._initialize: Json | None = None  # as the client sent it
-        self._standing = SessionReplay()
+        self._replay = SessionReplay()
         self._headers: dict[str, str] = {}
         self._renewing = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
-        self._reopening: asyncio.Task[None] | None = None
-        self._restoring: asyncio.Task[None] | None = None
-        self._tried: asyncio.Future[None]
+        self._tasks = TaskSet()
+        self._replaying: asyncio.Task[None] | None = None
+        self._first_attempt: asyncio.Future[None]
 
     @property
     def open(self) -> bool:
@@ -50,147 +50,181 @@ class LegacySession:
 
     @asynccontextmanager
     async def request(self, message: Json, body: bytes) -> AsyncIterator[Answer]:
-        """Raises GatewayUnreachableError, NotSentError, StreamCutError."""
+        """Raises GatewayClientError."""
         if message["method"] == "initialize":
-            async with self._link.send("POST", {}, body) as answer:
+            async with self._gateway.send("POST", {}, body) as answer:
                 self._initialize = message
                 yield answer
             return
-        if self._standing.in_doubt:
-            await asyncio.wait((self._restore(),), timeout=_RESTORE_S)
-        self._standing.remember(message)
+        if self._replay.needed:
+            await asyncio.wait((self._start_replay(),), timeout=_REPLAY_S)
+        self._replay.remember(message)
         headers = self._headers
-        async with self._link.send("POST", headers, body) as answer:
+        async with self._gateway.send("POST", headers, body) as answer:
             if not self._lost(answer):
                 yield answer
                 return
         await self._renew(headers)
-        async with self._link.send("POST", self._headers, body) as answer:
+        async with self._gateway.send("POST", self._headers, body) as answer:
             yield answer
 
-    async def tell(self, body: bytes) -> None:
+    async def notify(self, body: bytes) -> None:
         """Send a notification or an answer. Raises as `request`, and SessionLostError."""
-        if not await self._tell(body):
-            raise SessionLostError  # what it was about went with the session
+        if not await self._notify(body):
+            raise SessionLostError  # it refers to the lost session
 
-    async def _tell(self, body: bytes) -> bool:
-        async with self._link.send("POST", self._headers, body) as answer:
+    async def _notify(self, body: bytes) -> bool:
+        async with self._gateway.send("POST", self._headers, body) as answer:
             return not self._lost(answer)
 
     async def close(self) -> None:
-        tasks = [task for task in (self._listening, self._reopening, self._restoring) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         if self.open:
-            with suppress(GatewayUnreachableError, NotSentError, StreamCutError, TimeoutError):
-                async with asyncio.timeout(_CLOSE_S), self._link.send("DELETE", self._headers):
+            with suppress(GatewayClientError, TimeoutError):
+                async with asyncio.timeout(_CLOSE_S), self._gateway.send("DELETE", self._headers):
                     pass
 
     def _lost(self, answer: Answer) -> bool:
         return self.open and answer.status == HTTPStatus.NOT_FOUND
 
     def begin(self, session_id: str | None, answer: Json) -> None:
-        """The session that `answer`, to an `initialize`, has opened."""
+        """Take over the session that `answer` to an `initialize` has opened."""
         result = answer.get("result")
         if session_id is None or not isinstance(result, dict):
             return
         self._headers = {"Mcp-Session-Id": session_id, "MCP-Protocol-Version": str(result.get("protocolVersion"))}
         if self._listening is not None:
             self._listening.cancel()
-        self._listening = TaskSet().start("events of the gateway", partial(self._listen, self._headers))
+        self._listening = self._tasks.start("events of the gateway", partial(self._listen, self._headers))
 
     async def _renew(self, lost: dict[str, str]) -> None:
-        """Open a session in place of `lost`, once for all waiting requests. Raises as `request`."""
+        """Replace the `lost` session, once for all waiting requests. Raises as `request`."""
         async with self._renewing:
             if self._headers is not lost or self._initialize is None:
                 return
-            logger.info("the gateway has forgotten the session: opening another one")
-            await self._repeat({}, self._initialize)
+            logger.info("the gateway lost the session; opening a new one")
+            await self._send_again({}, self._initialize)
             if self._headers is lost:
-                raise GatewayUnreachableError("The gateway opens no new session. Restart the client.")
-            await self._tell(_INITIALIZED)
-            self._standing.doubt()
-            await self._repeat_standing()
+                raise GatewayUnreachableError("The gateway did not open a new session. Restart the client.")
+            await self._notify(_INITIALIZED)
+            self._replay.require()
+            await self._replay_once()
 
-    def _restore(self) -> asyncio.Future[None]:
-        """See to it that what stands is said again. Done when it was tried once."""
-        if self._restoring is None or self._restoring.done():
-            loop = asyncio.get_running_loop()
-            self._tried = loop.create_future()
-            self._restoring = loop.create_task(self._keep_restoring(self._tried))
-        return self._tried
+    def _start_replay(self) -> asyncio.Future[None]:
+        """Replay in the background. The future is done after the first attempt."""
+        if self._replaying is None or self._replaying.done():
+            self._first_attempt = asyncio.get_running_loop().create_future()
+            self._replaying = self._tasks.spawn(self._replay_with_backoff(self._first_attempt))
+        return self._first_attempt
 
-    async def _keep_restoring(self, tried: asyncio.Future[None]) -> None:
-        pause_s = _FIRST_PAUSE_S
+    async def _replay_with_backoff(self, first_attempt: asyncio.Future[None]) -> None:
+        backoff = Backoff(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S)
         try:
-            for _ in range(_REPEATS):
+            for _ in range(_REPLAYS):
                 async with self._renewing:
-                    await self._repeat_standing()
-                if not tried.done():
-                    tried.set_result(None)
-                if self._standing.in_doubt or not self._standing.owed():
+                    await self._replay_once()
+                if not first_attempt.done():
+                    first_attempt.set_result(None)
+                if self._replay.needed or not self._replay.pending():
                     return
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-        except (GatewayUnreachableError, NotSentError, StreamCutError):
-            return  # the next request tries again, and says what is wrong
+                await backoff.wait()
+        except GatewayClientError:
+            return  # the next request retries and reports the error
         finally:
-            if not tried.done():
-                tried.set_result(None)
-        for message in self._standing.owed():
-            logger.warning("the gateway does not take %s again", message["method"])
+            if not first_attempt.done():
+                first_attempt.set_result(None)
+        for message in self._replay.pending():
+            logger.warning("the gateway rejected %s after its restart", message["method"])
 
-    async def _repeat_standing(self) -> None:
-        """What is refused stays owed. Raises GatewayUnreachableError, NotSentError, StreamCutError."""
-        for message in self._standing.owed():
-            status, accepted = await self._repeat(self._headers, message)
+    async def _replay_once(self) -> None:
+        """Rejected messages stay pending. Raises GatewayClientError."""
+        for message in self._replay.pending():
+            status, accepted = await self._send_again(self._headers, message)
             if status != HTTPStatus.OK:
-                return  # the gateway is on its way out, or the session is lost: still in doubt
+                return  # the gateway is stopping, or the session is lost: replay later
             if accepted:
-                self._standing.settle(message)
-        self._standing.in_doubt = False
+                self._replay.done(message)
+        self._replay.needed = False
 
-    async def _repeat(self, headers: dict[str, str], message: Json) -> tuple[int, bool]:
-        """The status of its answer, and whether there is a result."""
+    async def _send_again(self, headers: dict[str, str], message: Json) -> tuple[int, bool]:
+        """Return the status of the answer, and whether it has a result."""
         accepted = False
-        async with self._link.send("POST", headers, wire.encode({**message, "id": _OWN_ID})) as answer:
-            async for body, _ in answer.messages():  # the client had its answer when it asked
-                said = wire.decode(body) if body else {}
-                accepted = accepted or "result" in said
+        async with self._gateway.send("POST", headers, wire.encode({**message, "id": _OWN_ID})) as answer:
+            async for body, _ in answer.messages():  # the client got its answer the first time
+                received = wire.decode(body) if body else {}
+                accepted = accepted or "result" in received
                 if message["method"] == "initialize":
-                    self.begin(answer.session_id, said)
+                    self.begin(answer.session_id, received)
             return answer.status, accepted
 
-    # ------------------------------------------------------------------ what the gateway says on its own
+    # ------------------------------------------------------------------ the gateway's own messages
 
     async def _listen(self, headers: dict[str, str]) -> None:
-        pause_s, last_id = _FIRST_PAUSE_S, None
+        backoff, last_id = Backoff(_FIRST_BACKOFF_S, _LONGEST_BACKOFF_S), None
         while True:
             resumed = {**headers} if last_id is None else {**headers, "Last-Event-ID": last_id}
             try:
-                async with self._link.send("GET", resumed) as answer:
+                async with self._gateway.send("GET", resumed) as answer:
                     if self._lost(answer):
                         break
                     if answer.streams:
-                        if self._standing.owed():
-                            self._restore()
+                        if self._replay.pending():
+                            self._start_replay()
                         async for body, event_id in answer.messages():
-                            pause_s, last_id = _FIRST_PAUSE_S, event_id or last_id
+                            backoff.reset()
+                            last_id = event_id or last_id
                             if body:
-                                await self._told(body)
+                                await self._on_message(body)
                     elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
                         return
-            except (GatewayUnreachableError, NotSentError, StreamCutError):
-                pass  # it may come back
-            self._standing.doubt()  # its sessions survive a restart, but not what was said in them
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
-        # Beginning the new session ends this task, so another one has to do it.
-        self._reopening = asyncio.get_running_loop().create_task(self._reopen(headers))
+            except GatewayClientError:
+                pass  # it may return
+            self._replay.require()  # sessions survive a restart, but not what the client set up in them
+            await backoff.wait()
+        # Beginning a new session cancels this task, so another one does it.
+        self._tasks.spawn(self._reopen(headers))
 
     async def _reopen(self, headers: dict[str, str]) -> None:
-        with suppress(
-            GatewayUnreachableError, NotSentError, StreamCutError
-        ):  # the next request tries again, and says what is wrong
+        # The next request retries and reports the error.
+        with suppress(GatewayClientError):
             await self._renew(headers)
+
+
+_Key = tuple[str, str]  # method and URI, if it has one
+
+
+class SessionReplay:
+    """The client's requests whose effect lasts for the session, and which of them to send again."""
+
+    def __init__(self) -> None:
+        self._lasting: dict[_Key, Json] = {}
+        self._pending: dict[_Key, Json] = {}
+        self.needed = False  # the gateway may have restarted, and nothing was replayed since
+
+    def remember(self, message: Json) -> None:
+        method, params = message["method"], message.get("params")
+        uri = params.get("uri") if isinstance(params, dict) else None
+        if method == "logging/setLevel":
+            self._keep((method, ""), message)
+        elif method == "resources/subscribe" and isinstance(uri, str):
+            self._keep((method, uri), message)
+        elif method == "resources/unsubscribe" and isinstance(uri, str):
+            self._lasting.pop(("resources/subscribe", uri), None)
+            self._pending.pop(("resources/subscribe", uri), None)
+
+    def _keep(self, key: _Key, message: Json) -> None:
+        self._lasting[key] = message
+        self._pending.pop(key, None)  # the client is sending it itself
+
+    def require(self) -> None:
+        """Mark all of them pending: the gateway may have restarted."""
+        self._pending = dict(self._lasting)
+        self.needed = bool(self._pending)
+
+    def pending(self) -> list[Json]:
+        return list(self._pending.values())
+
+    def done(self, message: Json) -> None:
+        for key, pending in list(self._pending.items()):
+            if pending is message:
+                del self._pending[key]

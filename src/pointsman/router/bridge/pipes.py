@@ -1,4 +1,4 @@
-"""The client's end: one JSON-RPC message a line, in on stdin, out on stdout, which carries nothing else."""
+"""The client's stdin and stdout: one JSON-RPC message per line."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import AsyncIterator
 from typing import BinaryIO
 
 from pointsman.router.downstream.stdio.lines import Line, LineAssembler
-from pointsman.router.downstream.talk.salvage import salvaged_id
+from pointsman.router.downstream.talk.decoding import id_of_undecoded
 
-LONGEST_LINE = 256 << 20  # the gateway has its own, smaller limits and says so; this only bounds our memory
+LONGEST_LINE = 256 << 20  # bounds memory; the gateway enforces its own, smaller limits
 _PIECE = 1 << 18
 
 
 class LineTooLongError(Exception):
-    """A line over the limit was thrown away. `id` is the request's, where it could be read."""
+    """A line over the limit was dropped. `id` is that of the request, if it could be read."""
 
     def __init__(self, number: int | None) -> None:
-        super().__init__(f"A message of more than {LONGEST_LINE} bytes was thrown away")
+        super().__init__(f"Dropped a message of more than {LONGEST_LINE} bytes")
         self.id = number
 
 
 class Lines:
-    """What the client sends."""
+    """Reads the lines that the client sends."""
 
     def __init__(self, source: BinaryIO, limit: int = LONGEST_LINE) -> None:
         self._source = source
         self._assembler = LineAssembler(limit, self._too_long)
-        self._found: asyncio.Queue[Line | LineTooLongError | None] = asyncio.Queue()
+        self._lines: asyncio.Queue[Line | LineTooLongError | None] = asyncio.Queue()
 
     async def read(self) -> AsyncIterator[Line | LineTooLongError]:
-        """Until the client closes its end."""
+        """Yield lines until the client closes stdin."""
         reading = asyncio.ensure_future(self._read())
         try:
-            while (line := await self._found.get()) is not None:
+            while (line := await self._lines.get()) is not None:
                 yield line
         finally:
             reading.cancel()
@@ -45,29 +45,29 @@ class Lines:
             loop = asyncio.get_running_loop()
             try:
                 await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._source)
-            except ValueError:  # a plain file, which is always ready
+            except ValueError:  # a regular file, which is always ready
                 self._feed(await asyncio.to_thread(self._source.read))
                 return
             while data := await reader.read(_PIECE):
                 self._feed(data)
         except OSError:
-            pass  # as good as its end
+            pass  # same as end of file
         finally:
-            self._feed(b"\n")  # a last line may have no end
-            self._found.put_nowait(None)  # the end
+            self._feed(b"\n")  # the last line may lack its newline
+            self._lines.put_nowait(None)  # end of file
 
     def _feed(self, data: bytes) -> None:
         for line in self._assembler.feed(data):
             if line.strip():
-                self._found.put_nowait(line)
+                self._lines.put_nowait(line)
 
     def _too_long(self, head: bytes, tail: bytes) -> None:
         if tail:
-            self._found.put_nowait(LineTooLongError(salvaged_id(head, tail)))
+            self._lines.put_nowait(LineTooLongError(id_of_undecoded(head, tail)))
 
 
 class Output:
-    """What the client is told. `gone` is set when it does not listen any longer."""
+    """Writes to the client. `gone` is set when the client has closed stdout."""
 
     def __init__(self, sink: BinaryIO) -> None:
         self._sink = sink
@@ -80,14 +80,14 @@ class Output:
         try:
             transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._sink)
         except ValueError:
-            return  # a plain file, which never makes one wait
+            return  # a regular file, which never blocks
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
 
     async def write(self, message: bytes) -> None:
-        """Waits while the client does not read, so that a slow one slows down what it asked for, and nothing else."""
+        """Write one line. Waits while the client does not read, which applies backpressure to its own requests only."""
         if self.gone.is_set():
             return
-        line = message.replace(b"\n", b" ") + b"\n"  # a line break in JSON can only be space between its parts
+        line = message.replace(b"\n", b" ") + b"\n"  # in JSON a raw line break is only whitespace
         try:
             async with self._lock:
                 if self._writer is None:

@@ -1,4 +1,4 @@
-"""`pointsman archive`: fill, look into and search the store that the gateway hands to its bundled server."""
+"""`pointsman archive`: fill, inspect and search the store of a bundled archive server."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ from pointsman.archive.settings import read_settings as read_archive_settings
 from pointsman.config.model import Server
 from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import ConfigCommandError, chosen_config, clear_errors, load_gateway_config, note
+from pointsman.router.cli.options import (
+    ConfigCommandError,
+    load_gateway_config,
+    note,
+    report_config_errors,
+    require_config,
+)
 from pointsman.router.downstream.bundled import bundled_environment
 
 
 @click.group()
 @click.pass_context
 def archive(ctx: click.Context) -> None:
-    """Fill and search the archive: your own notes, papers and pages."""
+    """Fill and search the archive of your notes, papers and web pages."""
     ctx.obj = find_settings
 
 
@@ -35,46 +41,51 @@ for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed,
 def find_settings(
     *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
 ) -> ArchiveSettings:
-    """`--db`, else the store of --server or of the only archive in the configuration, else $SEARCH_DB_PATH alone."""
+    """Use --db, else the store of --server or of the only configured archive, else $SEARCH_DB_PATH."""
     if db is not None:
         environment = {**os.environ, DATABASE: str(db)}
     else:
-        environment = os.environ | _configured(server, config, state_dir)
+        environment = os.environ | _server_environment(server, config, state_dir)
     try:
         return read_archive_settings(environment)
     except SettingsError as error:
         raise ConfigCommandError(f"{error}.") from None
 
 
-def _configured(server_id: str | None, config: Path | None, state_dir: Path | None) -> dict[str, str]:
-    """What the gateway would tell that server; nothing, where the environment names the store and no server has it."""
+def _server_environment(server_id: str | None, config: Path | None, state_dir: Path | None) -> dict[str, str]:
+    """Return the environment that the gateway would give that server.
+
+    Empty if $SEARCH_DB_PATH names the store and no archive is configured.
+    """
     named = os.environ.get(DATABASE)
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
         if named and server_id is None and find_config(config, settings, os.environ, Path.cwd()) is None:
             return {}
-        path = chosen_config(config, settings)
+        path = require_config(config, settings)
         loaded = load_gateway_config(path)
         folder = state_folder(state_dir, settings, os.environ)
     archives = {id_: each for id_, each in loaded.servers.items() if each.bundled}
     if named and server_id is None and not archives:
         return {}
-    chosen = _chosen(archives, server_id, path)
+    chosen = _choose_archive(archives, server_id, path)
     if named and archives[chosen].names_store:
-        note(f"{DATABASE} is not used: `servers.{chosen}` in {path} names its own store. --db FILE names another one.")
+        note(
+            f"Ignoring {DATABASE}: `servers.{chosen}` in {path} names its own store. Pass --db FILE to use another one."
+        )
     return bundled_environment(chosen, archives[chosen], folder, os.environ)
 
 
-def _chosen(archives: Mapping[str, Server], server_id: str | None, path: Path) -> str:
+def _choose_archive(archives: Mapping[str, Server], server_id: str | None, path: Path) -> str:
     if server_id is not None and server_id in archives:
         return server_id
     names = ", ".join(archives)
     if not archives:
         raise ConfigCommandError(
-            f"{path} names no archive. Add `archive: {{bundled: archive}}` to `servers`, or name a store with --db."
+            f"{path} configures no archive. Add `archive: {{bundled: archive}}` to `servers`, or pass --db FILE."
         )
     if server_id is not None:
-        raise ConfigCommandError(f"`{server_id}` is no bundled archive in {path}. There is: {names}.")
+        raise ConfigCommandError(f"`{server_id}` is not a bundled archive in {path}. Available: {names}.")
     if len(archives) > 1:
-        raise ConfigCommandError(f"{path} names several archives. Choose with --server: {names}.")
+        raise ConfigCommandError(f"{path} configures several archives. Choose one with --server: {names}.")
     return next(iter(archives))

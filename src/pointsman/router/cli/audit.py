@@ -1,4 +1,4 @@
-"""`pointsman audit`: what was asked and called, by whom, and how it ended."""
+"""`pointsman audit`: print audit rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,9 @@ from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import Table, json_line
-from pointsman.router.audit.filters import Filter
-from pointsman.router.audit.reading import read_rows
+from pointsman.router.audit.query import Filter, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
-from pointsman.router.audit.tail import follow
-from pointsman.router.cli.options import CommandError, ConfigCommandError, clear_errors, note
+from pointsman.router.cli.options import CommandError, ConfigCommandError, note, report_config_errors
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
@@ -30,7 +28,7 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
 class Moment(click.ParamType[int]):
-    """`15m` ago, or a time in ISO 8601; milliseconds since the epoch."""
+    """A time span before now (`15m`) or an ISO 8601 time; converts to milliseconds since the epoch."""
 
     name = "when"
 
@@ -44,29 +42,36 @@ class Moment(click.ParamType[int]):
             moment = datetime.fromisoformat(value)
         except ValueError:
             self.fail(
-                f"`{value}` is neither a span like 15m, 2h or 7d nor a time like 2026-11-16T08:30:00Z.", param, ctx
+                f"`{value}` is neither a time span (15m, 2h, 7d) nor an ISO 8601 time (2026-11-16T08:30:00Z).",
+                param,
+                ctx,
             )
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)  # as the rows show it
+            moment = moment.replace(tzinfo=UTC)  # rows show UTC
         return int(moment.timestamp() * 1000)
 
 
 def row_options(command: _Command) -> _Command:
-    """The options that `list` and `tail` share."""
+    """Add the options that `list` and `tail` share."""
     for option in reversed(
         (
-            click.option("--json", "as_json", is_flag=True, help="One JSON object a line."),
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line."),
             click.option(
-                "--since", "since_ms", type=Moment(), help="From then on: 15m, 2h, 7d (ago), or ISO 8601 (UTC)."
+                "--since",
+                "since_ms",
+                type=Moment(),
+                help="Only rows since this time: 15m, 2h, 7d ago, or ISO 8601 (UTC).",
             ),
-            click.option("--until", "until_ms", type=Moment(), help="Before then."),
-            click.option("--token", help='Id of the token; "" for none.'),
-            click.option("--project", help='Id of the project; "" for none.'),
-            click.option("--tool", "tool_key", help="Tool key, like time:convert_time."),
-            click.option("--server", "server_id", help="Id of the server."),
-            click.option("--kind", type=click.Choice(KINDS)),
-            click.option("--outcome", type=click.Choice(ENDINGS)),
-            click.option("--code", help="Error code, like timeout or unknown_tool."),
+            click.option(
+                "--until", "until_ms", type=Moment(), help="Only rows before this time; same formats as --since."
+            ),
+            click.option("--token", help='Only this token id; "" for rows without a token.'),
+            click.option("--project", help='Only this project id; "" for rows without a project.'),
+            click.option("--tool", "tool_key", help="Only this tool key, for example time:convert_time."),
+            click.option("--server", "server_id", help="Only this server id."),
+            click.option("--kind", type=click.Choice(KINDS), help="Only rows of this kind."),
+            click.option("--outcome", type=click.Choice(ENDINGS), help="Only calls that ended this way."),
+            click.option("--code", help="Only this error code, for example timeout or unknown_tool."),
             click.option(
                 "--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder."
             ),
@@ -76,23 +81,23 @@ def row_options(command: _Command) -> _Command:
     return command
 
 
-def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
-    """What cannot be read is said in a sentence."""
+def report_read_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn failures to read the audit into one sentence on stderr."""
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
         except (sqlite3.Error, NewerSchemaError) as error:
-            raise CommandError(f"The state database cannot be read: {error}") from None
+            raise CommandError(f"Could not read the state database: {error}") from None
         except PermissionError as error:
             raise CommandError(
-                f"{error.filename} may not be read by this user. Run this as the user that runs the gateway."
+                f"No permission to read {error.filename}. Run this command as the user that runs the gateway."
             ) from None
         except NotADirectoryError as error:
             raise CommandError(
-                f"{error.filename} is not a folder, and the journal belongs there. Move it away; "
-                "the gateway creates the folder."
+                f"{error.filename} must be the journal's folder, but is not a folder. Move it away; "
+                "the gateway then creates the folder."
             ) from None
 
     return run
@@ -100,28 +105,30 @@ def told_plainly(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.group()
 def audit() -> None:
-    """What was asked and called, by whom, and how it ended."""
+    """Show who searched for or called which tool, and how it ended."""
 
 
 @audit.command("list")
 @row_options
-@click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
-@told_plainly
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the latest N rows.")
+@report_read_errors
 def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: Any) -> None:
     """Print rows, oldest first."""
     folder = _folder(state_dir)
     count = _print(read_rows(folder, Filter(**wanted), newest=limit), as_json, Table())
     if not count and not as_json:
-        note(f"No audit rows in {folder} fit.")
+        note(f"No matching audit rows in {folder}.")
 
 
 @audit.command()
 @row_options
-@click.option("-n", "--lines", default=20, show_default=True, type=click.IntRange(min=0), help="Rows to begin with.")
-@click.option("-f", "--follow", "following", is_flag=True, help="Go on and print each row when its call is over.")
-@told_plainly
+@click.option(
+    "-n", "--lines", default=20, show_default=True, type=click.IntRange(min=0), help="Number of earlier rows to print."
+)
+@click.option("-f", "--follow", "following", is_flag=True, help="Keep running and print each row when its call ends.")
+@report_read_errors
 def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **wanted: Any) -> None:
-    """Print the newest rows, and with -f those that come."""
+    """Print the latest rows; -f follows new ones."""
     folder = _folder(state_dir)
     chosen = Filter(**wanted)
     if not following:
@@ -136,11 +143,11 @@ def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **w
 
 
 def _folder(option: Path | None) -> Path:
-    with clear_errors():
+    with report_config_errors():
         folder = state_folder(option, read_settings(), os.environ)
     if not folder.is_dir():
         raise ConfigCommandError(
-            f"There is no state folder {folder}. Start the gateway once, or name its folder with --state-dir."
+            f"State folder {folder} does not exist. Start the gateway once, or pass its folder with --state-dir."
         )
     return folder
 

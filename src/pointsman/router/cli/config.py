@@ -1,4 +1,4 @@
-"""`pointsman config`: is the configuration right, and what does it come to?"""
+"""`pointsman config`: validate the configuration, or print the effective one."""
 
 from __future__ import annotations
 
@@ -13,25 +13,24 @@ from typing import Any
 import click
 from ruamel.yaml import YAML
 
-from pointsman.config.advice import advice
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import examine, read_text
-from pointsman.config.masking import masked
+from pointsman.config.loader import advice, examine, read_text
+from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
-from pointsman.config.settings import overlaid, read_settings
+from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.router.cli.options import (
-    chosen_config,
-    clear_errors,
     config_option,
     json_option,
     load_gateway_config,
     note,
+    report_config_errors,
+    require_config,
 )
 
 
 @click.group()
 def config() -> None:
-    """Check the configuration, or show what it comes to."""
+    """Validate the configuration, or show the effective one."""
 
 
 @config.command()
@@ -39,9 +38,9 @@ def config() -> None:
 @config_option
 @json_option
 def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None:
-    """Say what is wrong with FILE (or the configuration that holds), all of it in one go."""
-    with clear_errors():
-        path = chosen_config(file or config_file, read_settings())
+    """Report all problems in FILE. Default: the configuration in effect."""
+    with report_config_errors():
+        path = require_config(file or config_file, read_settings())
     try:
         loaded = load_gateway_config(path)
     except ConfigError as error:
@@ -63,20 +62,20 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
 @config_option
 @json_option
 def show(config_file: Path | None, as_json: bool) -> None:
-    """Print the configuration that holds, defaults and environment included, secrets masked."""
-    with clear_errors():
+    """Print the effective configuration with defaults and environment, secrets masked."""
+    with report_config_errors():
         settings = read_settings()
-        path = chosen_config(config_file, settings)
+        path = require_config(config_file, settings)
         loaded = examine(read_text(path), str(path), os.environ)
-    shown = masked(overlaid(loaded.config, settings), loaded.filled)
+    shown = mask_config(apply_overrides(loaded.config, settings), loaded.external_texts)
     if as_json:
         _print_json(shown)
     else:
         click.echo(f"# {path} with defaults and environment; secrets are masked\n{_as_yaml(shown)}", nl=False)
 
 
-def _counts(found: GatewayConfig) -> str:
-    parts = ((found.servers, "server"), (found.projects, "project"), (found.tokens, "token"))
+def _counts(config: GatewayConfig) -> str:
+    parts = ((config.servers, "server"), (config.projects, "project"), (config.tokens, "token"))
     return ", ".join(f"{len(entries)} {word}{'' if len(entries) == 1 else 's'}" for entries, word in parts)
 
 

@@ -1,4 +1,4 @@
-"""`pointsman doctor`: is everything in order, and if not, what to do?"""
+"""`pointsman doctor`: diagnose an installation."""
 
 from __future__ import annotations
 
@@ -14,25 +14,32 @@ import click
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.paths import find_config, state_folder
-from pointsman.config.settings import Settings, overlaid, read_settings
-from pointsman.router.cli.options import NO_CONFIG, clear_errors, config_option, json_option, load_gateway_config
+from pointsman.config.settings import Settings, apply_overrides, read_settings
+from pointsman.router.cli.options import (
+    NO_CONFIG,
+    config_option,
+    json_option,
+    load_gateway_config,
+    report_config_errors,
+    state_dir_option,
+)
 from pointsman.router.observe.doctor import Inspected, examine
 
 
 @click.command()
 @config_option
-@click.option("--state-dir", type=click.Path(path_type=Path), help="The gateway's state folder.")
+@state_dir_option
 @json_option
 def doctor(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """Look at the configuration, the gateway and the search service. Exit code 1: something is wrong.
+    """Check the configuration, the gateway and the search service. Exits with 1 if there is a problem.
 
-    With a token in POINTSMAN_TOKEN the gateway's servers are looked at, too.
+    Also checks the gateway's servers if POINTSMAN_TOKEN holds a token.
     """
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
-        patient = _patient(config_file, state_folder(state_dir, settings, os.environ), settings)
-    logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the findings say it all
-    findings = asyncio.run(examine(patient))
+        inspected = _inspected(config_file, state_folder(state_dir, settings, os.environ), settings)
+    logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the findings replace the log
+    findings = asyncio.run(examine(inspected))
     well = all(finding.level != "problem" for finding in findings)
     if as_json:
         listed = [dataclasses.asdict(finding) for finding in findings]
@@ -44,13 +51,13 @@ def doctor(config_file: Path | None, state_dir: Path | None, as_json: bool) -> N
         sys.exit(1)
 
 
-def _patient(config_file: Path | None, state_dir: Path, settings: Settings) -> Inspected:
+def _inspected(config_file: Path | None, state_dir: Path, settings: Settings) -> Inspected:
     token = settings.token.get_secret_value() if settings.token is not None else None
     path = find_config(config_file, settings, os.environ, Path.cwd())
     if path is None:
         return Inspected(None, (NO_CONFIG,), "", state_dir, token)
     try:
-        config = overlaid(load_gateway_config(path), settings)
+        config = apply_overrides(load_gateway_config(path), settings)
     except ConfigError as error:
         return Inspected(None, tuple(str(problem) for problem in error.problems), str(path), state_dir, token)
     return Inspected(config, (), str(path), state_dir, token)

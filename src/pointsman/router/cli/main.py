@@ -1,4 +1,4 @@
-"""The command line. Each command lives in its own module and is imported only when it is called."""
+"""The command line. Each command has its own module, imported only when it runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import difflib
 from importlib import import_module
 
 import click
+
+from pointsman import __version__
 
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
@@ -21,7 +23,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name, so that `token create` does not pay for importing the daemon."""
+    """A group that imports a command on first use, so that `token create` does not import the daemon."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -40,11 +42,11 @@ class LazyGroup(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f" Did you mean `{near[0]}`?" if near else ""
-            raise click.UsageError(f"No command `{args[0]}`.{hint}", ctx)
+            raise click.UsageError(f"Unknown command `{args[0]}`.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="pointsman")
+@click.version_option(__version__, prog_name="pointsman")
 def main() -> None:
     """One URL in front of all your MCP servers."""

@@ -1,4 +1,4 @@
-"""What several commands share: options, the way to the configuration, and errors as people should see them."""
+"""Options, configuration lookup, error output and logging that several commands share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import IO, Any
 import click
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import NoHomeError, find_config
 from pointsman.config.settings import Settings
@@ -23,28 +23,31 @@ config_option = click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="The configuration file. Otherwise $POINTSMAN_CONFIG, ./pointsman.yaml, or the one in your config folder.",
+    help="Configuration file. Default: $POINTSMAN_CONFIG, ./pointsman.yaml, or the one in your config folder.",
 )
-NO_CONFIG = "No configuration yet. `pointsman serve` writes a first one; --config FILE names another place."
+NO_CONFIG = "No configuration found. Run `pointsman serve` to create one, or pass --config FILE."
+state_dir_option = click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="The gateway's state folder: audit, database and lock."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 class CommandError(click.ClickException):
-    """Ends the command with exit code 1 and a message on stderr, as it is."""
+    """Ends the command with exit code 1 and prints the message verbatim on stderr."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(self.message, file=file, err=file is None)
 
 
 class ConfigCommandError(CommandError):
-    """The same for what the person wrote, in a file or on the command line."""
+    """A mistake in the configuration or on the command line: exit code 2."""
 
     exit_code = 2
 
 
 @contextmanager
-def clear_errors() -> Iterator[None]:
-    """Turn what is wrong with the configuration into lines on stderr and exit code 2."""
+def report_config_errors() -> Iterator[None]:
+    """Print configuration errors on stderr and exit with code 2."""
     try:
         yield
     except ConfigError as error:
@@ -54,14 +57,14 @@ def clear_errors() -> Iterator[None]:
 
 
 def load_gateway_config(path: Path) -> GatewayConfig:
-    """The file as a gateway under our environment would use it. Raises ConfigError."""
+    """Load the file as a gateway in this environment would. Raises ConfigError."""
     config = load(path, os.environ)
     check_stores(config, path, os.environ)
     return config
 
 
-def chosen_config(option: Path | None, settings: Settings) -> Path:
-    """The file that holds, or a refusal that says how to get one."""
+def require_config(option: Path | None, settings: Settings) -> Path:
+    """Return the configuration file in effect. Raises ConfigCommandError if there is none."""
     found = find_config(option, settings, os.environ, Path.cwd())
     if found is None:
         raise ConfigCommandError(NO_CONFIG)
@@ -69,18 +72,18 @@ def chosen_config(option: Path | None, settings: Settings) -> Path:
 
 
 def note(message: str) -> None:
-    """For the person: stdout is for results."""
+    """Print a message on stderr: stdout is for results."""
     click.echo(message, err=True)
 
 
 def log_to_stderr(settings: Settings) -> None:
-    """The daemon's own messages, and few of those of its parts."""
+    """Log to stderr; libraries only from level WARNING."""
     logging.basicConfig(
         stream=sys.stderr,
         level=settings.log_level.upper(),
         format="%(asctime)s %(levelname)-7s %(message)s",
         datefmt="%H:%M:%S",
     )
-    # httpx2 has a line with the whole URL for each request.
-    for chatty in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio", "httpx2", "httpcore2"):
-        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLogger().level))
+    # httpx2 logs the full URL of each request.
+    for library in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio", "httpx2", "httpcore2"):
+        logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))

@@ -1,48 +1,49 @@
-"""`pointsman search-api`: the search service that gateways with `optimization: cloud` ask."""
+"""`pointsman search-api`: the search service for gateways with `optimization: cloud`."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
 import click
 
-from pointsman.config.loading import load
+from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
 from pointsman.config.sample import SEARCH_API
-from pointsman.config.settings import overlaid_search_api, read_settings
+from pointsman.config.settings import apply_search_api_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
-from pointsman.router.cli.first_config import find_or_make_config
-from pointsman.router.cli.options import CommandError, clear_errors, config_option, log_to_stderr, note
-from pointsman.router.cli.welcome import welcome_to_search_api
+from pointsman.router.cli.first_start import find_or_create_config, welcome_to_search_api
+from pointsman.router.cli.options import CommandError, config_option, log_to_stderr, note, report_config_errors
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
+from pointsman.router.serving.process import run_event_loop
 from pointsman.router.serving.socket import ListenError
 from pointsman.router.serving.tasks import DaemonError
 
 
 @click.group(name="search-api")
 def search_api() -> None:
-    """Run a search service for one or many gateways."""
+    """Run the search service for one or more gateways."""
 
 
 @search_api.command()
 @config_option
-@click.option("--host", help="The address to listen on, in place of `search_api.listen.host`.")
+@click.option("--host", help="Address to listen on; overrides `search_api.listen.host`.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="In place of `search_api.listen.port`; 0 takes a free one."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Port to listen on; overrides `search_api.listen.port`. 0 picks a free one.",
 )
 def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
-    """Start the search service. Without any configuration it makes one, and shows the first token."""
+    """Start the search service. Creates a configuration and prints a first token if there is none."""
     make_non_dumpable()
-    with clear_errors():
+    with report_config_errors():
         settings = read_settings()
         log_to_stderr(settings)
-        path, secret = find_or_make_config(config_file, settings, SEARCH_API)
+        path, secret = find_or_create_config(config_file, settings, SEARCH_API)
 
         def read() -> GatewayConfig:
-            return overlaid_search_api(load(path, os.environ), settings, host=host, port=port)
+            return apply_search_api_overrides(load(path, os.environ), settings, host=host, port=port)
 
         def ready(url: str) -> None:
             if secret is not None:
@@ -50,10 +51,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
             note(f"pointsman search-api ready on {url}")
 
         launch = Launch(read(), path, read, ready)
-    import uvloop
-
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run_service(launch))
+        run_event_loop(run_service(launch))
     except (ListenError, DaemonError) as error:
         raise CommandError(str(error)) from error

@@ -1,4 +1,4 @@
-"""`pointsman token`: who may use what. A secret is shown once; the file keeps its hash."""
+"""`pointsman token`: create, list and revoke tokens. A secret is printed once; the file keeps its hash."""
 
 from __future__ import annotations
 
@@ -12,22 +12,28 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.editing import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
-from pointsman.config.loading import load_tokens
+from pointsman.config.edits import (
+    EditError,
+    InvalidEntryError,
+    NameTakenError,
+    UnknownNameError,
+    add_token,
+    remove_token,
+)
+from pointsman.config.files import ReplaceError
+from pointsman.config.loader import load_tokens
 from pointsman.config.model import Token
-from pointsman.config.replacing import ReplaceError
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
-from pointsman.config.splice import EditError
-from pointsman.config.values import moment
+from pointsman.config.values import parse_moment
 from pointsman.router.cli.options import (
     CommandError,
     ConfigCommandError,
-    chosen_config,
-    clear_errors,
     config_option,
     json_option,
     note,
+    report_config_errors,
+    require_config,
 )
 
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
@@ -36,14 +42,21 @@ _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 @click.group()
 def token() -> None:
-    """Create, list and revoke the tokens that clients come with."""
+    """Create, list and revoke the tokens of clients."""
 
 
 @token.command()
 @click.argument("name")
-@click.option("--project", "projects", multiple=True, help='May be repeated; "*" for any, "" for callers without one.')
-@click.option("--server", "servers", multiple=True, help='May be repeated; "*" for any.')
-@click.option("--expires", help="A date (2027-01-31, to its end), a time, or from now: 12h, 30d, 8w.")
+@click.option(
+    "--project",
+    "projects",
+    multiple=True,
+    help='Project the token may act for; "*" for all, "" for calls without a project. Repeatable.',
+)
+@click.option("--server", "servers", multiple=True, help='Server the token may use; "*" for all. Repeatable.')
+@click.option(
+    "--expires", help="Expiry: a date (2027-01-31, inclusive), a time, or a duration from now (12h, 30d, 8w)."
+)
 @config_option
 @json_option
 def create(
@@ -54,20 +67,22 @@ def create(
     config_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Add the token NAME and print its secret, for the only time."""
+    """Add the token NAME and print its secret, which is not shown again."""
     until = _expiry(expires, datetime.now(UTC)) if expires is not None else None
     secret = new_secret()
-    with clear_errors():
-        path = chosen_config(config_file, read_settings())
-    with clear_errors(), _editing(path):
+    with report_config_errors():
+        path = require_config(config_file, read_settings())
+    with report_config_errors(), _report_edit_errors(path):
         try:
             add_token(path, name, digest(secret), projects, servers, until, os.environ)
         except NameTakenError:
-            again = f"`pointsman token revoke {name}` removes it, or choose another name"
-            raise CommandError(f"There is a token `{name}` already in {path}; {again}.") from None
+            step = f"Revoke it with `pointsman token revoke {name}`, or choose another name"
+            raise CommandError(f"Token `{name}` already exists in {path}. {step}.") from None
     click.echo(json.dumps({"name": name, "token": secret}) if as_json else secret)
-    note(f"Token `{name}` is in {path}. Its secret is shown only now; clients send it as `Authorization: Bearer ...`.")
-    _warn_of_nothing(name, projects, servers)
+    note(
+        f"Added token `{name}` to {path}. The secret is not shown again; clients send `Authorization: Bearer <secret>`."
+    )
+    _warn_if_useless(name, projects, servers)
 
 
 @token.command(name="list")
@@ -75,8 +90,8 @@ def create(
 @json_option
 def list_tokens(config_file: Path | None, as_json: bool) -> None:
     """Print all tokens and what they may use."""
-    with clear_errors():
-        tokens = load_tokens(chosen_config(config_file, read_settings()), os.environ)
+    with report_config_errors():
+        tokens = load_tokens(require_config(config_file, read_settings()), os.environ)
     now = datetime.now(UTC)
     if as_json:
         click.echo(json.dumps([_row(name, entry, now) for name, entry in tokens.items()], indent=2))
@@ -88,21 +103,21 @@ def list_tokens(config_file: Path | None, as_json: bool) -> None:
 @click.argument("name")
 @config_option
 def revoke(name: str, config_file: Path | None) -> None:
-    """Remove the token NAME. A running gateway refuses it from then on."""
-    with clear_errors():
-        path = chosen_config(config_file, read_settings())
-    with clear_errors(), _editing(path):
+    """Remove the token NAME. A running gateway rejects it from then on."""
+    with report_config_errors():
+        path = require_config(config_file, read_settings())
+    with report_config_errors(), _report_edit_errors(path):
         try:
             remove_token(path, name, os.environ)
         except UnknownNameError as error:
-            known = "`pointsman token list` shows them all"
+            step = "List them with `pointsman token list`."
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
-            raise CommandError(f"There is no token `{name}` in {path}; {known}.{near}") from None
-    note(f"Token `{name}` is revoked in {path}.")
+            raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
+    note(f"Token `{name}` removed from {path}.")
 
 
 @contextmanager
-def _editing(path: Path) -> Iterator[None]:
+def _report_edit_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except ReplaceError as error:
@@ -113,27 +128,29 @@ def _editing(path: Path) -> Iterator[None]:
         raise CommandError(f"{path}: {error}.") from error
 
 
-def _warn_of_nothing(name: str, projects: Sequence[str], servers: Sequence[str]) -> None:
+def _warn_if_useless(name: str, projects: Sequence[str], servers: Sequence[str]) -> None:
     if not projects:
-        note(f"It may act for no project yet, so every call is refused. Grant some under `tokens.{name}.projects`,")
-        note('or create it with --project P (--project "" for callers that name none, --project "*" for all).')
+        note(f"It may act for no project yet, so every call is denied. Add projects under `tokens.{name}.projects`,")
+        note('or create it with --project P (--project "" for calls without a project, --project "*" for all).')
     if not servers:
-        note(f"It may use no server yet, so it finds no tool in a gateway. Grant some under `tokens.{name}.servers`,")
-        note('or create it with --server S (--server "*" for all). The search service asks for projects only.')
+        note(f"It may use no server yet, so a gateway shows it no tools. Add servers under `tokens.{name}.servers`,")
+        note('or create it with --server S (--server "*" for all). The search service checks projects only.')
 
 
 def _expiry(given: str, now: datetime) -> str:
-    """As it will stand in the file."""
+    """Return the expiry as the file stores it."""
     duration = _DURATION.fullmatch(given.strip())
     if duration:
         until = now + timedelta(**{_UNITS[duration[2]]: int(duration[1])})
         return until.strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        until = moment(given)
+        until = parse_moment(given)
     except ValueError as error:
-        raise click.BadParameter(f"{error}, or a time from now like 12h, 30d or 8w.", param_hint="--expires") from None
+        raise click.BadParameter(
+            f"{error}, or a duration from now such as 12h, 30d or 8w.", param_hint="--expires"
+        ) from None
     if until <= now:
-        raise click.BadParameter(f"{given} is over.", param_hint="--expires")
+        raise click.BadParameter(f"{given} is in the past.", param_hint="--expires")
     return given.strip()
 
 
@@ -142,15 +159,15 @@ def _row(name: str, entry: Token, now: datetime) -> dict[str, object]:
         "name": name,
         "projects": entry.projects,
         "servers": entry.servers,
-        "expires": _shown(entry.expires),
+        "expires": _format_expiry(entry.expires),
         "expired": entry.expires is not None and entry.expires <= now,
     }
 
 
-def _shown(expires: datetime | None) -> str | None:
+def _format_expiry(expires: datetime | None) -> str | None:
     if expires is None:
         return None
-    if expires.time() == time.max:  # written as a date
+    if expires.time() == time.max:  # the file has a date without a time
         return expires.date().isoformat()
     return expires.isoformat().replace("+00:00", "Z")
 
@@ -158,9 +175,9 @@ def _shown(expires: datetime | None) -> str | None:
 def _table(tokens: Mapping[str, Token], now: datetime) -> str:
     rows = [("NAME", "PROJECTS", "SERVERS", "EXPIRES")]
     for name, entry in tokens.items():
-        over = entry.expires is not None and entry.expires <= now
-        expires = (_shown(entry.expires) or "never") + (" (expired)" if over else "")
-        rows.append((name, _listed(entry.projects), _listed(entry.servers), expires))
+        expired = entry.expires is not None and entry.expires <= now
+        expires = (_format_expiry(entry.expires) or "never") + (" (expired)" if expired else "")
+        rows.append((name, _join_names(entry.projects), _join_names(entry.servers), expires))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "".join(
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) + "\n"
@@ -168,5 +185,5 @@ def _table(tokens: Mapping[str, Token], now: datetime) -> str:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(name or '""' for name in names) or "none"

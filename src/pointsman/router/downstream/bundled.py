@@ -1,4 +1,4 @@
-"""What a bundled server is told when it is started, also by the commands that work on its store."""
+"""The environment and the store of a bundled server, for the server itself and for commands that use its store."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pointsman.config.model import SEARCH_DB_PATH, GatewayConfig, Server
 def bundled_environment(
     server_id: str, server: Server, state_folder: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables of its entry, where its store is, and the folders that it may read."""
-    return revealed(server.env) | {
+    """The variables of its entry, the path of its store, and the folders that it may read."""
+    return secret_values(server.env) | {
         SEARCH_DB_PATH: str(store_of(server_id, server, state_folder, environ)),
         "POINTSMAN_ARCHIVE_ROOTS": json.dumps({name: str(path) for name, path in server.roots.items()}),
     }
@@ -25,8 +25,8 @@ def bundled_environment(
 def store_of(server_id: str, server: Server, state_folder: Path, environ: Mapping[str, str]) -> Path:
     """`db`, else $SEARCH_DB_PATH of the entry, else that of `environ`, else a file in the state folder.
 
-    The server and the commands both resolve it here. `check_stores` has made sure that at most one entry comes to
-    the third step.
+    The server and the commands both resolve the path here. `check_stores` guarantees that at most one entry takes it
+    from `environ`.
     """
     if server.db is not None:
         return server.db
@@ -36,7 +36,7 @@ def store_of(server_id: str, server: Server, state_folder: Path, environ: Mappin
 
 
 def check_stores(config: GatewayConfig, file: Path, environ: Mapping[str, str]) -> None:
-    """Separate archives keep projects apart, so one variable of the gateway must not give two of them one store.
+    """Refuse a variable that would give two archives one store: separate archives keep projects apart.
 
     Raises:
         ConfigError: $SEARCH_DB_PATH is set, and more than one archive names no store of its own.
@@ -53,5 +53,5 @@ def check_stores(config: GatewayConfig, file: Path, environ: Mapping[str, str]) 
     raise ConfigError([ConfigProblem(str(file), None, None, f"servers.{without[0]}", reason)])
 
 
-def revealed(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
+def secret_values(secrets: Mapping[str, SecretStr]) -> dict[str, str]:
     return {name: value.get_secret_value() for name, value in secrets.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,11 +16,15 @@ class ConnectionLostError(Exception):
 
 
 class BudgetExceededError(Exception):
-    """The server sent more bytes or messages for one call than it may. `str(error)` says which limit."""
+    """The server sent more bytes or messages than one call may bring. `str(error)` names the limit."""
+
+    def __init__(self, reason: str, call: Call | None = None) -> None:
+        super().__init__(reason)
+        self.call = call  # whose budget it was, where several calls share the stream
 
 
 class Clock(Protocol):
-    """The time limit of a call, which stands still while the call waits for others than the server."""
+    """The time limit of a call, which is paused while the call waits for anything but the server."""
 
     def pause(self) -> None: ...
     def resume(self) -> None: ...
@@ -35,15 +40,16 @@ class Call:
     back: BackChannel | None = None
     clock: Clock | None = None
     number: int = field(default=0, init=False)  # its id on the wire, once it is sent
+    answer: asyncio.Future[Json] | None = field(default=None, init=False)  # where all calls share one stream
     answered: bool = field(default=False, init=False)  # by the server, with a result or an error
     elicitations: set[str] | None = field(default=None, init=False)  # ids of what was asked out of band (URL mode)
-    messages: int = field(default=0, init=False)  # notifications and questions seen so far, counted by the connection
-    heard_bytes: int = field(default=0, init=False)  # and their size
+    messages: int = field(default=0, init=False)  # notifications and questions so far, counted by the connection
+    message_bytes: int = field(default=0, init=False)  # and their size
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a server said of itself in the handshake."""
+    """What the handshake yielded: the negotiated version, and what the server declared."""
 
     era: Era
     version: str
@@ -58,24 +64,24 @@ class Connection(Protocol):
     def introduction(self) -> Introduction: ...
 
     async def request(self, call: Call) -> Json:
-        """Send `call` and return the result. Cancelling the caller tells the server to cancel.
+        """Send `call` and return the result. Cancelling the caller cancels the request at the server.
 
         Raises:
-            ConnectionLostError, BudgetExceededError, DownstreamHttpError.
+            ConnectionLostError, BudgetExceededError, DownstreamError.
         """
         ...
 
     async def ended(self) -> str:
-        """Wait until the connection is over by itself; returns the reason. For HTTP that may be never."""
+        """Wait until the connection ends by itself and return the reason. Over HTTP that may be never."""
         ...
 
     async def close(self) -> None:
-        """End it and all that belongs to it (child, streams). Idempotent."""
+        """End it with all that belongs to it (child, streams). Idempotent."""
         ...
 
 
-Noticed = Callable[[str, Json], None]
-"""Called with method and params for each notification that belongs to no call (list_changed, resources/updated)."""
+OnNotification = Callable[[str, Json], None]
+"""Called with method and params of each notification that belongs to no call (list_changed, resources/updated)."""
 
-Connect = Callable[[Noticed], Awaitable[Connection]]
+Connect = Callable[[OnNotification], Awaitable[Connection]]
 """Opens a connection and negotiates the version. Raises ConnectionLostError with the reason. Safe to cancel."""

@@ -1,34 +1,45 @@
-"""What a child wrote to stderr: always taken, the last 64 KiB kept, harmless when shown."""
+"""The stderr of child processes: the last 64 KiB of each server, in memory and in the state folder.
+
+`pointsman server log` shows the file.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
 from collections import deque
+from pathlib import Path
 
 from pointsman.providers.visible import visible
 
+logger = logging.getLogger(__name__)
+
 RING_BYTES = 64 * 1024
+FOLDER = "logs"
+_WRITE_EVERY_S = 0.5
 _LINE_SHOWN = 500
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "�")
-# Direction marks and line separators could make a log line say what it does not.
+# Direction marks and line separators could forge the content of a log line.
 _CONTROLS |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x2028, 0x2029, 0x200E, 0x200F), "�")
 _CONTROLS[9] = " "
 
 
-def harmless(text: str, limit: int = _LINE_SHOWN) -> str:
-    """One line that cannot move a cursor, forge another line, hide anything or fill a page."""
+def sanitize(text: str, limit: int = _LINE_SHOWN) -> str:
+    """Return one line that cannot move the cursor, forge another line, hide text or fill a page."""
     cut = visible(text[: limit + 1].translate(_CONTROLS))
     return cut if len(cut) <= limit else cut[:limit] + "…"
 
 
 class StderrLog:
-    """A ring of bytes. Whole chunks fall out at its far end, so that a flood costs almost nothing."""
+    """A ring buffer of bytes. Drops whole chunks at its far end, so that a flood costs almost nothing."""
 
     def __init__(self, name: str = "", limit_bytes: int = RING_BYTES) -> None:
         self.name = name  # of the server
         self._limit = limit_bytes
         self._chunks: deque[bytes] = deque()
         self._held = 0
-        self.total = 0  # bytes ever taken
+        self.total = 0  # bytes received in all
 
     def feed(self, data: bytes) -> None:
         self.total += len(data)
@@ -38,7 +49,7 @@ class StderrLog:
             self._held = self._limit
             return
         if self._chunks and len(self._chunks[-1]) + len(data) <= 1024:
-            self._chunks[-1] += data  # many tiny writes must not become many objects
+            self._chunks[-1] += data  # so that many tiny writes do not become many objects
         else:
             self._chunks.append(data)
         self._held += len(data)
@@ -55,10 +66,10 @@ class StderrLog:
             self._held -= len(oldest)
 
     def tail(self, lines: int) -> list[str]:
-        return last_lines(self.held(), lines)
+        return last_lines(self.content(), lines)
 
-    def held(self) -> bytes:
-        """All that is kept, as it came."""
+    def content(self) -> bytes:
+        """All bytes in the buffer, as they came."""
         return b"".join(self._chunks)
 
     def last_line(self) -> str:
@@ -66,8 +77,62 @@ class StderrLog:
 
 
 def last_lines(data: bytes, lines: int) -> list[str]:
-    """The last `lines` lines that are not blank, oldest first, fit to be shown."""
+    """The last `lines` lines that are not blank, oldest first, sanitized."""
     if lines <= 0:
         return []
-    found = [line for line in data.splitlines() if line.strip()]
-    return [harmless(line.decode(errors="replace").strip()) for line in found[-lines:]]
+    written = [line for line in data.splitlines() if line.strip()]
+    return [sanitize(line.decode(errors="replace").strip()) for line in written[-lines:]]
+
+
+class ServerLogs:
+    """One bounded log per server, which outlives its children. A flood costs one small file write every half second."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / FOLDER
+        self._logs: dict[str, StderrLog] = {}
+        self._written: dict[str, int] = {}  # `total` of the log when its file was written
+        self._warned = False
+
+    def of(self, server_id: str) -> StderrLog:
+        return self._logs.setdefault(server_id, StderrLog(server_id))
+
+    async def run(self) -> None:
+        """Write new output to the files until cancelled, and once more then."""
+        try:
+            while True:
+                await asyncio.sleep(_WRITE_EVERY_S)
+                if fresh := self._fresh():
+                    await asyncio.to_thread(self._write, fresh)
+        finally:
+            self._write(self._fresh())
+
+    def _fresh(self) -> dict[str, bytes]:
+        fresh = {
+            server_id: log for server_id, log in self._logs.items() if log.total != self._written.get(server_id, 0)
+        }
+        self._written.update({server_id: log.total for server_id, log in fresh.items()})
+        return {server_id: log.content() for server_id, log in fresh.items()}
+
+    def _write(self, fresh: dict[str, bytes]) -> None:
+        try:
+            for server_id, data in fresh.items():
+                _replace(log_file(self._folder.parent, server_id), data)
+        except OSError as error:
+            if not self._warned:  # a full disk must not fill the log as well
+                logger.warning("could not write the servers' logs: %s", error.strerror)
+            self._warned = True
+        else:
+            self._warned = False
+
+
+def log_file(state_dir: Path, server_id: str) -> Path:
+    return state_dir / FOLDER / f"{server_id}.log"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    fresh = path.with_suffix(".new")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    fresh.replace(path)

@@ -1,51 +1,62 @@
-"""The entry: an ASGI app for `/mcp` and `/projects/{id}/mcp`. Checks come first, then who calls, then the era."""
+"""The front's entry, an ASGI app: admits a request, reads it, and passes it to the endpoint of its era."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pointsman.config.model import Limits
-from pointsman.core.model import Json
+from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
-from pointsman.core.seams import Gateway
-from pointsman.router.front.http.failures import Clock
-from pointsman.router.front.http.headers import HostRules, check_accepts_answers, check_accepts_stream
-from pointsman.router.front.http.http_request import HttpRequest, RequestReader
-from pointsman.router.front.http.identity import Claims
-from pointsman.router.front.http.refusal import wrong_verb
+from pointsman.core.seams import INTERNAL_ERROR, Gateway
+from pointsman.router.front.http.authentication import Claims, authenticate
+from pointsman.router.front.http.headers import HostRules, check_accepts_responses, check_accepts_stream
+from pointsman.router.front.http.http_request import HttpRequest, RequestReader, echoed_id
+from pointsman.router.front.http.responses import (
+    ClientDisconnectedError,
+    HttpError,
+    method_not_allowed,
+    respond_error,
+    too_many_streams,
+)
+from pointsman.router.front.http.stream import OpenStreams
 from pointsman.router.front.http.unread import UnreadBudget
-from pointsman.router.front.legacy.endpoint import LegacyEra
-from pointsman.router.front.legacy.methods import LegacyMethods
-from pointsman.router.front.legacy.session_ids import SessionIds
-from pointsman.router.front.legacy.sessions import Sessions
+from pointsman.router.front.legacy.endpoint import LegacyEndpoint, LegacyMethods
+from pointsman.router.front.legacy.sessions import SessionIds, Sessions
 from pointsman.router.front.legacy.sse import SseTransport
-from pointsman.router.front.modern.endpoint import ModernEra
-from pointsman.router.front.modern.listen import Listening
-from pointsman.router.front.modern.parking import Parking
-from pointsman.router.front.modern.request_state import Seal, WallClock
-from pointsman.router.front.open_streams import OpenStreams
-from pointsman.router.front.state import FrontState, Instructions
+from pointsman.router.front.modern.endpoint import ModernEndpoint
+from pointsman.router.front.modern.listen import Listeners
+from pointsman.router.front.modern.parked_calls import ParkedCalls
+from pointsman.router.front.modern.request_state import Seal
+from pointsman.router.front.state import Clock, FrontState, Instructions, WallClock
 from pointsman.router.front.subscriptions import Subscriptions
 from pointsman.router.serving.in_flight import InFlight
 
+STREAM_SHARE = 4  # one token's streams take at most this fraction of the connections
 _LEGACY_VERSIONS = frozenset({None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)})
-_LOOK_EVERY_S = 0.5  # after tokens that hold no more
+_REVIEW_S = 0.5  # between checks for revoked tokens
 _CANCEL_S = 2.0  # for cancelled calls to end
+
+Serve = Callable[[Scope, HttpRequest, Claims], Awaitable[None]]
+"""Answers a request whose headers were checked. Raises HttpError, ClientDisconnectedError."""
 
 
 class Front:
-    """Mount it as the endpoint of a route; `run` beside it; `drain` before the end."""
+    """The outermost ASGI app: serves `/mcp` itself and passes other paths to `other_paths`.
+
+    Starlette's routing and middleware would add a quarter to the cost of a call. `run` it as a task; `drain` it before
+    the daemon ends.
+    """
 
     def __init__(
         self,
         gateway: Gateway,
-        limits: Limits,
+        limits: Callable[[], Limits],
         hosts: HostRules,
         *,
         server_info: Json,
@@ -58,59 +69,48 @@ class Front:
         full: Callable[[], bool] = lambda: False,
         in_flight: InFlight | None = None,
     ) -> None:
-        """`request_keys`: see `router.serving.request_keys`. Without any, nothing that clients carry outlives this one.
+        """`limits` returns the present ones.
 
-        `full`: whether the gateway takes no more requests at the moment. `in_flight`: what large bodies are counted in.
+        `request_keys`: see `router.serving.request_keys`; without any, sealed session ids and request states end with
+        this process. `full`: whether the gateway is at capacity. `in_flight`: the budget for large bodies.
         """
         keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
-        self.unread = UnreadBudget(lambda: self._reception.limits.unread_bytes)
-        desk = self._desk = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread)
-        self._reception = RequestReader(
-            gateway, desk.failures, limits, hosts, full, in_flight or InFlight(lambda: self.limits.in_flight_bytes)
-        )
+        self._limits = limits
+        self._in_flight = in_flight or InFlight(lambda: limits().in_flight_bytes)
+        self.unread = UnreadBudget(lambda: limits().unread_bytes)
+        self.other_paths: ASGIApp | None = None
+        state = self._state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread)
+        self._reader = RequestReader(gateway, limits, hosts, full)
         self._streams = OpenStreams()
-        self._sessions = Sessions(
-            clock,
-            limits.sessions,
-            limits.session_idle_s,
-            SessionIds(keys, wall_clock),
-            lambda: Subscriptions(desk),
+        self._sessions = Sessions(clock, limits, SessionIds(keys, wall_clock), lambda: Subscriptions(state))
+        self._parked = ParkedCalls(
+            state, limits, Seal(keys, "pointsman", wall_clock), {SERVER_INFO_META_KEY: server_info}
         )
-        self._parking = Parking(
-            desk,
-            Seal(keys, "pointsman", wall_clock),
-            {SERVER_INFO_META_KEY: server_info},
-            limits.parked,
-            limits.parked_s,
+        methods, check_share = LegacyMethods(state), self._check_stream_share
+        self._legacy = LegacyEndpoint(state, methods, self._sessions, self._streams, check_share)
+        self._modern = ModernEndpoint(state, self._parked, Listeners(state, self._streams, check_share))
+        self._sse = SseTransport(state, methods, self._reader, lambda: limits().sessions, check_share)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the front for `other_paths`: `/projects/{id}/mcp`, and `/sse` and `/messages/`."""
+        mcp, stream, message = (
+            Endpoint(self._admit, serve) for serve in (self._serve, self._sse.serve_stream, self._sse.serve_message)
         )
-        methods = LegacyMethods(desk)
-        check_share = self._reception.check_stream_share
-        self._legacy = LegacyEra(desk, methods, self._sessions, self._streams, check_share)
-        self._modern = ModernEra(desk, self._parking, Listening(desk, self._streams, check_share))
-        self._sse = SseTransport(desk, methods, self._reception)
-        self._reception.streams = [self._streams, self._sse.streams]
-
-    def configure(self, limits: Limits, hosts: HostRules) -> None:
-        """Take over new limits and names. What is open stays open."""
-        self._reception.limits = limits
-        self._reception.hosts = hosts
-        self._sessions.most = limits.sessions
-        self._sessions.idle_s = limits.session_idle_s
-        self._parking.most = limits.parked
-        self._parking.wait_s = limits.parked_s
-
-    def sse_routes(self) -> list[Route]:
-        """`/sse` and `/messages/`, also below `/projects/{id}`."""
-        return self._sse.routes()
-
-    @property
-    def limits(self) -> Limits:
-        return self._reception.limits
+        sse = [
+            Route(f"{project}{path}", app)
+            for project in ("", "/projects/{id}")
+            for path, app in (("/sse", stream), ("/messages/", message))
+        ]
+        return [Route("/projects/{id}/mcp", mcp), *sse]
 
     @property
     def hosts(self) -> HostRules:
-        return self._reception.hosts
+        return self._reader.hosts
+
+    @hosts.setter
+    def hosts(self, hosts: HostRules) -> None:
+        self._reader.hosts = hosts
 
     @property
     def sessions_open(self) -> int:
@@ -118,65 +118,102 @@ class Front:
 
     @property
     def calls_parked(self) -> int:
-        return len(self._parking)
+        return len(self._parked)
 
     @property
     def calls_running(self) -> int:
-        return len(self._desk.running)
+        return len(self._state.running)
 
     async def run(self) -> None:
-        """End what has lost its token's consent, and let go of sessions that nobody uses, until cancelled."""
+        """End the streams and parked calls of revoked tokens, and close unused sessions, until cancelled."""
         while True:
-            await asyncio.sleep(min(_LOOK_EVERY_S, self._sessions.idle_s / 2))
+            await asyncio.sleep(min(_REVIEW_S, self._limits().session_idle_s / 2))
             try:
-                self._end_refused()
+                self._end_revoked()
                 self._sessions.reap()
-            except Exception as error:  # this must go on whatever happens
-                self._desk.failures.report("housekeeping", error)
+            except Exception as error:  # the next round must run in any case
+                self._state.failures.report("housekeeping", error)
 
     async def drain(self, grace_s: float) -> None:
-        """Refuse what is new, end the streams, let calls finish for `grace_s`, then cancel them."""
-        self._reception.draining = self._desk.stopping = True
+        """Refuse new requests, end the streams, let calls finish for `grace_s`, then cancel them."""
+        self._reader.draining = self._state.stopping = True
         self._streams.end_all()
-        self._parking.end_all()  # nobody could answer them any more
-        await self._desk.idle(grace_s)
-        self._desk.cancel_all()
-        await self._desk.idle(_CANCEL_S)
-        self._sse.streams.end_all()  # not earlier: answers go there
+        self._parked.end_all()  # they could no longer be answered
+        await self._state.until_idle(grace_s)
+        self._state.cancel_all()
+        await self._state.until_idle(_CANCEL_S)
+        self._sse.streams.end_all()  # last, because they carry responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._reception.admit(scope, receive, send, self._serve)
+        if scope["type"] == "http" and scope["path"] == "/mcp":
+            await self._admit(scope, receive, send, self._serve)
+        elif self.other_paths is not None:
+            await self.other_paths(scope, receive, send)
+        else:
+            raise RuntimeError(f"the front serves /mcp, not {scope['type']} {scope.get('path', '')}")
 
-    async def _serve(self, scope: Scope, visit: HttpRequest, claims: Claims) -> None:
-        """Raises HttpError, ClientDisconnectedError."""
-        legacy = visit.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
+        """Check the headers and `serve` the request; answer every error."""
+        http = HttpRequest(receive, send, self._in_flight, scope.get("connection"))
+        try:
+            try:
+                await serve(scope, http, self._reader.read_head(http, scope))
+            except HttpError as error:
+                if error.audited and scope["method"] == "POST":
+                    await self._reader.record_refusal(http, error)
+                await respond_error(send, error, echoed_id(http.message))
+        except ClientDisconnectedError:
+            return
+        except Exception as error:
+            self._state.failures.report(scope["method"], error)
+            await respond_error(send, HttpError(500, "Internal error", code=INTERNAL_ERROR), echoed_id(http.message))
+        finally:
+            if http.lease is not None:
+                http.lease.release()
+
+    async def _serve(self, scope: Scope, http: HttpRequest, claims: Claims) -> None:
+        """Serve `/mcp` by method and era. Raises HttpError, ClientDisconnectedError."""
+        legacy = http.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
         verb = scope["method"]
         if verb == "POST":
-            check_accepts_answers(visit.head)
-            message, caller = await self._reception.message(visit, claims)
+            check_accepts_responses(http.head)
+            message, caller = await self._reader.read_message(http, claims)
             if legacy:
-                await self._legacy.post(visit.head, message, caller, visit.address, visit.receive, visit.send)
+                await self._legacy.post(http, message, caller)
             else:
-                await self._modern.post(visit.head, message, caller, visit.receive, visit.send)
-        elif verb in ("GET", "DELETE") and legacy:
-            await self._session_verb(verb, visit, claims)
+                await self._modern.post(http, message, caller)
+        elif verb == "GET" and legacy:
+            check_accepts_stream(http.head)
+            await self._legacy.get(http, self._authenticate_session(http, claims))
+        elif verb == "DELETE" and legacy:
+            await self._legacy.delete(http, self._authenticate_session(http, claims))
         else:
-            raise wrong_verb(b"GET, POST, DELETE" if legacy else b"POST")
+            raise method_not_allowed(b"GET, POST, DELETE" if legacy else b"POST")
 
-    async def _session_verb(self, verb: str, visit: HttpRequest, claims: Claims) -> None:
-        if verb == "GET":
-            check_accepts_stream(visit.head)
-        if not claims.project_stated and b"mcp-session-id" in visit.head:
-            claims = Claims(claims.token, self._legacy.project_of(visit.head), project_stated=False)
-        caller = self._reception.identify(claims)
-        if verb == "GET":
-            await self._legacy.get(visit.head, caller, visit.address, visit.receive, visit.send)
-        else:
-            await self._legacy.delete(visit.head, caller, visit.address, visit.send)
+    def _authenticate_session(self, http: HttpRequest, claims: Claims) -> Caller:
+        """Raises HttpError 400, 401, 403."""
+        return authenticate(self._gateway, self._legacy.claims_of_session(claims, http.head))
 
-    def _end_refused(self) -> None:
-        parts = (self._streams, self._sse.streams, self._parking)
+    def _check_stream_share(self, caller: Caller) -> None:
+        """Each stream takes a connection, and no token may take them all. Raises HttpError 429."""
+        most = max(1, self._limits().connections // STREAM_SHARE)
+        if self._streams.count(caller.token_id) + self._sse.streams.count(caller.token_id) >= most:
+            raise too_many_streams(most)
+
+    def _end_revoked(self) -> None:
+        parts = (self._streams, self._sse.streams, self._parked)
         callers = {caller for part in parts for caller in part.callers()}
-        refused = {caller for caller in callers if not self._gateway.still_valid(caller)}
-        for part in parts if refused else ():
-            part.end(refused.__contains__)
+        revoked = {caller for caller in callers if not self._gateway.still_valid(caller)}
+        for part in parts if revoked else ():
+            part.end(revoked.__contains__)
+
+
+class Endpoint:
+    """An ASGI app for a route of the front."""
+
+    def __init__(self, admit: Callable[[Scope, Receive, Send, Serve], Awaitable[None]], serve: Serve) -> None:
+        self._admit = admit
+        self._serve = serve
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._admit(scope, receive, send, self._serve)

@@ -1,23 +1,51 @@
-"""What all requests of the front share: the gateway behind it, our own ids, and who is under way."""
+"""State that all requests of the front share: the gateway, request ids, running requests, the log of failures."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Gateway
-from pointsman.router.front.http.failures import Clock, Failures
 from pointsman.router.front.http.unread import UnreadBudget
 
 if TYPE_CHECKING:
     from pointsman.router.front.exchange import Exchange
 
+log = logging.getLogger(__name__)
+
+Clock = Callable[[], float]  # monotonic seconds; passed in so that tests can set it
+WallClock = Callable[[], float]  # seconds since the epoch
 Instructions = Callable[[Caller], str | None]
-"""What a client is told to do with us; it depends on what its project shows."""
+"""The `instructions` of the handshake, which depend on what the caller's project exposes."""
+
+_LOGGED_PER_MINUTE = 10
+
+
+class FailureLog:
+    """Logs unexpected exceptions, throttled: a client that can provoke one must not be able to fill the disk."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._logged = 0
+        self._suppressed = 0
+
+    def report(self, method: str, error: BaseException) -> None:
+        now = self._clock()
+        if now - self._since >= 60:
+            if self._suppressed:
+                log.error("%d more failures were not logged", self._suppressed)
+            self._since, self._logged, self._suppressed = now, 0, 0
+        if self._logged >= _LOGGED_PER_MINUTE:
+            self._suppressed += 1
+            return
+        self._logged += 1
+        log.error("%.64r failed", method, exc_info=error)
 
 
 class FrontState:
@@ -31,38 +59,38 @@ class FrontState:
         resume_s: float,
         unread: UnreadBudget,
     ) -> None:
-        self.loop = asyncio.get_running_loop()  # kept, because looking it up is a system call on 3.11
+        self.loop = asyncio.get_running_loop()  # cached, because looking it up is a system call on 3.11
         self.gateway = gateway
         self.server_info = server_info
         self.instructions = instructions
-        self.failures = Failures(clock)
+        self.failures = FailureLog(clock)
         self.ping_s = ping_s
-        self.resume_s = resume_s  # how long a legacy client that lost its stream is expected back
-        self.unread = unread  # of all answers
+        self.resume_s = resume_s  # how long a legacy client that lost its stream may take to resume it
+        self.unread = unread  # by all clients
         self._prefix = secrets.token_hex(6)
         self._count = itertools.count(1)
-        self.stopping = False  # nothing new is let in
+        self.stopping = False  # no new requests are admitted
         self.running: set[Exchange] = set()
-        self._idle: asyncio.Future[None] | None = None  # somebody waits for it
-        self._beside: set[asyncio.Task[Any]] = set()
+        self._idle: asyncio.Future[None] | None = None  # done when no request is running; only while one waits for it
+        self._background: set[asyncio.Task[Any]] = set()
 
     def new_id(self) -> str:
-        """Unique in this process by the count, and among processes by the prefix."""
+        """Return an id that is unique in this process by its count, and among processes by its prefix."""
         return f"{self._prefix}-{next(self._count):x}"
 
-    def beside(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Let `work` run on its own; a failure is logged under `name`."""
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in the background and log a failure under `name`."""
         task = self.loop.create_task(work)
-        self._beside.add(task)
-        task.add_done_callback(lambda done: self._left_alone(name, done))
+        self._background.add(task)
+        task.add_done_callback(lambda done: self._finish_background(name, done))
 
-    def leave(self, exchange: Exchange) -> None:
+    def remove(self, exchange: Exchange) -> None:
         self.running.discard(exchange)
         if self._idle is not None and not self.running and not self._idle.done():
             self._idle.set_result(None)
 
-    async def idle(self, timeout_s: float) -> None:
-        """Wait until nothing is under way, at most `timeout_s`."""
+    async def until_idle(self, timeout_s: float) -> None:
+        """Wait until no request is running, at most `timeout_s`."""
         if not self.running:
             return
         self._idle = asyncio.get_running_loop().create_future()
@@ -72,7 +100,7 @@ class FrontState:
         for exchange in list(self.running):
             exchange.cancel()
 
-    def _left_alone(self, name: str, task: asyncio.Task[Any]) -> None:
-        self._beside.discard(task)
+    def _finish_background(self, name: str, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failures.report(name, error)

@@ -1,4 +1,4 @@
-"""The resources that one session or one listener has subscribed to: each once, and all given up at the end."""
+"""The resources that a session or listener subscribes to: each subscribed once, and all released at the end."""
 
 from __future__ import annotations
 
@@ -15,68 +15,68 @@ MOST = 256  # of one session or listener
 
 
 class Subscriptions:
-    """The gateway counts subscribers; this sees to it that each is counted once and off once."""
+    """The gateway counts subscribers; this ensures that each one is added once and removed once."""
 
-    __slots__ = ("_desk", "_over", "_uris")
+    __slots__ = ("_ended", "_requests", "_state")
 
-    def __init__(self, desk: FrontState) -> None:
-        self._desk = desk
-        self._uris: dict[str, FrontRequest] = {}
-        self._over = False
+    def __init__(self, state: FrontState) -> None:
+        self._state = state
+        self._requests: dict[str, FrontRequest] = {}  # by URI
+        self._ended = False
 
     def __contains__(self, uri: object) -> bool:
-        return uri in self._uris
+        return uri in self._requests
 
     def __bool__(self) -> bool:
-        return bool(self._uris)
+        return bool(self._requests)
 
-    async def carry(self, request: FrontRequest, back: BackChannel) -> Json:
-        """A client's own request to subscribe or to unsubscribe. Raises ProtocolError."""
+    async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
+        """Handle a client's request to subscribe or unsubscribe. Raises ProtocolError."""
         uri = request.params["uri"]
         if request.method == UNSUBSCRIBE:
-            if self._uris.pop(uri, None) is None:
+            if self._requests.pop(uri, None) is None:
                 return {}
-            return await self._desk.gateway.handle(request, back)
-        if uri in self._uris:
+            return await self._state.gateway.handle(request, back)
+        if uri in self._requests:
             return {}
-        if len(self._uris) >= MOST:
+        if len(self._requests) >= MOST:
             raise ProtocolError(INVALID_REQUEST, f"At most {MOST} resources can be subscribed to at once")
-        result = await self._desk.gateway.handle(request, back)
-        if uri in self._uris or self._over:  # another request was quicker, or the session has ended meanwhile
-            self._give_up(request)
+        result = await self._state.gateway.handle(request, back)
+        if uri in self._requests or self._ended:  # another request was faster, or the session ended meanwhile
+            self._release(request)
         else:
-            self._uris[uri] = request
+            self._requests[uri] = request
         return result
 
     async def add(self, uri: str, caller: Caller, client: Client, back: BackChannel) -> bool:
-        """Whether there is now a subscription."""
-        request = FrontRequest(self._desk.new_id(), SUBSCRIBE, {"uri": uri}, caller, client)
+        """Subscribe to `uri`. Return whether that succeeded."""
+        request = FrontRequest(self._state.new_id(), SUBSCRIBE, {"uri": uri}, caller, client)
         try:
-            await self.carry(request, back)
+            await self.handle(request, back)
         except ProtocolError:
             return False
         return True
 
     def end(self) -> None:
-        self._over = True
-        for request in self._uris.values():
-            self._give_up(request)
-        self._uris.clear()
+        self._ended = True
+        for request in self._requests.values():
+            self._release(request)
+        self._requests.clear()
 
-    def _give_up(self, subscribed: FrontRequest) -> None:
-        self._desk.beside(UNSUBSCRIBE, self._unsubscribe(subscribed))
+    def _release(self, subscribed: FrontRequest) -> None:
+        self._state.spawn(UNSUBSCRIBE, self._unsubscribe(subscribed))
 
     async def _unsubscribe(self, subscribed: FrontRequest) -> None:
         params = {"uri": subscribed.params["uri"]}
-        request = FrontRequest(self._desk.new_id(), UNSUBSCRIBE, params, subscribed.caller, subscribed.client)
-        with suppress(ProtocolError):  # the server is gone, and the subscription with it
-            await self._desk.gateway.handle(request, Nobody())
+        request = FrontRequest(self._state.new_id(), UNSUBSCRIBE, params, subscribed.caller, subscribed.client)
+        with suppress(ProtocolError):  # the server is gone, and its subscriptions with it
+            await self._state.gateway.handle(request, NoClient())
 
 
-class Nobody:
+class NoClient:
     """Fits `BackChannel`, for requests that no client waits for."""
 
-    def tell(self, method: str, params: Json) -> None:
+    def notify(self, method: str, params: Json) -> None:
         pass
 
     async def ask(self, method: str, params: Json) -> Json:

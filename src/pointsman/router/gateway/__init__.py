@@ -1,1 +1,1 @@
-"""Behind the front: who calls, what there is, and where each request leads."""
+"""Between the front and the servers: rights, lists, and the handlers of requests."""

@@ -1,4 +1,4 @@
-"""Tells callers what changed: each hears only of servers that it may use at that moment, and only the newest."""
+"""Notifies callers of changes: each only of servers that it may use at send time, coalesced to the latest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from weakref import WeakSet
 
-from pointsman.catalog.naming import prefix_of
+from pointsman.catalog.names import prefix_of
 from pointsman.catalog.rights import RightsIndex
 from pointsman.core.model import Caller
 from pointsman.core.seams import Change
@@ -17,60 +17,61 @@ TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
 UPDATED: Final = "notifications/resources/updated"
-MOST_PENDING = 1_000  # of one listener that reads slowly; the oldest are dropped
+MOST_PENDING = 1_000  # changes of one listener that reads slowly; the oldest are dropped
 
-Forms = Callable[[str, str], Iterable[str]]
-"""The names under which clients watch a resource, by server id and the server's own URI."""
+ClientUris = Callable[[str, str], Iterable[str]]
+"""The URIs by which clients subscribe to a resource, by server id and the server's own URI."""
 
 
 class ChangeHub:
-    def __init__(self, rights: Callable[[], RightsIndex], forms: Forms) -> None:
+    def __init__(self, rights: Callable[[], RightsIndex], client_uris: ClientUris) -> None:
         self._rights = rights
-        self._forms = forms
-        self._listeners: WeakSet[Listener] = WeakSet()  # one that nobody reads any more goes by itself
+        self._client_uris = client_uris
+        self._listeners: WeakSet[Listener] = WeakSet()  # a listener without a reader disappears by itself
 
     def listen(self, caller: Caller) -> Listener:
-        """Hears from now on."""
+        """Return a listener that receives changes from now on."""
         listener = Listener(caller, self._allows)
         listener.view = _view(self._rights(), caller)
         self._listeners.add(listener)
         return listener
 
     def publish(self, server_id: str, change: Change) -> None:
-        """A server's change, as it said it."""
-        for told in self._as_told(server_id, change):
+        """Pass on a change that a server announced."""
+        for translated in self._translate(server_id, change):
             for listener in list(self._listeners):
-                if self._allows(listener.caller, server_id, told):
-                    listener.put(server_id, told)
+                if self._allows(listener.caller, server_id, translated):
+                    listener.put(server_id, translated)
 
     def rights_changed(self) -> None:
-        """After a reload: whoever may use other things now has other lists."""
+        """Notify the callers whose lists a reload has changed."""
         for listener in list(self._listeners):
             before, listener.view = listener.view, _view(self._rights(), listener.caller)
             for method in (TOOLS_CHANGED, RESOURCES_CHANGED, PROMPTS_CHANGED):
                 if before[method] != listener.view[method]:
                     listener.put(None, Change(method, {}))
 
-    def _as_told(self, server_id: str, change: Change) -> list[Change]:
+    def _translate(self, server_id: str, change: Change) -> list[Change]:
+        """Return the change as clients see it: with the URIs that they used."""
         if change.method != UPDATED:
             return [Change(change.method, {})]
         uri = change.params.get("uri")
         if not isinstance(uri, str):
             return []
-        forms = self._forms(server_id, uri)
-        return [Change(UPDATED, {**change.params, "uri": form}, change.only) for form in forms]
+        client_uris = self._client_uris(server_id, uri)
+        return [Change(UPDATED, {**change.params, "uri": client_uri}, change.only) for client_uri in client_uris]
 
     def _allows(self, caller: Caller, server_id: str, change: Change) -> bool:
         if change.only not in (None, caller):
             return False
         rights = self._rights()
         if change.method == TOOLS_CHANGED and not rights.is_flat(caller):
-            return False  # its two tools never change
+            return False  # the two tools never change
         return rights.may_use_server(caller, server_id)
 
 
 class Listener:
-    """An async iterator of changes for one stream. Whoever puts never waits; equal ones become one."""
+    """An async iterator of changes for one stream. `put` never waits; equal changes are coalesced."""
 
     def __init__(self, caller: Caller, allows: Callable[[Caller, str, Change], bool]) -> None:
         self.caller = caller
@@ -97,7 +98,7 @@ class Listener:
         while not self._closed:
             while self._pending:
                 _, (server_id, change) = self._pending.popitem(last=False)
-                if server_id is None or self._allows(self.caller, server_id, change):  # it may have waited for long
+                if server_id is None or self._allows(self.caller, server_id, change):  # rights may have changed since
                     return change
             self._wake.clear()
             await self._wake.wait()
@@ -110,7 +111,7 @@ class Listener:
 
 
 def _view(rights: RightsIndex, caller: Caller) -> dict[str, object]:
-    """What decides over a caller's lists, in a form that can be compared."""
+    """Return what a caller's lists depend on, for comparison."""
     servers = rights.servers_of(caller)
     names = tuple((server_id, server.enabled, prefix_of(server_id, server)) for server_id, server in servers.items())
     tools = tuple((server_id, tuple(sorted(one.tool_permissions.items()))) for server_id, one in servers.items())

@@ -1,4 +1,4 @@
-"""Checks arguments off the event loop where the cost is not known to be small: one child process, killed when it is."""
+"""Checks arguments whose cost is not known to be small in a child process, which is killed if it takes too long."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from weakref import WeakValueDictionary
 import jsonschema_rs
 
 from pointsman.catalog import check_program
-from pointsman.catalog.arguments import Unproven
+from pointsman.catalog.arguments import DeferredCheck
 
-DEADLINE_S = 2.0  # the wait for others and the start of the process included
+DEADLINE_S = 2.0  # including the wait for other checks and the start of the process
 _MAX_LINE_BYTES = 65_536
 
 logger = logging.getLogger(__name__)
 
 
 class CheckProcess:
-    """One for the gateway. The process is started by the first check that needs it, and ends when it is idle."""
+    """One for the whole gateway. The process starts with the first check that needs it and exits when idle."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
         self._turn = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by token id
 
-    async def settle(self, unproven: Unproven, token_id: str) -> None:
-        """Raises InvalidArgumentsError. Arguments about which nothing is found out in time pass: the server decides."""
-        unproven.settle(await self._answer(unproven.job(), token_id))
+    async def settle(self, deferred: DeferredCheck, token_id: str) -> None:
+        """Raises InvalidArgumentsError. Arguments that are not checked in time pass: the server decides."""
+        deferred.apply_verdict(await self._answer(deferred.job(), token_id))
 
     async def close(self) -> None:
         async with self._turn:
             await self._end()
 
     async def _answer(self, job: bytes | None, token_id: str) -> list[bytes]:
-        """One check of each token waits for the process, so that tokens take turns, whatever each has waiting."""
+        """Queue one check of each token at a time, so that tokens take turns."""
         if job is None:
             return []
         lines: list[bytes] = []
@@ -49,25 +49,25 @@ class CheckProcess:
         return lines
 
     async def _ask(self, job: bytes, lines: list[bytes]) -> None:
-        """Add the lines of the answer to `lines`, as many as come."""
+        """Append the lines of the answer to `lines`."""
         try:
             idle = await self._exchange(job, lines)
-            if idle:  # it left just before the job came
+            if idle:  # it exited just before the job was written
                 await self._exchange(job, lines)
-        except (OSError, ValueError) as error:  # ValueError: a line beyond every limit
+        except (OSError, ValueError) as error:  # ValueError: a line over the limit
             logger.warning("the process that checks arguments failed: %s", error)
             await self._end()
-        except BaseException:  # cancelled: the rest of the answer must not become that of the next job
+        except BaseException:  # cancelled: the next job must not read the rest of this answer
             self._kill()
             self._process = None
             raise
 
     async def _exchange(self, job: bytes, lines: list[bytes]) -> bool:
-        """True where the process had ended by itself."""
-        process = await self._running()
+        """Return True if the process had exited by itself."""
+        process = await self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        with suppress(ConnectionError):  # it ended, which reading tells
+        with suppress(ConnectionError):  # it exited, which the read detects
             process.stdin.write(job + b"\n")
             await process.stdin.drain()
         while not lines or lines == [b"invalid"]:
@@ -78,7 +78,7 @@ class CheckProcess:
             lines.append(line[:-1])
         return False
 
-    async def _running(self) -> Process:
+    async def _start(self) -> Process:
         if self._process is not None and self._process.returncode is None:
             return self._process
         folder = str(Path(jsonschema_rs.__file__).parent.parent)
@@ -88,7 +88,7 @@ class CheckProcess:
             stdin=PIPE,
             stdout=PIPE,
             stderr=DEVNULL,
-            start_new_session=True,  # the terminal's Ctrl-C is not for it
+            start_new_session=True,  # so that Ctrl-C in the terminal does not reach it
             env={},
             cwd="/",
             limit=_MAX_LINE_BYTES,

@@ -1,4 +1,4 @@
-"""Our own cursors: they say after which entry a list goes on, and only the caller that got one can use it."""
+"""Signed cursors of our lists: each names the last entry shown, and is valid only for the caller that received it."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _MAX_CHARS = 1_024
 
 
 class Cursors:
-    """`keys`: the first one signs, all of them are accepted, as with everything that clients carry for us."""
+    """`keys`: the first one signs, all of them verify."""
 
     def __init__(self, keys: Sequence[str], clock: Callable[[], float]) -> None:
-        # A key of its own purpose: what is signed here can never pass for something else that is signed or sealed.
+        # Derived for this purpose, so that a cursor is never valid as another signed or sealed value.
         self._keys = [hmac.digest(key.encode(), b"pointsman list cursor", sha256) for key in keys]
         self._clock = clock
 
     def page(
         self, offers: list[Offer], servers: Sequence[str], method: str, caller: Caller, cursor: str | None
     ) -> tuple[list[Offer], str | None]:
-        """The page that a cursor means, and the cursor of the next one. `servers` is the order of the lists.
+        """Return the page of a cursor, and the cursor of the next page. `servers` is the order of the lists.
 
         Raises:
-            ProtocolError: the cursor is not ours, of another caller or list, or what it stands at is gone.
+            ProtocolError: the cursor is not ours, belongs to another caller or list, or its entry is gone.
         """
         start = 0 if cursor is None else self._start(offers, servers, self._read(cursor, method, caller))
         shown = offers[start : start + PAGE]
         more = start + PAGE < len(offers)
-        return shown, self._made(shown[-1], method, caller) if more else None
+        return shown, self._sign(shown[-1], method, caller) if more else None
 
     def _start(self, offers: list[Offer], servers: Sequence[str], position: tuple[str, str]) -> int:
-        """Entries may have come and gone before it, so the place is found by the last entry that was shown."""
+        """Find the position by the last entry shown, because entries before it may have been added or removed."""
         server_id, digest = position
         if server_id not in servers:
             raise _expired()
@@ -52,12 +52,12 @@ class Cursors:
                 if _digest(offer.key) == digest:
                     return index + 1
             elif offer.server_id in later and not seen_server:
-                return index  # the server is away at the moment, and its part is left out
+                return index  # the server is unavailable now, and its part is skipped
         if seen_server:
             raise _expired()
         return len(offers)
 
-    def _made(self, last: Offer, method: str, caller: Caller) -> str:
+    def _sign(self, last: Offer, method: str, caller: Caller) -> str:
         until = int(self._clock() + LIFETIME_S)
         body = wire.encode([last.server_id, _digest(last.key), until])
         return _text(body + self._mac(self._keys[0], body, method, caller))
@@ -67,7 +67,7 @@ class Cursors:
             data = _bytes(cursor) if len(cursor) <= _MAX_CHARS else b""
         except ValueError:
             raise _foreign() from None
-        if _text(data) != cursor:  # one spelling each
+        if _text(data) != cursor:  # only the canonical encoding
             raise _foreign()
         body, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
         if not any(hmac.compare_digest(mac, self._mac(key, body, method, caller)) for key in self._keys):
@@ -95,7 +95,7 @@ def _bytes(text: str) -> bytes:
 
 
 def refuse_any(cursor: object) -> None:
-    """For a list of one page, which never gives a cursor. Raises ProtocolError."""
+    """Reject a cursor of a list that has one page only. Raises ProtocolError."""
     if cursor is not None:
         raise _foreign()
 

@@ -1,8 +1,8 @@
-"""`tool_discovery`: from a model's words to the few tools that fit."""
+"""`tool_discovery`: from a model's queries to the few tools that fit."""
 
 from __future__ import annotations
 
-from pointsman.catalog.answer import answer
+from pointsman.catalog.answer import render_answer
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import GatewayError
 from pointsman.core.model import Json
@@ -16,9 +16,9 @@ from pointsman.router.observe.usage import UsageMemory
 async def discover(
     catalog: ToolCatalogService, audit: AuditLog, usage: UsageMemory, request: FrontRequest, given: Json
 ) -> Json:
-    """One row in the audit, however it ends."""
+    """Search the catalog, with one row in the audit however it ends."""
     try:
-        with audit.begin(request, "discovery", queries=_queries_named(given)) as record:
+        with audit.begin(request, "discovery", queries=_recorded_queries(given)) as record:
             return await _search(catalog, record, usage, request, given)
     except GatewayError as error:
         return failure(error)
@@ -29,7 +29,7 @@ async def _search(
 ) -> Json:
     asked = read_discovery(given)
     found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results, request_id=request.id)
-    shown = structured(answer(found))
+    shown = structured(render_answer(found))
     size = len(shown["content"][0]["text"].encode())
     counts = {"results": len(found.results), "bytes": size}
     record.finish("ok", found.code, **counts, provider=found.provider, fallback=found.fallback)
@@ -38,8 +38,8 @@ async def _search(
     return shown
 
 
-def _queries_named(given: Json) -> list[str] | None:
-    """What was asked for, as far as it can be read: a request that is refused has a row, too."""
+def _recorded_queries(given: Json) -> list[str] | None:
+    """Return the queries for the audit, before they are validated: a refused request has a row, too."""
     queries = given.get("query")
     if isinstance(queries, str):
         return [queries]

@@ -1,36 +1,50 @@
-"""One call of a tool, from the caller's rights to the server's answer: by `tool_execute`, or by its flat name."""
+"""Calls a tool, from the caller's rights to the server's result: by `tool_execute`, or by its flat name."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
+from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
-from pointsman.catalog.listing import KnownTool
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
 from pointsman.core.errors import (
     BUNDLED_CODES,
-    DownstreamHttpError,
+    AuditUnavailableError,
+    DownstreamError,
     GatewayError,
     ServerUnavailableError,
     UnknownToolError,
 )
-from pointsman.core.model import Json, ToolKey
-from pointsman.core.seams import INVALID_PARAMS, BackChannel, FrontRequest, ProtocolError
+from pointsman.core.kinds import QUESTION_CAPABILITIES
+from pointsman.core.model import Caller, Json, ToolKey
+from pointsman.core.sdk import INPUT_REQUIRED_METHODS
+from pointsman.core.seams import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    BackChannel,
+    CannotAskError,
+    FrontRequest,
+    ProtocolError,
+)
 from pointsman.router.audit.log import AuditLog, Record
-from pointsman.router.audit.rows import Ending
+from pointsman.router.audit.rows import Ending, Kind
 from pointsman.router.downstream.server.fleet import Fleet
-from pointsman.router.gateway.caller_ids import KEY as CALLER_KEY
-from pointsman.router.gateway.caller_ids import CallerIds
+from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
-from pointsman.router.gateway.links import Links
 from pointsman.router.gateway.meta_tools import read_execute
-from pointsman.router.gateway.results import carried, failure, own_result
-from pointsman.router.gateway.rounds import recorded, with_round
+from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
-TOOL_ERROR = "tool_error"  # the row's code when a tool said `isError`; those of bundled servers say why
+CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
+TOOL_ERROR = "tool_error"  # the row's code when a tool returned `isError`; bundled servers give a code of their own
+_CALLER_ID_PURPOSE = b"caller id"
+_CALLER_ID_BYTES = 16
+_ROUND_KEYS = ("inputResponses", "requestState")
 
 
 class Executor:
-    """Carries calls. Every one has a row in the audit, written before anything is sent."""
+    """Calls tools. Every call has a row in the audit, written before anything is sent."""
 
     def __init__(
         self,
@@ -38,7 +52,7 @@ class Executor:
         flat: FlatTools,
         fleet: Fleet,
         audit: AuditLog,
-        links: Links,
+        links: ResourceLinks,
         caller_ids: CallerIds,
         check_process: CheckProcess,
     ) -> None:
@@ -52,65 +66,157 @@ class Executor:
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
-        named = given.get("toolKey")
+        tool_key = given.get("toolKey")
         try:
-            with self._begin(request, named if isinstance(named, str) else None, given.get("arguments")) as record:
+            with self._begin(
+                request, tool_key if isinstance(tool_key, str) else None, given.get("arguments")
+            ) as record:
                 asked = read_execute(given)
                 tool = self._catalog.resolve_known(request.caller, asked.tool_key)
                 if tool is None:
                     tool = await self._catalog.resolve(request.caller, asked.tool_key)
-                return carried(await self._call(request, back, record, tool, asked.arguments))
+                return as_execute_result(await self._call(request, back, record, tool, asked.arguments))
         except GatewayError as error:
             return failure(error)
 
     async def call(self, request: FrontRequest, back: BackChannel, name: str, arguments: Json) -> Json:
-        """A tool by its flat name. Raises ProtocolError, also for a name that this caller cannot call."""
+        """Call a tool by its flat name. Raises ProtocolError, also for a name that this caller cannot call."""
         try:  # before the row is begun, because a name may fit several servers and the row names one
-            found: KnownTool | GatewayError = await self._flat.resolve(request.caller, name)
+            resolved: KnownTool | GatewayError = await self._flat.resolve(request.caller, name)
         except GatewayError as error:
-            found = error
-        tool_key = found.document.tool_key if isinstance(found, KnownTool) else self._likeliest(request, name)
+            resolved = error
+        tool_key = resolved.document.tool_key if isinstance(resolved, KnownTool) else self._likeliest_key(request, name)
         try:
             with self._begin(request, tool_key, arguments) as record:
-                if isinstance(found, GatewayError):
-                    raise found
-                return own_result(await self._call(request, back, record, found, arguments))
+                if isinstance(resolved, GatewayError):
+                    raise resolved
+                return as_own_result(await self._call(request, back, record, resolved, arguments))
         except UnknownToolError:
             raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
         except GatewayError as error:
             return failure(error)
 
-    def _likeliest(self, request: FrontRequest, name: str) -> str:
+    def _likeliest_key(self, request: FrontRequest, name: str) -> str:
         keys = self._flat.keys(request.caller, name)
         return str(keys[0]) if keys else name
 
     def _begin(self, request: FrontRequest, tool_key: str | None, arguments: object) -> Record:
         """Raises AuditUnavailableError."""
         key = ToolKey.parse(tool_key) if tool_key is not None else None
-        server_id = key.server_id if key and self._fleet.get(key.server_id) else None
+        server_id = key.server_id if key and self._fleet.servers.get(key.server_id) else None
         return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
 
     async def _call(
         self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool, arguments: Json
     ) -> Json:
-        """The server's result, whose row is finished. Raises GatewayError, ProtocolError."""
-        unproven = self._catalog.check_arguments(tool, arguments)
-        if unproven is not None:
-            await self._check_process.settle(unproven, request.caller.token_id)
-        server = self._fleet.get(tool.server_id)
-        if server is None:  # a reload took it away while its list was fetched
-            raise ServerUnavailableError(tool.server_id, "it was taken out of the configuration")
-        params = with_round({"name": tool.tool_name, "arguments": arguments}, request.params)
+        """Return the server's result and finish its row. Raises GatewayError, ProtocolError."""
         bundled = self._catalog.is_bundled(tool.server_id)
+        deferred = None if bundled else tool.check_arguments(arguments)  # bundled servers check their own arguments
+        if deferred is not None:
+            await self._check_process.settle(deferred, request.caller.token_id)
+        params: Json = {"name": tool.tool_name, "arguments": arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
-            result = await server.request("tools/call", params, request, recorded(back, request, record))
-        except DownstreamHttpError as error:
+            result = await send_to_server(self._fleet, tool.server_id, params, request, back, record)
+        except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
-        self._links.note(request.caller, tool.server_id, result.get("content"))
+        self._links.remember(request.caller, tool.server_id, result.get("content"))
         record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))
         return result
+
+
+async def send_to_server(
+    fleet: Fleet, server_id: str, params: Json, request: FrontRequest, back: BackChannel, record: Record
+) -> Json:
+    """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
+
+    Raises:
+        GatewayError, DownstreamError: see `Downstream.request`.
+    """
+    server = fleet.servers.get(server_id)
+    if server is None:  # a reload removed it after the request was resolved
+        raise ServerUnavailableError(server_id, "it was taken out of the configuration")
+    if request.method in INPUT_REQUIRED_METHODS:
+        for key in _ROUND_KEYS:
+            if key in request.params:
+                params[key] = request.params[key]
+    if request.client.era == "modern":  # a legacy client answers within its one request and row
+        back = RecordedRounds(back, request, record)
+    return await server.request(request.method, params, request, back)
+
+
+def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:
+    """Record a request that is refused before its row is begun."""
+    audit.refused(
+        code,
+        kind=kind,
+        method=request.method,
+        token_id=request.caller.token_id,
+        project_id=request.caller.project_id,
+        client=request.client.name,
+        request_id=request.id,
+        tool_key=tool_key if isinstance(tool_key, str) else None,
+    )
+
+
+class RecordedRounds:
+    """Fits `BackChannel`: records a row for each round of questions.
+
+    For a modern client each round is a request of its own: it ends with `input_required`, and the answer begins the
+    next one.
+    """
+
+    __slots__ = ("_back", "_record", "_request", "_waiting")
+
+    def __init__(self, back: BackChannel, request: FrontRequest, record: Record) -> None:
+        self._back = back
+        self._request = request
+        self._record = record
+        self._waiting = False  # the row has ended, and no answer has begun the next one
+
+    def notify(self, method: str, params: Json) -> None:
+        self._back.notify(method, params)
+
+    async def ask(self, method: str, params: Json) -> Json:
+        if QUESTION_CAPABILITIES.get(method) not in self._request.client.capabilities:
+            return await self._back.ask(method, params)  # which refuses, so there is no round
+        if not self._waiting:
+            self._waiting = True
+            self._record.finish("input_required")
+        try:
+            answer = await self._back.ask(method, params)
+        except (CannotAskError, ProtocolError):
+            self._next_round()
+            raise
+        self._next_round()
+        return answer
+
+    def _next_round(self) -> None:
+        """Begin the next row at the first answer, however many questions were asked at once."""
+        if not self._waiting:
+            return
+        try:
+            self._record.begin_next_round()
+        except AuditUnavailableError as error:
+            raise ProtocolError(INTERNAL_ERROR, str(error)) from None
+        self._waiting = False
+
+
+class CallerIds:
+    """Opaque ids by which a bundled server tells callers apart: a keyed hash of token id and project.
+
+    They are stable for as long as the first key stays, and contain nothing of the token's secret.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._key = hashlib.sha256(keys[0].encode()).digest()
+
+    def of(self, caller: Caller) -> str:
+        project = "" if caller.project_id is None else f"/{caller.project_id}"  # ids contain no slash
+        named = f"{caller.token_id}{project}".encode()
+        digest = hashlib.blake2b(named, key=self._key, digest_size=_CALLER_ID_BYTES, person=_CALLER_ID_PURPOSE)
+        return digest.hexdigest()
 
 
 def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:
@@ -118,6 +224,6 @@ def _ending(result: Json, bundled: bool) -> tuple[Ending, str | None]:
         return "input_required", None
     if not result.get("isError"):
         return "ok", None
-    said = result.get("structuredContent")
-    code = said.get("code") if bundled and isinstance(said, dict) else None
+    content = result.get("structuredContent")
+    code = content.get("code") if bundled and isinstance(content, dict) else None
     return "error", code if isinstance(code, str) and code in BUNDLED_CODES else TOOL_ERROR

@@ -1,7 +1,8 @@
-"""The gateway behind the front: who is calling, what there is, and where each request leads."""
+"""The gateway behind the front: authenticates callers and dispatches each request to its handler."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pointsman.catalog.flat import FlatTools
@@ -23,17 +24,15 @@ from pointsman.core.seams import (
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.rows import Kind
 from pointsman.router.downstream.server.fleet import Fleet
-from pointsman.router.gateway.caller_ids import CallerIds
 from pointsman.router.gateway.changes import ChangeHub
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
-from pointsman.router.gateway.execute import Executor
-from pointsman.router.gateway.links import Links
+from pointsman.router.gateway.execute import CallerIds, Executor, record_refusal
 from pointsman.router.gateway.lists import KINDS, ListHandlers
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.gateway.reads import Reads
-from pointsman.router.gateway.results import failure
+from pointsman.router.gateway.results import ResourceLinks, failure
 from pointsman.router.gateway.subscriptions import ResourceSubscriptions
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.serving.shares import TokenShares
@@ -43,7 +42,7 @@ INSTRUCTIONS = (
     "and run them with tool_execute."
 )
 
-_ALWAYS = frozenset({"resources/unsubscribe"})  # frees what a server keeps, so no share holds it back
+_EXEMPT = frozenset({"resources/unsubscribe"})  # from shares, because it frees a server's resources
 
 Handler = Callable[[FrontRequest, BackChannel], Awaitable[Json]]
 
@@ -67,17 +66,17 @@ class PointsmanGateway:
         self._usage = usage
         self._audit = audit
         self._flat = FlatTools(catalog)
-        links = Links()
+        links = ResourceLinks()
         self._check_process = CheckProcess()
         self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids, self._check_process)
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links, audit)
-        watching = ResourceSubscriptions(reads, fleet)
-        self.hub = ChangeHub(lambda: catalog.rights, watching.forms)
+        subscriptions = ResourceSubscriptions(reads, fleet)
+        self.hub = ChangeHub(lambda: catalog.rights, subscriptions.client_uris)
         self._handlers: dict[str, Handler] = {
             "resources/read": reads.resource,
-            "resources/subscribe": watching.subscribe,
-            "resources/unsubscribe": watching.unsubscribe,
+            "resources/subscribe": subscriptions.subscribe,
+            "resources/unsubscribe": subscriptions.unsubscribe,
             "prompts/get": reads.prompt,
             "completion/complete": reads.completion,
         }
@@ -86,13 +85,13 @@ class PointsmanGateway:
         await self._check_process.close()
 
     def identify(self, token: str | None, project: str | None) -> Caller:
-        return self._catalog.identify(token, project)
+        return self._catalog.rights.identify(token, project, time.time())
 
     def still_valid(self, caller: Caller) -> bool:
         return self._catalog.still_valid(caller)
 
     def tool_schema(self, caller: Caller, name: str) -> Json | None:
-        """The two tools have no parameter that is mirrored in a header."""
+        """The two tools have no parameters that headers repeat."""
         return self._flat.known_schema(caller, name) if self._catalog.rights.is_flat(caller) else None
 
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
@@ -111,7 +110,7 @@ class PointsmanGateway:
         return self._catalog.rights.may_use_server(caller, server_id)
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
-        """What is carried, whether or not a server that has it is there at the moment."""
+        """Return what the gateway supports, whether or not a server that has it is connected now."""
         flat = self._catalog.rights.is_flat(caller)
         return {
             "tools": {"listChanged": True} if flat else {},
@@ -129,7 +128,7 @@ class PointsmanGateway:
         try:
             self._shares.enter(token_id)
         except RateLimitedError as error:
-            if request.method not in _ALWAYS:
+            if request.method not in _EXEMPT:
                 return self._over_share(request, error)
             self._shares.enter_anyway(token_id)
         try:
@@ -152,25 +151,16 @@ class PointsmanGateway:
         return await handler(request, back)
 
     def _over_share(self, request: FrontRequest, error: RateLimitedError) -> Json:
-        """Raises ProtocolError where the answer is no result of a tool."""
+        """Record and answer a request over its token's share. Raises ProtocolError unless it calls a tool."""
         given = request.params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
-        self._audit.refused(
-            error.code,
-            kind=self._kind(request.method, request.params),
-            method=request.method,
-            token_id=request.caller.token_id,
-            project_id=request.caller.project_id,
-            client=request.client.name,
-            request_id=request.id,
-            tool_key=tool_key if isinstance(tool_key, str) else None,
-        )
+        record_refusal(self._audit, request, error.code, self._kind(request.method, request.params), tool_key)
         if request.method == "tools/call":
             return failure(error)
         raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code, "retryAfterS": error.retry_after_s})
 
     def _kind(self, method: str | None, params: Json) -> Kind:
-        """Of the row of a refusal. A list that is carried out has none; a refused one shows what exists: discovery."""
+        """Return the kind of a refusal's row. A list has no row, but a refused list is recorded as a discovery."""
         if method in self._handlers:
             return "read"
         return "discovery" if method in KINDS or params.get("name") == DISCOVERY else "execute"
@@ -190,17 +180,7 @@ class PointsmanGateway:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
             return await discover(self._catalog, self._audit, self._usage, request, given)
-        caller = request.caller
-        self._audit.refused(
-            "unknown_tool",
-            kind="execute",
-            method=request.method,
-            token_id=caller.token_id,
-            project_id=caller.project_id,
-            client=request.client.name,
-            request_id=request.id,
-            tool_key=name,
-        )
+        record_refusal(self._audit, request, "unknown_tool", "execute", name)
         raise ProtocolError(
             INVALID_PARAMS, f"No tool of that name here: find it with {DISCOVERY} and run it with {EXECUTE}"
         )

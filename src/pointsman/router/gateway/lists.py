@@ -1,4 +1,4 @@
-"""The lists that a caller sees: all of its servers' tools (flat), resources, templates and prompts, page by page."""
+"""The lists of a caller: the tools (flat), resources, templates and prompts of all its servers, page by page."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class ListHandlers:
         self._cursors = cursors
 
     async def page(self, kind: ListKind, request: FrontRequest) -> Json:
-        """One page. Raises ProtocolError for a cursor that is not ours."""
+        """Return one page. Raises ProtocolError for an invalid cursor."""
         caller = request.caller
         offered = await self._offered(kind, caller, request.client.era)
         order = tuple(self._catalog.rights.servers_of(caller))
         cursor = request.params.get("cursor")
-        shown, following = self._cursors.page(offered.offers, order, kind.method, caller, cursor)
+        shown, next_cursor = self._cursors.page(offered.offers, order, kind.method, caller, cursor)
         page: Json = {kind.field: [offer.shown for offer in shown], "ttlMs": int(offered.ttl_s * 1000)}
-        if following is not None:
-            page["nextCursor"] = following
+        if next_cursor is not None:
+            page["nextCursor"] = next_cursor
         return page
 
     async def _offered(self, kind: ListKind, caller: Caller, era: Era) -> Offered:
@@ -42,7 +42,7 @@ class ListHandlers:
 
 
 def _shown(name: str, tool: Json, era: Era) -> Json:
-    """The definition as the server sent it. Before 2026 an outputSchema had to be that of an object."""
+    """Return the server's definition under our name. In the legacy era an outputSchema must be that of an object."""
     shown = {**tool, "name": name}
     if era == "legacy" and "outputSchema" in tool:
         schema = tool["outputSchema"]

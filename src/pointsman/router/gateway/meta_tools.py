@@ -1,4 +1,4 @@
-"""The two tools that a model sees: what they say of themselves, and how their arguments are read."""
+"""The two tools that a model sees: their definitions, and the validation of their arguments."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ TOOLS: list[Json] = [
 
 
 def described_tools(overview: str | None) -> list[Json]:
-    """The two tools; with an overview of the caller's servers in the description of the first, if there is one."""
+    """Return the two tools, with an overview of the caller's servers, if any, in the first one's description."""
     if not overview:
         return TOOLS
     discovery, execute = TOOLS
@@ -108,7 +108,7 @@ class ExecuteArguments:
 
 def read_discovery(given: Json) -> DiscoveryArguments:
     """Raises InvalidArgumentsError."""
-    _only(given, DISCOVERY, ("query", "context", "maxResults"))
+    _check_names(given, DISCOVERY, ("query", "context", "maxResults"))
     return DiscoveryArguments(
         _queries(given.get("query")), _context(given.get("context")), _max_results(given.get("maxResults"))
     )
@@ -116,14 +116,14 @@ def read_discovery(given: Json) -> DiscoveryArguments:
 
 def read_execute(given: Json) -> ExecuteArguments:
     """Raises InvalidArgumentsError."""
-    _only(given, EXECUTE, ("toolKey", "arguments"))
+    _check_names(given, EXECUTE, ("toolKey", "arguments"))
     tool_key = given.get("toolKey")
     if not isinstance(tool_key, str) or not tool_key:
         raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
-    return ExecuteArguments(tool_key, _inner(given.get("arguments")))
+    return ExecuteArguments(tool_key, _tool_arguments(given.get("arguments")))
 
 
-def _only(given: Json, tool: str, known: tuple[str, ...]) -> None:
+def _check_names(given: Json, tool: str, known: tuple[str, ...]) -> None:
     for name in given:
         if name not in known:
             shown = ", ".join(f"`{key}`" for key in known)
@@ -160,7 +160,7 @@ def _max_results(value: Any) -> int:
     return value
 
 
-def _inner(value: Any) -> Json:
+def _tool_arguments(value: Any) -> Json:
     if value is None:
         return {}
     if isinstance(value, str):  # some models send the object as text

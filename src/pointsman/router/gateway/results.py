@@ -1,21 +1,26 @@
-"""How tools answer: shapes of `tools/call` results."""
+"""Results: the shapes in which tools answer, and the links to resources in their content."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from pointsman.core import wire
 from pointsman.core.errors import GatewayError, RateLimitedError
-from pointsman.core.model import Json
+from pointsman.core.model import Caller, Json
 
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
+MOST_LINKS = 10_000  # of all callers; the least recently used are evicted
+MAX_URI_CHARS = 8_192
+_LINK_TYPES = frozenset({"resource_link", "resource"})
 
 
 def structured(content: Json) -> Json:
-    """The same content for programs and, as text, for clients that read only text."""
+    """Return a result with the same content for programs and, as text, for clients that read only text."""
     return {"content": [{"type": "text", "text": wire.encode(content).decode()}], "structuredContent": content}
 
 
 def failure(error: GatewayError) -> Json:
-    """An error that the model can act on."""
+    """Return an error as a tool's result, so that the model can act on it."""
     message = str(error)
     shown: Json = {"code": error.code, "message": message}
     if isinstance(error, RateLimitedError):
@@ -23,16 +28,52 @@ def failure(error: GatewayError) -> Json:
     return {"content": [{"type": "text", "text": message}], "structuredContent": {"error": shown}, "isError": True}
 
 
-def carried(result: Json) -> Json:
-    """A server's result as `tool_execute` answers it: all as it came, structured content under `result`."""
+def as_execute_result(result: Json) -> Json:
+    """Return a server's result as `tool_execute` answers it: unchanged, with structured content under `result`."""
     if "structuredContent" in result:
         result = {**result, "structuredContent": {"result": result["structuredContent"]}}
-    return own_result(result)
+    return as_own_result(result) if "_meta" in result else result
 
 
-def own_result(result: Json) -> Json:
-    """A server's result, whole, as an answer of ours: the client speaks with us, not with that server."""
+def as_own_result(result: Json) -> Json:
+    """Return a server's result as the gateway's own: without the server's description of itself."""
     meta = result.get("_meta")
     if isinstance(meta, dict) and SERVER_INFO_KEY in meta:
         result = {**result, "_meta": {key: value for key, value in meta.items() if key != SERVER_INFO_KEY}}
     return result
+
+
+class ResourceLinks:
+    """Remembers which server sent a caller a link to a resource, so that the caller can follow it.
+
+    Content passes unchanged, so the URIs in it are the server's own, and two servers may use the same one.
+    """
+
+    def __init__(self) -> None:
+        self._servers: OrderedDict[tuple[Caller, str], str] = OrderedDict()
+
+    def remember(self, caller: Caller, server_id: str, blocks: object) -> None:
+        """Remember the links in a result's content blocks, which may have any shape."""
+        if not isinstance(blocks, list):
+            return
+        for block in blocks:
+            if isinstance(block, dict) and block.get("type") in _LINK_TYPES:
+                self._add(caller, server_id, block)
+
+    def server_of(self, caller: Caller, uri: str) -> str | None:
+        """Return the server that last sent this caller this URI."""
+        key = (caller, uri)
+        if key not in self._servers:
+            return None
+        self._servers.move_to_end(key)
+        return self._servers[key]
+
+    def _add(self, caller: Caller, server_id: str, block: Json) -> None:
+        embedded = block.get("resource")
+        uri = embedded.get("uri") if isinstance(embedded, dict) else block.get("uri")
+        if not isinstance(uri, str) or len(uri) > MAX_URI_CHARS:
+            return
+        self._servers[caller, uri] = server_id
+        self._servers.move_to_end((caller, uri))
+        if len(self._servers) > MOST_LINKS:
+            self._servers.popitem(last=False)

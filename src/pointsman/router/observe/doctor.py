@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pointsman.catalog.rights import identify
-from pointsman.config.advice import advice, cloud_projects
+from pointsman.config.loader import advice, cloud_projects
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.providers.base import SearchRequest, ToolDocument
-from pointsman.providers.cloud import failure as cloud_failure
-from pointsman.providers.cloud.failure import CloudError
+from pointsman.providers.cloud import errors as cloud_errors
+from pointsman.providers.cloud.errors import CloudError
 from pointsman.providers.cloud.provider import CloudSearchProvider
 from pointsman.router.serving import state_folder
 
@@ -69,7 +69,7 @@ async def check_configuration(patient: Inspected) -> list[Finding]:
 
 async def check_gateway(patient: Inspected) -> list[Finding]:
     """The one that holds the state folder, and what it says of itself."""
-    running = state_folder.running(patient.state_dir)
+    running = state_folder.find_running(patient.state_dir)
     if running is None:
         return [Finding("gateway", "note", "No gateway runs with this state folder. `pointsman serve` starts one.")]
     import httpx2
@@ -166,8 +166,8 @@ def _next_step(failure: CloudError) -> str:
     if failure.mend:
         return f"This is a fault of the configuration: {failure.mend}"
     match failure.code:
-        case cloud_failure.TIMEOUT:
+        case cloud_errors.TIMEOUT:
             return "It is overloaded or hangs, or `cloud_search.timeout_s` is too short for it"
-        case cloud_failure.UNREACHABLE:
+        case cloud_errors.UNREACHABLE:
             return f"Look at `cloud_search.url` and whether the service runs ({failure.detail})"
     return f"Its operator should look at its log{f' ({failure.detail})' if failure.detail else ''}"

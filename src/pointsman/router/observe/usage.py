@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pointsman.catalog.results import Found
+from pointsman.catalog.results import SearchResult
 from pointsman.core.model import Caller
 from pointsman.providers.text import tokens
 from pointsman.router.audit.rows import Intent, Outcome
@@ -60,7 +60,7 @@ class UsageMemory:
         self._discoveries: OrderedDict[Caller, deque[_Discovery]] = OrderedDict()
         self._learnt: OrderedDict[tuple[str | None, str], dict[str, _Weight]] = OrderedDict()
 
-    def discovered(self, caller: Caller, queries: Sequence[str], results: Sequence[Found]) -> None:
+    def discovered(self, caller: Caller, queries: Sequence[str], results: Sequence[SearchResult]) -> None:
         """A discovery listed these; one that is run soon was chosen for the queries that it serves."""
         if not results:
             return
@@ -96,7 +96,7 @@ class UsageMemory:
         """Nothing to learn from that."""
 
     def figures(self, project_id: str | None, queries: Sequence[str]) -> Mapping[str, float]:
-        """The share of a query's words that led to a tool before. Fits `catalog.usage.UsageFigures`."""
+        """The share of a query's words that led to a tool before. Fits `catalog.results.UsageFigures`."""
         best: dict[str, float] = {}
         if not self._learnt:
             return best

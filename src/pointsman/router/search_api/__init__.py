@@ -1,1 +1,1 @@
-"""The search service: gateways send the tools that a caller may use, and get them ranked."""
+"""The search service: ranks the tools that gateways send."""

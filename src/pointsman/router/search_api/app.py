@@ -1,4 +1,4 @@
-"""The routes of the search service, and how every answer is written."""
+"""The HTTP routes of the search service."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from starlette.routing import Route
 from pointsman import __version__
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.front.http.body import read_body
 from pointsman.router.front.http.headers import Head, HostRules, check_content_type, checked_head
-from pointsman.router.front.http.refusal import ClientDisconnectedError, HttpError
+from pointsman.router.front.http.http_request import read_body
+from pointsman.router.front.http.responses import ClientDisconnectedError, HttpError
 from pointsman.router.observe.metrics import CONTENT_TYPE
 from pointsman.router.search_api import openapi
-from pointsman.router.search_api.admission import admitted
-from pointsman.router.search_api.refusals import ApiError, internal, of_the_front, unsupported_encoding
+from pointsman.router.search_api.auth import authenticate
+from pointsman.router.search_api.errors import ApiError, from_http_error, internal, unsupported_encoding
 from pointsman.router.search_api.service import SearchService, answer
 
 logger = logging.getLogger(__name__)
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
-Page = Callable[[Request, Head], Awaitable[Response]]
+Handler = Callable[[Request, Head], Awaitable[Response]]
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
 class SearchApp:
-    """Set `open` while requests are taken, and `hosts` when the configuration changes."""
+    """The ASGI app. Set `open` while it accepts requests, and `hosts` when the configuration changes."""
 
     def __init__(
         self, service: SearchService, hosts: HostRules, faults: Callable[[], dict[str, str]], lifespan: Lifespan
@@ -47,34 +47,34 @@ class SearchApp:
         self._service = service
         self._faults = faults
         routes = [
-            Route("/catalog/search", self._answered(self._search), methods=["POST"]),
-            Route("/health", self._answered(self._health), methods=["GET"]),
-            Route("/metrics", self._answered(self._metrics), methods=["GET"]),
-            Route("/openapi.json", self._answered(self._openapi), methods=["GET"]),
+            Route("/catalog/search", self._endpoint(self._search), methods=["POST"]),
+            Route("/health", self._endpoint(self._health), methods=["GET"]),
+            Route("/metrics", self._endpoint(self._metrics), methods=["GET"]),
+            Route("/openapi.json", self._endpoint(self._openapi), methods=["GET"]),
         ]
-        self.asgi = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_such_page})
-        self.asgi.router.redirect_slashes = False  # a redirect would repeat whatever Host the request came with
+        self.asgi = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_found})
+        self.asgi.router.redirect_slashes = False  # a redirect would reflect the Host of the request
 
     async def _search(self, request: Request, head: Head) -> Response:
-        token_id = admitted(self._service.rights, head, time.time())
+        token_id = authenticate(self._service.rights, head, time.time())
         check_content_type(head)
         gzipped = _is_gzipped(head)
-        # A place first: bodies are read for as many as can be served.
-        await self._service.places.take(token_id)
+        # Take a slot before reading the body, which bounds the memory of bodies.
+        await self._service.slots.take(token_id)
         try:
             body = await read_body(head, request.receive, self._service.settings.limits.body_bytes)
-            admitted(self._service.rights, head, time.time())  # again: the token may be revoked by now
+            authenticate(self._service.rights, head, time.time())  # again: the token may have been revoked meanwhile
         except BaseException:
-            self._service.places.give_back(token_id)
+            self._service.slots.give_back(token_id)
             raise
-        found = await self._service.search(token_id, body, gzipped=gzipped)
-        return _json(answer(found))
+        ranking = await self._service.search(token_id, body, gzipped=gzipped)
+        return _json(answer(ranking))
 
     async def _health(self, request: Request, head: Head) -> Response:
-        """Strangers learn only whether we are ready."""
+        """Without a token, report only whether the service is ready."""
         report: Json = {"ready": self.open}
         if b"authorization" in head:
-            admitted(self._service.rights, head, time.time())
+            authenticate(self._service.rights, head, time.time())
             report |= {"version": __version__, "provider": self._service.settings.provider}
             report |= self._faults()
         return _json(report, 200 if self.open else 503)
@@ -86,9 +86,9 @@ class SearchApp:
     async def _openapi(self, request: Request, head: Head) -> Response:
         return _json(openapi.document(self._service.settings.limits))
 
-    def _answered(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def _endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            response = await self._response(page, request)
+            response = await self._handle(handler, request)
             response.headers["X-Request-Id"] = request_id_of(request)
             if request.method == "POST":
                 self._service.metrics.answered(response.status_code)
@@ -96,22 +96,22 @@ class SearchApp:
 
         return endpoint
 
-    async def _response(self, page: Page, request: Request) -> Response:
+    async def _handle(self, handler: Handler, request: Request) -> Response:
         try:
-            return await page(request, checked_head(request.headers.raw, self.hosts))
+            return await handler(request, checked_head(request.headers.raw, self.hosts))
         except ApiError as refusal:
-            return _refused(refusal)
+            return _error_response(refusal)
         except HttpError as refusal:
-            return _refused(of_the_front(refusal))
+            return _error_response(from_http_error(refusal))
         except ClientDisconnectedError:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # not delivered
         except Exception:
             logger.exception("request %s failed", request_id_of(request))
-            return _refused(internal())
+            return _error_response(internal())
 
 
 def request_id_of(request: Request) -> str:
-    """The sender's own, where it is one; it goes into headers and logs."""
+    """Return the sender's X-Request-Id if it is valid, else a new one; used in headers and logs."""
     if "request_id" not in request.scope:
         given = request.headers.get("x-request-id", "")
         request.scope["request_id"] = given if _REQUEST_ID.fullmatch(given) else uuid4().hex
@@ -130,18 +130,18 @@ def _json(content: Json, status: int = 200) -> Response:
     return Response(wire.encode(content), status, media_type="application/json")
 
 
-def _refused(refusal: ApiError) -> Response:
+def _error_response(refusal: ApiError) -> Response:
     headers = {name.decode(): value.decode() for name, value in refusal.headers}
     return Response(refusal.body, refusal.status, headers, media_type="application/json")
 
 
-async def _no_such_page(request: Request, error: Exception) -> Response:
+async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     allow = tuple((name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items())
     if error.status_code == 405:
-        refusal = ApiError(405, "This path takes another method; the Allow header names it.", headers=allow)
+        refusal = ApiError(405, "Method not allowed. The Allow header names the allowed one.", headers=allow)
     else:
-        refusal = ApiError(404, "There is nothing here. Searches go to POST /catalog/search; see /openapi.json.")
-    response = _refused(refusal)
+        refusal = ApiError(404, "Not found. Search with POST /catalog/search; see /openapi.json.")
+    response = _error_response(refusal)
     response.headers["X-Request-Id"] = request_id_of(request)
     return response

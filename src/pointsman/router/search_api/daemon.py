@@ -1,4 +1,4 @@
-"""The search service as a process: from the bound socket to the last answer."""
+"""Runs the search service: binds the socket, serves, reloads and drains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-import uvicorn
 from starlette.applications import Starlette
 
 from pointsman.config.model import GatewayConfig, SearchApi
@@ -19,9 +18,9 @@ from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
 from pointsman.router.search_api.app import SearchApp
-from pointsman.router.search_api.refusals import body_below_asgi
+from pointsman.router.search_api.errors import http_error_body
 from pointsman.router.search_api.service import SearchService
-from pointsman.router.serving import signals
+from pointsman.router.serving import process
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import TaskSet
@@ -29,41 +28,41 @@ from pointsman.router.serving.tasks import TaskSet
 logger = logging.getLogger(__name__)
 
 HTTP_SERVER, WARM_UP = "HTTP server", "search warm-up"
-GRACE_S = 9  # for searches under way when we are asked to end
+GRACE_S = 9  # for searches in progress at shutdown
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to serve. Unlike the gateway, this keeps no state on disk."""
+    """What to serve. Unlike the gateway, the service keeps no state on disk."""
 
     config: GatewayConfig
     config_path: Path
-    load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line on top
-    ready: Callable[[str], None]  # told the URL when requests are taken
+    load: Callable[[], GatewayConfig]  # rereads `config_path`, overridden by environment and command line
+    ready: Callable[[str], None]  # called with the URL when the service accepts requests
 
 
 async def serve(launch: Launch) -> None:
-    """Serve until a signal says stop.
+    """Serve until a stop signal.
 
     Raises:
-        ListenError: the address cannot be had.
+        ListenError: could not bind the address.
         DaemonError: an essential task ended.
     """
-    listen = _own(launch.config).listen
+    listen = _settings(launch.config).listen
     with bind(listen.host, listen.port) as listener:
-        # Where we are told to ask is where we ask: no redirects, and no proxy that the environment names.
+        # Only the configured address is contacted: no redirects, and no proxy from the environment.
         async with httpx2.AsyncClient(follow_redirects=False, trust_env=False) as http:
             await _serve(launch, listener, SearchService(launch.config, http))
 
 
-async def _serve(launch: Launch, listener: socket.socket, desk: SearchService) -> None:
+async def _serve(launch: Launch, listener: socket.socket, service: SearchService) -> None:
     port = listener.getsockname()[1]
 
     async def apply(config: GatewayConfig) -> None:
-        old, new = _own(desk.rights.config).listen, _own(config).listen
+        old, new = _settings(service.rights.config).listen, _settings(config).listen
         if (old.host, old.port) != (new.host, new.port):
-            logger.warning("`search_api.listen` has changed; that takes effect at the next start")
-        desk.configure(config)
+            logger.warning("`search_api.listen` changed; the change takes effect at the next start")
+        service.configure(config)
         app.hosts = HostRules.of(new, port)
 
     reloader = Reloader(launch.config_path, launch.load, apply)
@@ -72,7 +71,7 @@ async def _serve(launch: Launch, listener: socket.socket, desk: SearchService) -
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         reloader.start(tasks)
-        tasks.start(WARM_UP, desk.warm_up, on_failure="log")
+        tasks.start(WARM_UP, service.warm_up, on_failure="log")
         yield
         await tasks.cancel(*reloader.tasks, WARM_UP)
 
@@ -83,10 +82,15 @@ async def _serve(launch: Launch, listener: socket.socket, desk: SearchService) -
     def faults() -> dict[str, str]:
         return reloader.report() | tasks.report()
 
-    app = SearchApp(desk, HostRules.of(_own(launch.config).listen, port), faults, lifespan)
-    server = HttpServer(_http_settings(app, desk), opened)
+    app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, lifespan)
+    protocol = guarded_protocol(
+        lambda: service.rights.config.limits,
+        error_body=http_error_body,
+        exempt=lambda host: is_exempt(host, app.hosts.trusted_proxies),
+    )
+    server = HttpServer(app.asgi, protocol, opened, graceful_s=GRACE_S)
     stop = asyncio.Event()
-    with signals.stopping(stop), signals.reloading(reloader.request):
+    with process.stop_on_signals(stop), process.reload_on_sighup(reloader.request):
         tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
         try:
             await tasks.until(stop)
@@ -97,25 +101,5 @@ async def _serve(launch: Launch, listener: socket.socket, desk: SearchService) -
             await tasks.close()
 
 
-def _own(config: GatewayConfig) -> SearchApi:
+def _settings(config: GatewayConfig) -> SearchApi:
     return config.search_api or SearchApi()
-
-
-def _http_settings(app: SearchApp, desk: SearchService) -> uvicorn.Config:
-    return uvicorn.Config(
-        app.asgi,
-        http=guarded_protocol(
-            lambda: desk.rights.config.limits,
-            worded=body_below_asgi,
-            exempt=lambda host: is_exempt(host, app.hosts.trusted_proxies),
-        ),
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=GRACE_S,
-    )

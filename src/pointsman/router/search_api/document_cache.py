@@ -1,4 +1,4 @@
-"""Tools that were sent before: known again by their bytes, so that a list that comes back costs one look."""
+"""Caches parsed tools by the digest of their bytes, so that a repeated list costs one lookup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pointsman.providers.base import ToolDocument
 
 KEPT_TOOLS = 20_000
-KEPT_LISTS = 16  # as many as the local provider keeps indexes
+KEPT_LISTS = 16  # as many as the local provider caches indexes
 
 Documents = tuple[ToolDocument, ...]
 Digest = bytes
@@ -21,7 +21,7 @@ def digest(content: bytes | bytearray | memoryview) -> Digest:
 
 
 class DocumentCache:
-    """Shared by threads. What is handed out twice is the same object, by which the provider knows its index again."""
+    """Thread-safe LRU cache. Returns the same object for the same list: the provider caches its index by identity."""
 
     def __init__(self, kept_tools: int = KEPT_TOOLS, kept_lists: int = KEPT_LISTS) -> None:
         self._kept_tools = kept_tools
@@ -34,36 +34,36 @@ class DocumentCache:
     def tools(self) -> int:
         return len(self._tools)
 
-    def known_list(self, content: Digest) -> Documents | None:
+    def get_list(self, content: Digest) -> Documents | None:
         with self._lock:
             documents = self._lists.get(content)
             if documents is not None:
                 self._lists.move_to_end(content)
             return documents
 
-    def documents(self, tools: Sequence[memoryview], read: Callable[[int], ToolDocument]) -> Documents:
-        """`read` makes the document of the tool at a place; it is asked for tools that are not known."""
-        found: dict[str, ToolDocument] = {}  # by key: the first of two counts
-        for place, tool in enumerate(tools):
-            document = self._tool(digest(tool), place, read)
-            found.setdefault(document.tool_key, document)
-        return tuple(found.values())
+    def documents(self, tools: Sequence[memoryview], parse: Callable[[int], ToolDocument]) -> Documents:
+        """Return the documents of `tools`. `parse` makes the one at an index; it is called for unknown tools."""
+        by_key: dict[str, ToolDocument] = {}  # the first of two with one key wins
+        for index, tool in enumerate(tools):
+            document = self._tool(digest(tool), index, parse)
+            by_key.setdefault(document.tool_key, document)
+        return tuple(by_key.values())
 
-    def keep_list(self, content: Digest, documents: Documents) -> None:
+    def put_list(self, content: Digest, documents: Documents) -> None:
         with self._lock:
             self._lists[content] = documents
             while len(self._lists) > self._kept_lists:
                 self._lists.popitem(last=False)
 
-    def _tool(self, content: Digest, place: int, read: Callable[[int], ToolDocument]) -> ToolDocument:
+    def _tool(self, content: Digest, index: int, parse: Callable[[int], ToolDocument]) -> ToolDocument:
         with self._lock:
             known = self._tools.get(content)
             if known is not None:
                 self._tools.move_to_end(content)
                 return known
-        made = read(place)
+        parsed = parse(index)
         with self._lock:
-            document = self._tools.setdefault(content, made)
+            document = self._tools.setdefault(content, parsed)
             while len(self._tools) > self._kept_tools:
                 self._tools.popitem(last=False)
         return document

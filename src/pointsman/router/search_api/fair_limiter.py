@@ -1,18 +1,18 @@
-"""How many searches run at the same time, and that no token has more than half of the places."""
+"""Limits concurrent searches; one token may use at most half of the slots."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import suppress
 
-from pointsman.router.search_api.refusals import overloaded, share_is_taken
+from pointsman.router.search_api.errors import overloaded, token_share_exhausted
+from pointsman.router.serving.shares import wait_for_slot
 
-WAITING_FOR_EACH_PLACE = 8
+WAITING_PER_SLOT = 8
 
 
 class FairLimiter:
-    """Those who find no place wait their turn for a while; a token that has its share lets others pass."""
+    """Slots with a bounded queue in order of arrival; a token that uses its share is passed over."""
 
     def __init__(self, total: int, wait_s: float) -> None:
         self._total = total
@@ -22,21 +22,21 @@ class FairLimiter:
 
     def configure(self, total: int, wait_s: float) -> None:
         self._total, self._wait_s = total, wait_s
-        self._seat()
+        self._hand_out()
 
     @property
     def taken(self) -> int:
         return self._taken.total()
 
     async def take(self, token_id: str) -> None:
-        """Whoever takes a place gives it back. Raises ApiError 429, 503: there was none in time."""
+        """Take a slot; `give_back` it in the end. Raises ApiError 429, 503: none came free in time."""
         if not self._full() and not self._has_its_share(token_id):
             self._taken[token_id] += 1
             return
         waiting = sum(other == token_id for other, _ in self._waiting)
-        if waiting >= self._share() * WAITING_FOR_EACH_PLACE:
-            raise share_is_taken()
-        if len(self._waiting) >= self._total * WAITING_FOR_EACH_PLACE:
+        if waiting >= self._share() * WAITING_PER_SLOT:
+            raise token_share_exhausted()
+        if len(self._waiting) >= self._total * WAITING_PER_SLOT:
             raise overloaded()
         await self._wait(token_id)
 
@@ -44,26 +44,24 @@ class FairLimiter:
         self._taken[token_id] -= 1
         if not self._taken[token_id]:
             del self._taken[token_id]
-        self._seat()
+        self._hand_out()
 
     async def _wait(self, token_id: str) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (token_id, turn)
         self._waiting.append(entry)
         try:
-            async with asyncio.timeout(self._wait_s):
-                await turn
-        except BaseException as error:
-            with suppress(ValueError):
-                self._waiting.remove(entry)
-            if turn.done() and not turn.cancelled():  # the place came in the moment of leaving
-                self.give_back(token_id)
-            if not isinstance(error, TimeoutError):
-                raise
-            raise (overloaded() if self._full() else share_is_taken()) from None
+            await wait_for_slot(
+                turn,
+                self._wait_s,
+                withdraw=lambda: self._waiting.remove(entry),
+                give_back=lambda: self.give_back(token_id),
+            )
+        except TimeoutError:
+            raise (overloaded() if self._full() else token_share_exhausted()) from None
 
-    def _seat(self) -> None:
-        """Give free places to those who wait, in their order."""
+    def _hand_out(self) -> None:
+        """Give free slots to waiting searches, in order of arrival."""
         for entry in list(self._waiting):
             if self._full():
                 return

@@ -1,4 +1,4 @@
-"""The wire of the search service as models: what comes in, what goes out, and what is told when it cannot be done."""
+"""The requests, answers and errors of the search service as models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 API_VERSION = "1"
-MAX_QUERY_CHARS = 8_000  # as many as a discovery takes
+MAX_QUERY_CHARS = 8_000  # same limit as a discovery
 MAX_NAME_CHARS = 1_024
 DEFAULT_RESULTS = 10
 MAX_RESULTS = 100
@@ -30,7 +30,7 @@ Code = Literal[
 
 
 def _whole(value: object) -> object:
-    """In JSON 5.0 is a whole number, and `true` and "5" are none; pydantic sees that the other way round."""
+    """Accept 5.0, which is an integer in JSON but not in pydantic's strict mode."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -41,7 +41,7 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARS)]
 
 
 class Message(BaseModel):
-    """Unknown fields are ignored: a newer gateway may send more than this service knows."""
+    """Base model. Ignores unknown fields, because a newer gateway may send more."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
 
@@ -49,27 +49,29 @@ class Message(BaseModel):
 class ToolInfo(Message):
     """One tool that the caller may use."""
 
-    toolKey: Name = Field(description="Names the tool in the answer. The first of two with one key counts.")  # noqa: N815
+    toolKey: Name = Field(  # noqa: N815
+        description="Identifies the tool in the answer. Of two tools with the same key, the first is used."
+    )
     toolName: Name  # noqa: N815
     serverName: Annotated[str, Field(max_length=MAX_NAME_CHARS)]  # noqa: N815
     description: str | None = None
     inputSchema: dict[str, Any] | None = Field(  # noqa: N815
-        default=None, description="The names and descriptions of its parameters are read."
+        default=None, description="Parameter names and descriptions are searched."
     )
 
 
-class Asked(Message):
-    """A request without its tools."""
+class SearchQuery(Message):
+    """A search request without its tools."""
 
     apiVersion: str | None = Field(  # noqa: N815
-        default=None, pattern=r"^1(\.[0-9]{1,9})?$", description=f"{API_VERSION} where it is absent."
+        default=None, pattern=r"^1(\.[0-9]{1,9})?$", description=f"Default: {API_VERSION}."
     )
     query: Text | Annotated[list[Text], Field(min_length=1)] = Field(
-        description="What is to be done; each entry is a wish of its own."
+        description="What to find a tool for; each entry is a separate intent."
     )
-    context: Text | None = Field(default=None, description="Background of the wishes; it counts less than they do.")
+    context: Text | None = Field(default=None, description="Background of the queries; weighs less than they do.")
     maxResults: Annotated[int, Field(ge=1, le=MAX_RESULTS), BeforeValidator(_whole)] | None = Field(  # noqa: N815
-        default=None, description=f"{DEFAULT_RESULTS} where it is absent."
+        default=None, description=f"Default: {DEFAULT_RESULTS}."
     )
 
     @property
@@ -77,8 +79,8 @@ class Asked(Message):
         return (self.query,) if isinstance(self.query, str) else tuple(self.query)
 
 
-class SearchBody(Asked):
-    """What to look for, and among which tools."""
+class SearchBody(SearchQuery):
+    """What to search for, and in which tools."""
 
     tools: list[ToolInfo]
 
@@ -87,26 +89,26 @@ class Result(Message):
     toolKey: str  # noqa: N815
     toolName: str  # noqa: N815
     serverName: str  # noqa: N815
-    description: str | None = Field(default=None, description="Of a long one the beginning.")
-    relevance: float = Field(ge=0, le=1, description="The likelihood that this is what was asked for.")
+    description: str | None = Field(default=None, description="Truncated if long.")
+    relevance: float = Field(ge=0, le=1, description="Likelihood that this tool fits the query.")
     explanation: str | None = None
-    intents: list[int] | None = Field(default=None, description="Which of the queries it serves, by their place.")
+    intents: list[int] | None = Field(default=None, description="Indexes of the queries that it fits.")
 
 
 class SearchAnswer(Message):
-    """The tools that fit, best first."""
+    """The matching tools, best first."""
 
     apiVersion: Literal["1"]  # noqa: N815
     results: list[Result]
     bestByQuery: list[float] | None = Field(  # noqa: N815
-        default=None, description="For each query, how well the best of all tools fits it, listed here or not."
+        default=None, description="For each query, the relevance of the best of all tools, listed here or not."
     )
-    provider: str = Field(description="What really ranked them: `bm25+static`, `bm25` or `llm`.")
+    provider: str = Field(description="The provider that ranked them: `bm25+static`, `bm25` or `llm`.")
 
 
 class Problem(Message):
     code: Code
-    message: str = Field(description="What is wrong, and what to do about it.")
+    message: str = Field(description="What went wrong, and the next step.")
 
 
 class ErrorBody(Message):
@@ -115,6 +117,6 @@ class ErrorBody(Message):
 
 class Health(Message):
     ready: bool
-    version: str | None = Field(default=None, description="This and all below: only with a token.")
+    version: str | None = Field(default=None, description="This and the fields below require a token.")
     provider: str | None = None
-    configuration: str | None = Field(default=None, description="What became of an edit that was refused.")
+    configuration: str | None = Field(default=None, description="Why the last edit was rejected.")

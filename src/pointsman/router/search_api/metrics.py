@@ -1,4 +1,4 @@
-"""What `/metrics` of the search service says. No label comes from a request."""
+"""The metrics of the search service. No label comes from a request."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ _PREFIX = "pointsman_search_api"
 
 
 class ServiceMetrics:
-    def __init__(self, places_taken: Callable[[], int], tools_known: Callable[[], int]) -> None:
+    def __init__(self, slots_taken: Callable[[], int], tools_cached: Callable[[], int]) -> None:
         self._registry = CollectorRegistry()
-        self._answers = self._counter("answers", "Answers to searches by HTTP status.", "status")
-        self._searches = self._counter("searches", "Searches by who ranked the tools.", "provider", "fallback")
-        self._lists = self._counter("lists", "Lists of tools; known: the same one came before.", "known")
-        self._tools = self._counter("tools", "Tools that were searched.")
-        self._llm_failures = self._counter("llm_failures", "Why a language model had no say.", "reason")
-        self._llm_invented = self._counter("llm_invented_tools", "Tools that a model named and that were not there.")
+        self._answers = self._counter("answers", "Responses to searches by HTTP status.", "status")
+        self._searches = self._counter(
+            "searches", "Searches by the provider that ranked the tools.", "provider", "fallback"
+        )
+        self._lists = self._counter("lists", "Tool lists received; known: already cached.", "known")
+        self._tools = self._counter("tools", "Tools searched.")
+        self._llm_failures = self._counter("llm_failures", "Failures of the language model by reason.", "reason")
+        self._llm_invented = self._counter(
+            "llm_invented_tools", "Tools that the language model named but was not given."
+        )
         self._seconds = Histogram(
             f"{_PREFIX}_search_duration_seconds",
-            "Time of a search, from the whole body to the ranking.",
+            "Duration of a search, from the complete body to the ranking.",
             ["provider"],
             buckets=BUCKETS_S,
             registry=self._registry,
         )
-        self._gauge("places_taken", "Searches under way.").set_function(places_taken)
-        self._gauge("tools_known", "Tools that are kept in memory.").set_function(tools_known)
-        build = Gauge("pointsman_build_info", "The version that runs.", ["version"], registry=self._registry)
+        self._gauge("places_taken", "Searches in progress.").set_function(slots_taken)
+        self._gauge("tools_known", "Tools cached in memory.").set_function(tools_cached)
+        build = Gauge("pointsman_build_info", "Version of the running service.", ["version"], registry=self._registry)
         build.labels(__version__).set(1)
         ProcessCollector(registry=self._registry)
 

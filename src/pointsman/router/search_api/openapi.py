@@ -1,4 +1,4 @@
-"""The OpenAPI document of the search service, made from its models and its limits."""
+"""The OpenAPI document of the search service, generated from its models and limits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pointsman.core.model import Json
 from pointsman.router.search_api.messages import API_VERSION, ErrorBody, Health, SearchAnswer, SearchBody
 
 _REFUSALS = {
-    400: "The request is malformed, or of another apiVersion.",
-    401: "The token is missing, unknown or has expired.",
-    403: "The token is not for this project.",
+    400: "The request is malformed, or its apiVersion is not supported.",
+    401: "The token is missing, unknown or expired.",
+    403: "The token may not use this project.",
     408: "The request took too long to arrive.",
-    413: "The body is too large, or holds too many tools.",
-    415: "The body is neither plain nor gzipped JSON.",
-    421: "The service is not known by this Host.",
-    429: "Too many searches with this token are under way.",
-    500: "The service failed.",
-    503: "Too many searches are under way, or this one took too long.",
+    413: "The body is too large, or has too many tools.",
+    415: "The body is neither plain nor gzip-compressed JSON.",
+    421: "The Host header is not allowed.",
+    429: "Too many concurrent searches with this token.",
+    500: "Internal error.",
+    503: "Too many concurrent searches, or this one took too long.",
 }
 _EXAMPLE = {
     "query": ["what will the weather be"],
@@ -40,27 +40,29 @@ def document(limits: SearchApiLimits) -> Json:
         ref_template="#/components/schemas/{model}",
     )
     schemas: Json = definitions["$defs"]
-    asked = schemas["SearchBody"]["properties"]
-    asked["tools"]["maxItems"] = limits.tools
-    asked["query"]["anyOf"][1]["maxItems"] = limits.queries
+    fields = schemas["SearchBody"]["properties"]
+    fields["tools"]["maxItems"] = limits.tools
+    fields["query"]["anyOf"][1]["maxItems"] = limits.queries
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Pointsman search service",
             "version": API_VERSION,
-            "description": f"Ranks tools for a request. Served by Pointsman {__version__}.",
+            "description": f"Ranks tools for a query. Served by Pointsman {__version__}.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": {
             "/catalog/search": {"post": _search(limits)},
-            "/health": {"get": _page("Whether searches are taken", "Health", (503,))},
+            "/health": {"get": _page("Whether the service is ready", "Health", (503,))},
             "/metrics": {"get": _metrics()},
             "/openapi.json": {"get": _itself()},
         },
         "components": {
             "schemas": schemas,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-            "headers": {"X-Request-Id": {"description": "As it was sent, or made.", "schema": {"type": "string"}}},
+            "headers": {
+                "X-Request-Id": {"description": "The request's, or a generated one.", "schema": {"type": "string"}}
+            },
         },
     }
 
@@ -68,13 +70,13 @@ def document(limits: SearchApiLimits) -> Json:
 def _search(limits: SearchApiLimits) -> Json:
     return {
         "operationId": "search",
-        "summary": "The tools that fit, best first",
+        "summary": "Rank tools for a query",
         "description": "The body may be compressed (`Content-Encoding: gzip`): at most "
         f"{limits.body_bytes} bytes as sent, {limits.unpacked_bytes} unpacked.",
         "security": [{"token": []}],
         "parameters": [
-            _header("X-Pointsman-Project", "The project that the search is for; empty or absent: none."),
-            _header("X-Request-Id", "Comes back in the answer."),
+            _header("X-Pointsman-Project", "Project of the search; empty or absent for none."),
+            _header("X-Request-Id", "Returned in the response."),
         ],
         "requestBody": {"required": True, "content": _json("SearchBody", _EXAMPLE)},
         "responses": {
@@ -85,19 +87,22 @@ def _search(limits: SearchApiLimits) -> Json:
 
 
 def _page(summary: str, model: str, also: tuple[int, ...] = ()) -> Json:
-    """A page that strangers may read; a token that does not hold is refused all the same."""
+    """Describe a page that needs no token; an invalid one is rejected nevertheless."""
     shown = {str(status): _answer(summary + ".", _json(model)) for status in (200, *also)}
     return {"summary": summary, "security": [{}, {"token": []}], "responses": shown | _refused(400, 401, 403, 421)}
 
 
 def _metrics() -> Json:
     text = {"text/plain": {"schema": {"type": "string"}}}
-    return {"summary": "For Prometheus", "responses": {"200": _answer("Figures.", text)} | _refused(400, 403, 421)}
+    return {"summary": "Prometheus metrics", "responses": {"200": _answer("Metrics.", text)} | _refused(400, 403, 421)}
 
 
 def _itself() -> Json:
     content = {"application/json": {"schema": {"type": "object"}}}
-    return {"summary": "This document", "responses": {"200": _answer("It.", content)} | _refused(400, 403, 421)}
+    return {
+        "summary": "This document",
+        "responses": {"200": _answer("The OpenAPI document.", content)} | _refused(400, 403, 421),
+    }
 
 
 def _refused(*statuses: int) -> Json:

@@ -1,4 +1,4 @@
-"""One search from its headers to its answer."""
+"""Runs a search, from the body of its request to the answer."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.llm.chat import Chat, Endpoint
 from pointsman.providers.llm.provider import LlmSearchProvider, Selected
 from pointsman.router.search_api.document_cache import DocumentCache
+from pointsman.router.search_api.errors import too_slow
 from pointsman.router.search_api.fair_limiter import FairLimiter
 from pointsman.router.search_api.messages import API_VERSION
 from pointsman.router.search_api.metrics import ServiceMetrics
-from pointsman.router.search_api.reading import Read, read
-from pointsman.router.search_api.refusals import too_slow
+from pointsman.router.search_api.request import parse_request
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Ranking:
     request: SearchRequest
     hits: SearchHits
     provider: str
 
 
 class SearchService:
-    """Has the configuration that holds now, and the provider that follows from it."""
+    """The current configuration, and the search provider that it selects."""
 
     def __init__(self, config: GatewayConfig, http: httpx2.AsyncClient) -> None:
         self.rights = RightsIndex(config)
         self._http = http
         self._local = BM25SearchProvider(lambda: self.settings.provider != "bm25")
         self._llm: tuple[SearchApiLlm, LlmSearchProvider] | None = None
-        self._shelf = DocumentCache()
-        self.places = FairLimiter(self.settings.limits.searches, self.settings.limits.wait_s)
-        self.metrics = ServiceMetrics(lambda: self.places.taken, lambda: self._shelf.tools)
-        self._under_way: set[asyncio.Task[Found]] = set()
+        self._cache = DocumentCache()
+        self.slots = FairLimiter(self.settings.limits.searches, self.settings.limits.wait_s)
+        self.metrics = ServiceMetrics(lambda: self.slots.taken, lambda: self._cache.tools)
+        self._under_way: set[asyncio.Task[Ranking]] = set()
 
     @property
     def settings(self) -> SearchApi:
@@ -49,47 +49,48 @@ class SearchService:
 
     def configure(self, config: GatewayConfig) -> None:
         self.rights = RightsIndex(config)
-        self.places.configure(self.settings.limits.searches, self.settings.limits.wait_s)
+        self.slots.configure(self.settings.limits.searches, self.settings.limits.wait_s)
 
     async def warm_up(self) -> None:
-        """Load what the first search would wait for."""
+        """Load what the first search would otherwise wait for."""
         await self._local.prepare()
 
-    async def search(self, token_id: str, body: bytes, *, gzipped: bool) -> Found:
-        """Whoever asks has taken a place for `token_id`; it is given back when the work is over, however long
-        that takes.
+    async def search(self, token_id: str, body: bytes, *, gzipped: bool) -> Ranking:
+        """Search, and give back the slot that the caller took for `token_id` when the work ends, even after a timeout.
 
         Raises:
-            ApiError: 400, 413, or 503 where it takes too long.
+            ApiError: 400, 413, or 503 if it takes too long.
         """
         task = asyncio.create_task(self._search(body, gzipped=gzipped))
         self._under_way.add(task)
-        task.add_done_callback(lambda done: self._over(done, token_id))
+        task.add_done_callback(lambda done: self._ended(done, token_id))
         limit_s = self.settings.limits.search_s
         done, _ = await asyncio.wait([task], timeout=limit_s)
         if not done:
             raise too_slow(limit_s)
         return task.result()
 
-    def _over(self, task: asyncio.Task[Found], token_id: str) -> None:
+    def _ended(self, task: asyncio.Task[Ranking], token_id: str) -> None:
         self._under_way.discard(task)
-        self.places.give_back(token_id)
+        self.slots.give_back(token_id)
         if not task.cancelled():
-            task.exception()  # asked for, so that it is not reported as lost where nobody waits any more
+            task.exception()  # retrieved, so that asyncio does not log it after a timeout
 
-    async def _search(self, body: bytes, *, gzipped: bool) -> Found:
+    async def _search(self, body: bytes, *, gzipped: bool) -> Ranking:
         began = time.perf_counter()
-        got: Read = await asyncio.to_thread(read, body, gzipped=gzipped, limits=self.settings.limits, shelf=self._shelf)
+        parsed = await asyncio.to_thread(
+            parse_request, body, gzipped=gzipped, limits=self.settings.limits, cache=self._cache
+        )
         provider = self._provider()
-        hits = await provider.search(got.request)
+        hits = await provider.search(parsed.request)
         ranked = hits if isinstance(hits, SearchHits) else SearchHits(hits, ())
         name = ranked.provider if isinstance(ranked, Selected) else provider.name
         seconds = time.perf_counter() - began
-        self.metrics.searched(ranked, name, len(got.request.tools), got.known_list, seconds)
-        return Found(got.request, ranked, name)
+        self.metrics.searched(ranked, name, len(parsed.request.tools), parsed.known_list, seconds)
+        return Ranking(parsed.request, ranked, name)
 
     def _provider(self) -> SearchProvider:
-        """A language model is asked anew who it is only when the configuration names another."""
+        """Return the configured provider; that of a language model is kept until its settings change."""
         llm = self.settings.llm
         if self.settings.provider != "llm" or llm is None:
             return self._local
@@ -100,21 +101,21 @@ class SearchService:
         return self._llm[1]
 
 
-def answer(found: Found) -> Json:
-    by_key = {tool.tool_key: tool for tool in found.request.tools}
-    hits = sorted(found.hits, key=lambda hit: -hit.relevance)  # stable: equals keep the provider's order
+def answer(ranking: Ranking) -> Json:
+    by_key = {tool.tool_key: tool for tool in ranking.request.tools}
+    hits = sorted(ranking.hits, key=lambda hit: -hit.relevance)  # stable: ties keep the provider's order
     shown: Json = {
         "apiVersion": API_VERSION,
         "results": [_result(hit, by_key[hit.tool_key]) for hit in hits],
-        "provider": found.provider,
+        "provider": ranking.provider,
     }
-    if len(found.hits.best_by_query) == len(found.request.queries):
-        shown["bestByQuery"] = list(found.hits.best_by_query)
+    if len(ranking.hits.best_by_query) == len(ranking.request.queries):
+        shown["bestByQuery"] = list(ranking.hits.best_by_query)
     return shown
 
 
 def _result(hit: SearchHit, tool: ToolDocument) -> Json:
-    """What is empty is left out."""
+    """Omit empty fields."""
     result: Json = {
         "toolKey": tool.tool_key,
         "toolName": tool.tool_name,

@@ -1,1 +1,1 @@
-"""The process: socket, signals, reload, state folder, keys, background tasks, shares."""
+"""What a daemon needs: socket, signals, reload, state folder, keys, background tasks, limits."""

@@ -1,9 +1,8 @@
-"""Bounds the memory of large messages that pass through: one budget for the whole daemon.
+"""Bounds the memory of large messages in flight: one budget for the whole daemon.
 
-A large answer takes a lease before the rest of it is read, for as much as it may come to need, and releases it when it
-is decoded. From there to the client's transport nothing waits, so at most one answer at a time is in neither this
-budget nor that of unread answers (`front/unread.py`). A large request holds a lease from before its body is read to its
-end.
+A large answer takes a lease for its maximum size before the rest of it is read, and releases it when decoded. The path
+from there to the client's transport never waits, so at most one answer at a time is in neither this budget nor that of
+unread answers (`front/http/unread.py`). A large request holds a lease from before its body is read until it ends.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-LARGE_BYTES = 256 << 10  # messages up to this size are not counted and never wait
-LEASE_S = 60.0  # for the rest of a large message on a stream that is shared by calls and so has no deadline
-_COPIES = 2  # a message is in memory as text and decoded
+LARGE_BYTES = 256 << 10  # smaller messages are not counted and never wait
+LEASE_S = 60.0  # for the rest of a large message on a stream that calls share, which has no deadline
+_COPIES = 2  # a message is in memory twice: as text and decoded
 
 
 class Lease:
-    """Bytes of the budget. Give them back with `release`, once or more often."""
+    """Bytes of the budget. `release` is idempotent."""
 
     __slots__ = ("_budget", "_owner", "size")
 
@@ -36,7 +35,7 @@ class Lease:
 
 @dataclass(slots=True, eq=False)
 class _Owner:
-    """A server whose answers arrive, or a token whose requests do."""
+    """A server that sends answers, or a token that sends requests."""
 
     is_server: bool
     held: int = 0
@@ -50,10 +49,10 @@ class _Waiting:
 
 
 class InFlight:
-    """Answers may have all of it, and one server half of that, so that others are not held up by a slow one.
+    """Answers may use the whole budget, and one server half of it, so that a slow server does not block others.
 
-    Requests may have half, and one token half of that: a request holds its lease while its answer waits for one, so
-    requests must never have all. Where nothing else is held, one message of any size is let through.
+    Requests may use half, and one token half of that: a request holds its lease while its answer waits for one, so
+    requests must never use all. If nothing else is held, one message of any size is admitted.
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:
@@ -72,7 +71,7 @@ class InFlight:
         return len(self._waiting)
 
     def request(self, token_id: str, size: int) -> Lease | None:
-        """For a request body of `size` bytes; None where there is no room at the moment."""
+        """Lease memory for a request body of `size` bytes; None if there is no room now."""
         size *= _COPIES
         limit, owner = self._limit(), self._tokens.get(token_id) or _Owner(is_server=False)
         if self._requests and self._requests + size > limit // 2:
@@ -85,7 +84,7 @@ class InFlight:
         return self._lease(owner, size)
 
     def answers(self) -> AnswerMemory:
-        """The share of one server."""
+        """Return the share of one server."""
         return AnswerMemory(self, _Owner(is_server=True))
 
     def wait(self, owner: _Owner, size: int, *, first: bool) -> asyncio.Future[Lease]:
@@ -98,7 +97,7 @@ class InFlight:
         return waiting.granted
 
     def withdraw(self, granted: asyncio.Future[Lease]) -> None:
-        """It is no longer wanted, whether it was granted or not."""
+        """Release or cancel a lease that is no longer needed, granted or not."""
         if granted.done() and not granted.cancelled():
             granted.result().release()
             return
@@ -124,7 +123,7 @@ class InFlight:
         return Lease(self, owner, size)
 
     def _hand_out(self) -> None:
-        """In order of arrival; those whose server has its share already are passed over."""
+        """Grant leases in order of arrival, passing over servers that use their share."""
         if not self._waiting:
             return
         limit = self._limit()
@@ -138,7 +137,7 @@ class InFlight:
                 still.append(waiting)
             elif self._answers and self.total + size > limit:
                 still.append(waiting)
-                break  # smaller ones behind it must not keep it waiting indefinitely
+                break  # smaller ones behind it must not starve it
             else:
                 waiting.granted.set_result(self._lease(owner, size))
         still.extend(self._waiting)
@@ -146,16 +145,16 @@ class InFlight:
 
 
 class AnswerMemory:
-    """What the answers of one server may take of the budget."""
+    """The share of one server's answers in the budget."""
 
     def __init__(self, budget: InFlight, owner: _Owner) -> None:
         self._budget = budget
         self._owner = owner
 
     async def take(self, size: int, *, shared: bool = False) -> Lease:
-        """For an answer of at most `size` bytes. Waits until there is room; the caller has a deadline.
+        """Lease memory for an answer of at most `size` bytes. Waits until there is room; the caller has a deadline.
 
-        `shared`: on a stream with the answers of other calls. It goes first, because small ones may be behind it.
+        `shared`: on a stream with answers to other calls. It goes first, because small answers may be behind it.
         """
         granted = self._budget.wait(self._owner, size * _COPIES, first=shared)
         try:
@@ -165,7 +164,7 @@ class AnswerMemory:
             raise
 
     def request(self, size: int) -> asyncio.Future[Lease]:
-        """As `take` for a shared stream. `withdraw` it in the end, granted or not."""
+        """Like `take` for a shared stream, without waiting. `withdraw` it in the end, granted or not."""
         return self._budget.wait(self._owner, size * _COPIES, first=True)
 
     def withdraw(self, granted: asyncio.Future[Lease]) -> None:
@@ -173,5 +172,5 @@ class AnswerMemory:
 
 
 def unshared(limit_bytes: int) -> AnswerMemory:
-    """A budget of its own, for connections outside the daemon."""
+    """Return a separate budget, for connections outside the daemon."""
     return InFlight(lambda: limit_bytes).answers()

@@ -1,4 +1,4 @@
-"""Reads the configuration again when its file changes or SIGHUP arrives; a broken edit changes nothing."""
+"""Reloads the configuration when its file changes or SIGHUP arrives. An invalid edit has no effect."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from watchfiles import awatch
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 logger = logging.getLogger(__name__)
 
 _DEBOUNCE_MS = 100  # an editor's burst of events is one change
-_SETTLE_LOOKS = 20  # a file that keeps changing is read all the same
-_POLL_S = 1.0  # also beside inotify: some mounts have no events
+_SETTLE_LOOKS = 20  # then a file that keeps changing is read anyway
+_POLL_S = 1.0  # in addition to inotify: some mounts have no events
 _POLLS = 60  # before inotify is tried again
-_RETRY_S = 1.0
+_RETRY_S = 2.0
 _LONGEST_RETRY_S = 300.0
 
 Fingerprint = tuple[int, ...]
-Watch = Callable[..., AsyncGenerator[object]]  # of folders; yields after each change, and at least every second
+Watch = Callable[..., AsyncGenerator[object]]  # watches folders; yields after each change, and at least every second
 
 
 def _notifications(*folders: Path) -> AsyncGenerator[object]:
@@ -41,7 +41,7 @@ def _notifications(*folders: Path) -> AsyncGenerator[object]:
 
 
 class Reloader:
-    """Watches one file. Watcher and reload are separate tasks, so that SIGHUP works whatever happens to the watcher."""
+    """Watches one file. Watcher and reload are separate tasks, so that SIGHUP works even if the watcher fails."""
 
     tasks = ("configuration watcher", "configuration reload")
 
@@ -64,12 +64,12 @@ class Reloader:
         self._seen = self._fingerprint()
         self._wanted = asyncio.Event()
         self._refusal: tuple[str, ...] = ()  # the problems of the last edit
-        self._failure = ""  # what failed in the last attempt, for no fault of the file
+        self._failure = ""  # why the last attempt failed, unless the file is invalid
         self._watching = True
         self._no_notifications = False  # so the file is polled
 
     def request(self) -> None:
-        """Read it again, changed or not (SIGHUP: what `${file:...}` names may have changed)."""
+        """Reload even if unchanged (SIGHUP: files named by `${file:...}` may have changed)."""
         self._wanted.set()
 
     def start(self, tasks: TaskSet) -> None:
@@ -77,7 +77,7 @@ class Reloader:
             tasks.start(name, work)
 
     def report(self) -> dict[str, str]:
-        """For `/health`: what is wrong with the configuration, and whether changes of its file are noticed."""
+        """For `/health`: problems of the configuration, and whether changes of its file are noticed."""
         report = {}
         if problems := list(self._problems()):
             report["configuration"] = " ".join(problems)
@@ -90,17 +90,17 @@ class Reloader:
 
     def _problems(self) -> Iterator[str]:
         if self._fingerprint() is None:
-            yield "The file is gone or cannot be reached, and what was read before holds. Put it back in its place."
+            yield "The file is missing or not accessible; the previous configuration stays in effect. Restore the file."
         if self._refusal:
             count = "1 problem" if len(self._refusal) == 1 else f"{len(self._refusal)} problems"
             yield (
-                f"The last edit was refused ({count}) and the one before it holds. "
-                "`pointsman config validate` shows what is wrong."
+                f"The last edit was rejected ({count}); the previous configuration stays in effect. "
+                "Run `pointsman config validate` for details."
             )
         if self._failure:
             yield f"The last reload failed: {self._failure}. It is retried with backoff; the log has the reason."
         if not self._watching:
-            yield "The file is not watched: an edit takes effect after SIGHUP only. The log has the reason."
+            yield "The file is not watched: edits take effect only after SIGHUP. The log has the reason."
 
     async def _request_on_change(self) -> None:
         try:
@@ -114,17 +114,17 @@ class Reloader:
             self._watching = False
 
     async def _ticks(self) -> AsyncGenerator[None]:
-        """One after each notification, and one every second in any case."""
+        """Yield after each notification, and at least every second."""
         while True:
             try:
-                # The folder, not the file: editors and orchestrators put a new file in the old one's place.
+                # The folder, not the file: editors and orchestrators replace the file.
                 folders = {self._path.absolute().parent, self._path.resolve().parent}
                 async with aclosing(self._watch(*folders)) as notifications:
                     async for _ in notifications:
                         self._notified()
                         yield
                 reason = "the watch ended"
-            except Exception as error:  # no inotify instance left, the folder is gone, ...: watchfiles has many kinds
+            except Exception as error:  # no inotify instance left, folder deleted, ...: watchfiles raises many types
                 reason = str(error) or type(error).__name__
             self._not_notified(reason)
             for _ in range(self._polls):
@@ -142,7 +142,7 @@ class Reloader:
         self._no_notifications = True
 
     async def _settled(self) -> Fingerprint | None:
-        """Wait until the file stays as it is: some programs empty it first and write it piece by piece."""
+        """Debounce: wait until the file is stable, since some programs truncate it and write it in pieces."""
         before = fingerprint = self._fingerprint()
         for _ in range(_SETTLE_LOOKS):
             await asyncio.sleep(_DEBOUNCE_MS / 1000)
@@ -153,35 +153,36 @@ class Reloader:
         return fingerprint
 
     async def _reload_on_request(self) -> None:
-        retry_s = _RETRY_S
+        backoff = Backoff(_RETRY_S, _LONGEST_RETRY_S)
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(retry_s if self._failure else None):
+                async with asyncio.timeout(backoff.next_s() if self._failure else None):
                     await self._wanted.wait()
             self._wanted.clear()
             await self._reload()
-            retry_s = min(retry_s * 2, _LONGEST_RETRY_S) if self._failure else _RETRY_S
+            if not self._failure:
+                backoff.reset()
 
     async def _reload(self) -> None:
-        """Never raises: the next edit must find this task alive, and at once."""
+        """Never raises, so that the task survives for the next edit."""
         try:
             config = await asyncio.to_thread(self._load)
         except ConfigError as error:
             self._failure = ""
             self._refusal = tuple(str(problem) for problem in error.problems)
-            logger.error(  # noqa: TRY400 - the problems say it all, a traceback would hide them
-                "the new configuration is refused, the running one stays:\n%s", "\n".join(self._refusal)
+            logger.error(  # noqa: TRY400 - a traceback would hide the problems
+                "rejected the new configuration; the running one stays in effect:\n%s", "\n".join(self._refusal)
             )
             return
         except Exception:
-            self._failure = "the configuration could not be read, and the one before it holds"
+            self._failure = "could not read the configuration; the previous one stays in effect"
             logger.exception("%s; retrying with backoff", self._failure)
             return
         self._refusal = ()
         try:
             await self._apply(config)
         except Exception:
-            self._failure = "the configuration was read, but could not be applied completely"
+            self._failure = "could not apply the configuration completely"
             logger.exception("%s; retrying with backoff", self._failure)
             return
         self._failure = ""
@@ -191,5 +192,5 @@ class Reloader:
         try:
             found = self._path.stat()
         except OSError:
-            return None  # between two writes of an editor; gone for good is no order to stop
+            return None  # an editor is replacing it; a deleted file does not stop the daemon
         return stat.S_IFMT(found.st_mode), found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

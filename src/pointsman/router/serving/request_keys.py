@@ -1,4 +1,4 @@
-"""The keys that seal what clients carry for us: configured, or made once and kept in the state folder."""
+"""The keys that seal state held by clients: configured, or generated once and stored in the state folder."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ _BYTES = 32
 
 
 def request_keys(configured: Sequence[SecretStr], state_dir: Path) -> tuple[str, ...]:
-    """The first one seals, all of them open. Only the holder of the state folder may call this.
+    """Return the keys: the first seals, all of them open. Requires the lock of the state folder.
 
     Raises:
-        StateFolderError: the kept key cannot be read or written.
+        StateFolderError: could not read or write the stored key.
     """
     if configured:
         return tuple(dict.fromkeys(key.get_secret_value() for key in configured))
     path = state_dir / FILE
     try:
-        return (_kept(path) or _made(path),)
+        return (_read(path) or _generate(path),)
     except OSError as error:
         if error.errno in NO_SPACE:
             raise unwritable(state_dir, error) from error
         raise StateFolderError(
-            f"The key in {path} cannot be used: {error.strerror}. Make it accessible, or set `state.request_keys`."
+            f"Could not use the key in {path}: {error.strerror}. Make it accessible, or set `state.request_keys`."
         ) from error
 
 
-def _kept(path: Path) -> str | None:
+def _read(path: Path) -> str | None:
     try:
         key = path.read_bytes()
     except FileNotFoundError:
         return None
     if len(key) < 2 * _BYTES or not key.isalnum():
-        raise StateFolderError(f"{path} is damaged. Delete it: a new key is made, and clients sign in anew.")
+        raise StateFolderError(f"{path} is corrupt. Delete it to get a new key; clients have to open new sessions.")
     return key.decode("ascii")
 
 
-def _made(path: Path) -> str:
+def _generate(path: Path) -> str:
     key = secrets.token_hex(_BYTES)
     fresh = path.with_name(f".{path.name}")
-    fresh.unlink(missing_ok=True)  # a copy that another run left half written, with who knows what mode
+    fresh.unlink(missing_ok=True)  # left half-written by another run, with an unknown mode
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(key)

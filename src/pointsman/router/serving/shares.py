@@ -1,18 +1,38 @@
-"""Limits concurrent requests: a share for each token, and for each server a fair queue between tokens."""
+"""Limits concurrent requests: a share per token, and a fair queue between tokens per server."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 
 from pointsman.config.model import Limits
 from pointsman.core.errors import RateLimitedError
 
-RETRY_S = 1  # slots come free as soon as a call ends
+RETRY_S = 1  # slots become free as soon as a call ends
+
+
+async def wait_for_slot(
+    turn: asyncio.Future[None], timeout_s: float, *, withdraw: Callable[[], None], give_back: Callable[[], None]
+) -> None:
+    """Wait until `turn` is set, which hands over a slot.
+
+    A wait that ends otherwise withdraws from the queue, or gives back a slot that arrived at the same moment. Raises
+    TimeoutError.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            await turn
+    except BaseException:
+        if turn.done() and not turn.cancelled():
+            give_back()
+        else:
+            withdraw()
+        raise
 
 
 class TokenShares:
-    """Counts the requests under way of each token. A call that waits for a person's answer is not under way."""
+    """Counts the requests in progress of each token, without calls that wait for a user's answer."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -21,7 +41,7 @@ class TokenShares:
 
     @property
     def full(self) -> bool:
-        """Whether the daemon as a whole takes no more."""
+        """Whether the daemon as a whole is at its limit."""
         return self.total >= self.limits.calls
 
     def enter(self, token_id: str) -> None:
@@ -29,15 +49,15 @@ class TokenShares:
         count = self._under_way.get(token_id, 0)
         if count >= self.limits.token_calls:
             raise RateLimitedError(
-                f"This token has {count} requests under way, which is its share. "
-                "Wait until some of them are answered, then repeat the call; the operator sets `limits.token_calls`.",
+                f"This token has {count} requests in progress, which is its share. "
+                "Wait for some of them to end, then retry; the operator sets `limits.token_calls`.",
                 RETRY_S,
             )
         self._under_way[token_id] = count + 1
         self.total += 1
 
     def enter_anyway(self, token_id: str) -> None:
-        """For what has to be done even over the share."""
+        """Count one request that must run even over the share."""
         self._under_way[token_id] = self._under_way.get(token_id, 0) + 1
         self.total += 1
 
@@ -51,10 +71,10 @@ class TokenShares:
 
 
 class FairQueue:
-    """The slots of one server. Tokens that wait for one take turns, however much each has waiting."""
+    """The slots of one server. Waiting tokens take turns (round-robin), however many calls each has waiting."""
 
     def __init__(self, server_id: str, tokens: TokenShares | None = None) -> None:
-        """`tokens`: where each request is counted already; its limits hold here as well."""
+        """`tokens`: counts each request already; its limits apply here, too."""
         self._server_id = server_id
         self._shares = tokens or TokenShares(Limits())
         self._tokens = tokens
@@ -66,30 +86,25 @@ class FairQueue:
         return sum(map(len, self._waiting.values()))
 
     def take_now(self) -> bool:
-        """A slot without waiting, where there is one; `give_back` it in the end."""
+        """Take a free slot without waiting, if there is one; `give_back` it in the end."""
         if self._waiting or self.running >= self._shares.limits.server_calls:
             return False
         self.running += 1
         return True
 
     async def take(self, token_id: str) -> None:
-        """A slot when it is this token's turn; `give_back` it in the end. Raises RateLimitedError."""
+        """Take a slot when it is this token's turn; `give_back` it in the end. Raises RateLimitedError."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(token_id, deque()).append(turn)
         limits = self._shares.limits
         try:
-            async with asyncio.timeout(limits.queue_s):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():  # the slot came in the moment of leaving
-                self.give_back()
-            else:
-                self._withdraw(token_id, turn)
-            if not isinstance(error, TimeoutError):
-                raise
+            await wait_for_slot(
+                turn, limits.queue_s, withdraw=lambda: self._withdraw(token_id, turn), give_back=self.give_back
+            )
+        except TimeoutError:
             raise RateLimitedError(
-                f"Server `{self._server_id}` has {self.running} calls under way, and no slot came free within "
-                f"{limits.queue_s:g} s, so the call was not made. Repeat it later; "
+                f"Server `{self._server_id}` has {self.running} calls in progress, and no slot became free within "
+                f"{limits.queue_s:g} s, so the call was not made. Retry later; "
                 "the operator sets `limits.server_calls`.",
                 RETRY_S,
             ) from None
@@ -100,19 +115,19 @@ class FairQueue:
             self.hand_out()
 
     def pause(self, token_id: str) -> None:
-        """The call asks a person, which may take minutes: others have its slot and its share meanwhile."""
+        """Release slot and share while the call waits for a user's answer, which may take minutes."""
         self.give_back()
         if self._tokens is not None:
             self._tokens.leave(token_id)
 
     def resume(self, token_id: str) -> None:
-        """The call goes on. It does not wait: its server is in the middle of it."""
+        """Continue a paused call without waiting for a slot: its server is already executing it."""
         self.running += 1
         if self._tokens is not None:
             self._tokens.enter_anyway(token_id)
 
     def hand_out(self) -> None:
-        """Give free slots to those whose turn it is."""
+        """Give free slots to the tokens whose turn it is."""
         while self._waiting and self.running < self._shares.limits.server_calls:
             token_id, turns = self._waiting.popitem(last=False)
             turn = turns.popleft()

@@ -1,17 +1,21 @@
-"""The socket that we listen on, and the HTTP server that reads from it."""
+"""The listening socket and its HTTP server."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from starlette.types import ASGIApp
+
+KEEP_ALIVE_S = 75  # for an idle connection
 
 
 class ListenError(Exception):
-    """The address cannot be had. `str(error)` is for the person at the terminal."""
+    """Could not bind the address. `str(error)` is shown to the operator."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -22,7 +26,7 @@ def bind(host: str, port: int) -> socket.socket:
         )[0]
         listener = socket.socket(family, kind, proto)
     except OSError as error:
-        raise ListenError(f"Cannot listen on `{host}`: {error.strerror or error}. Set `listen.host`.") from error
+        raise ListenError(f"Could not listen on `{host}`: {error.strerror or error}. Set `listen.host`.") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -35,17 +39,34 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where a client on this machine reaches us."""
+    """Return the URL for clients on this machine."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
     return f"http://{host}:{port}"
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn without its signal handling, saying when it is open."""
+    """uvicorn with the settings of our daemons, without its signal handling; calls `opened` when it listens."""
 
-    def __init__(self, config: uvicorn.Config, opened: Callable[[], None]) -> None:
-        super().__init__(config)
+    def __init__(
+        self, app: ASGIApp, protocol: type[asyncio.Protocol], opened: Callable[[], None], *, graceful_s: int
+    ) -> None:
+        """`graceful_s`: for requests and connections to end at shutdown."""
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=protocol,
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=graceful_s,
+            )
+        )
         self._opened = opened
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -62,8 +83,8 @@ def _reason(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} on {host} is taken by another program. "
-            "Stop that one, or choose a port with --port (0 takes a free one)."
+            "Stop that program, or choose another port with --port (0 picks a free one)."
         )
     if error.errno == errno.EACCES:
-        return f"Port {port} on {host} may not be used by this user. Choose one above 1023 with --port."
-    return f"Cannot listen on {host}:{port}: {error.strerror or error}. Set `listen` in the configuration."
+        return f"No permission to use port {port} on {host}. Choose one above 1023 with --port."
+    return f"Could not listen on {host}:{port}: {error.strerror or error}. Set `listen` in the configuration."

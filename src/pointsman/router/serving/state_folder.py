@@ -1,4 +1,4 @@
-"""The state folder: one daemon at a time, and a note for other commands that says where it listens."""
+"""The state folder: locked by one daemon, with a file that tells other commands its URL."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ import msgspec
 
 NOTE = "gateway.json"
 LOCK = "gateway.lock"
-_LOOKS = 10_000  # some milliseconds
+_LOCK_ATTEMPTS = 10_000  # some milliseconds
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class StateFolderError(Exception):
-    """The state folder cannot be used. `str(error)` is for the person at the terminal."""
+    """The state folder is not usable. `str(error)` is shown to the operator."""
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """What `gateway.json` says of the daemon that holds the folder."""
+class RunningGateway:
+    """The daemon that holds the folder, as `gateway.json` describes it."""
 
     url: str
     pid: int
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Create the folder if need be and keep every other daemon out of it. Raises StateFolderError."""
+def locked(folder: Path) -> Iterator[None]:
+    """Create the folder if needed, and hold its lock. Raises StateFolderError."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -40,11 +40,11 @@ def held(folder: Path) -> Iterator[None]:
         if error.errno in NO_SPACE:
             raise unwritable(folder, error) from error
         raise StateFolderError(
-            f"The state folder {folder} cannot be used: {error.strerror}. Choose another one with --state-dir."
+            f"Could not use the state folder {folder}: {error.strerror}. Choose another one with --state-dir."
         ) from error
     try:
-        if not _locked(handle):
-            raise StateFolderError(_taken(folder))
+        if not _try_lock(handle):
+            raise StateFolderError(_in_use(folder))
         _check_space(handle, folder)
         yield
     finally:
@@ -53,10 +53,10 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def announced(folder: Path, url: str) -> Iterator[None]:
-    """Say where we listen for as long as we do. Only the holder of the folder may call this.
+    """Publish our URL while we listen. Requires the lock of the folder.
 
     Raises:
-        StateFolderError: the folder cannot be written.
+        StateFolderError: could not write to the folder.
     """
     note = folder / NOTE
     try:
@@ -72,13 +72,13 @@ def announced(folder: Path, url: str) -> Iterator[None]:
 def unwritable(folder: Path, error: OSError) -> StateFolderError:
     step = "Free some space there" if error.errno in NO_SPACE else "Make it writable"
     return StateFolderError(
-        f"The state folder {folder} cannot be written: {error.strerror}. "
+        f"Could not write to the state folder {folder}: {error.strerror}. "
         f"{step}, or choose another folder with --state-dir."
     )
 
 
-def running(folder: Path) -> Running | None:
-    """The daemon that holds the folder now, or None; a note that a killed one left behind does not count."""
+def find_running(folder: Path) -> RunningGateway | None:
+    """Return the daemon that holds the lock, or None. Ignores the file that a killed daemon left behind."""
     try:
         handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -97,11 +97,11 @@ def _write_note(note: Path, url: str) -> None:
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(msgspec.json.encode({"url": url, "pid": os.getpid()}))
-    fresh.replace(note)  # readers see the old note or the new one, never half of one
+    fresh.replace(note)  # atomic: readers see the old file or the new one
 
 
 def _check_space(handle: int, folder: Path) -> None:
-    """Notice a full disk before anything is started. Raises StateFolderError."""
+    """Detect a full disk before the daemon starts anything. Raises StateFolderError."""
     try:
         os.ftruncate(handle, 0)
         os.write(handle, b"%d\n" % os.getpid())
@@ -109,9 +109,9 @@ def _check_space(handle: int, folder: Path) -> None:
         raise unwritable(folder, error) from error
 
 
-def _locked(handle: int) -> bool:
-    """Take the lock from nobody but those who only look: `running` has it for a moment, and shares it."""
-    for _ in range(_LOOKS):
+def _try_lock(handle: int) -> bool:
+    """Take the lock unless a daemon holds it. `find_running` holds a shared lock for a moment: then retry."""
+    for _ in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -125,14 +125,14 @@ def _locked(handle: int) -> bool:
     return False
 
 
-def _read_note(folder: Path) -> Running | None:
+def _read_note(folder: Path) -> RunningGateway | None:
     try:
-        return msgspec.json.decode((folder / NOTE).read_bytes(), type=Running)
+        return msgspec.json.decode((folder / NOTE).read_bytes(), type=RunningGateway)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _taken(folder: Path) -> str:
+def _in_use(folder: Path) -> str:
     note = _read_note(folder)
     other = f" on {note.url} (process {note.pid})" if note else ""
     return (

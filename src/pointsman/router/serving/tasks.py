@@ -1,11 +1,11 @@
-"""Owns a daemon's background tasks: a failure is logged, and the task is restarted with backoff or ends the daemon."""
+"""Owns background tasks: logs a failure, and restarts the task with backoff or ends the daemon."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,6 +20,28 @@ OnFailure = Literal["restart", "end", "log"]
 logger = logging.getLogger(__name__)
 
 
+class Backoff:
+    """Exponential backoff: each delay is twice the one before, up to `longest_s`, until `reset`."""
+
+    __slots__ = ("_first_s", "_longest_s", "_next_s")
+
+    def __init__(self, first_s: float = 0.5, longest_s: float = 30.0) -> None:
+        self._first_s = self._next_s = first_s
+        self._longest_s = longest_s
+
+    def next_s(self) -> float:
+        """The delay that is due now; the one after it is longer."""
+        delay_s = self._next_s
+        self._next_s = min(delay_s * 2, self._longest_s)
+        return delay_s
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self.next_s())
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
+
+
 class DaemonError(Exception):
     """An essential task ended, so the daemon ends. `str(error)` is for the person at the terminal."""
 
@@ -29,7 +51,7 @@ class _Owned:
     name: str
     work: Work
     on_failure: OnFailure
-    backoff_s: float
+    backoff: Backoff
     task: asyncio.Task[None] | None = None
     joined: asyncio.Event = field(default_factory=asyncio.Event)  # its end is expected from now on
     began: float = 0.0
@@ -38,7 +60,11 @@ class _Owned:
 
 
 class TaskSet:
-    """Named tasks. A task that returns is done, unless it is essential (`on_failure="end"`)."""
+    """The background tasks of one owner, which closes the set.
+
+    `start` runs a named task under supervision: one that returns is done, unless it is essential (`on_failure="end"`).
+    `spawn` runs one piece of work without a name.
+    """
 
     def __init__(
         self,
@@ -51,13 +77,26 @@ class TaskSet:
         self._longest_backoff_s = longest_backoff_s
         self._clock = clock
         self._owned: dict[str, _Owned] = {}
+        self._spawned: set[asyncio.Task[None]] = set()
         self._fatal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self, name: str, work: Work, *, on_failure: OnFailure = "restart") -> asyncio.Task[None]:
-        """Run `work`. When it fails: "restart" it with exponential backoff, "end" the daemon, or only "log" it."""
-        owned = self._owned[name] = _Owned(name, work, on_failure, self._backoff_s)
+        """Run `work`. On failure "restart" it with exponential backoff, "end" the daemon, or only "log" it."""
+        owned = self._owned[name] = _Owned(name, work, on_failure, Backoff(self._backoff_s, self._longest_backoff_s))
         owned.task = asyncio.get_running_loop().create_task(self._run(owned), name=name)
         return owned.task
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run `work` once. When it fails, the failure is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned_ended)
+        return task
+
+    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+        self._spawned.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            logger.error("a background task failed", exc_info=failure)
 
     async def until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises DaemonError when an essential task ends first."""
@@ -70,7 +109,7 @@ class TaskSet:
             self._fatal.result()
 
     async def join(self, name: str) -> None:
-        """Wait for a task that was asked to end; it is not restarted."""
+        """Wait for the end of a task that is about to end; it is not restarted."""
         owned = self._owned[name]
         owned.joined.set()
         if owned.task is not None:
@@ -78,17 +117,16 @@ class TaskSet:
 
     async def cancel(self, *names: str) -> None:
         """Cancel these tasks and wait for their end."""
-        tasks = [owned.task for name in names if (owned := self._owned.get(name)) and owned.task is not None]
-        for name in names:
-            if name in self._owned:
-                self._owned[name].joined.set()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        named = [self._owned[name] for name in names if name in self._owned]
+        for owned in named:
+            owned.joined.set()
+        await _cancel_all(owned.task for owned in named if owned.task is not None)
 
     async def close(self) -> None:
+        """Cancel all tasks and wait for their end; a task that closes its own set is not cancelled."""
         await self.cancel(*self._owned)
-        if self._fatal.done():
+        await _cancel_all(self._spawned)
+        if self._fatal.done() and not self._fatal.cancelled():
             self._fatal.exception()  # read, so that asyncio does not report it once more
         self._fatal.cancel()
 
@@ -98,11 +136,11 @@ class TaskSet:
 
     @property
     def failing(self) -> dict[str, str]:
-        """Why each task failed that has not been running steadily since."""
+        """The reason of each task that failed and has not been running steadily since."""
         return {name: owned.reason for name, owned in self._owned.items() if owned.reason and not self._steady(owned)}
 
     def report(self) -> dict[str, str]:
-        """For `/health`: which tasks are failing, and nothing where none is."""
+        """For `/health`: the failing tasks, if there are any."""
         names = ", ".join(f"`{name}`" for name in self.failing)
         return {"tasks": f"Restarted after a failure: {names}. The log has the reason."} if names else {}
 
@@ -128,9 +166,9 @@ class TaskSet:
 
     async def _back_off(self, owned: _Owned, failure: BaseException) -> None:
         if self._steady(owned):
-            owned.backoff_s = self._backoff_s
+            owned.backoff.reset()
         owned.reason = _named(failure)
-        pause_s, owned.backoff_s = owned.backoff_s, min(owned.backoff_s * 2, self._longest_backoff_s)
+        pause_s = owned.backoff.next_s()
         logger.error("background task `%s` failed and is restarted in %g s", owned.name, pause_s, exc_info=failure)
         owned.began = self._clock()  # a long pause is no steady run
         with suppress(TimeoutError):
@@ -140,15 +178,22 @@ class TaskSet:
     def _end(self, owned: _Owned, failure: BaseException | None) -> None:
         reason = _named(failure) if failure is not None else "it returned"
         logger.error("essential task `%s` ended: %s", owned.name, reason, exc_info=failure)
-        step = "The log above has the details; start it again when the cause is gone."
+        step = "The log above has the details; fix the cause and start it again."
         if not self._fatal.done():
             self._fatal.set_exception(
                 DaemonError(f"Pointsman stopped, because its task `{owned.name}` ended ({reason}). {step}")
             )
 
 
+async def _cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    others = [task for task in tasks if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 async def _failure(work: Work) -> BaseException | None:
-    """What one run raised. A cancellation that nobody asked this task for is a failure like any other."""
+    """Run `work` and return what it raised. A cancellation that was not requested of this task is a failure, too."""
     task = asyncio.current_task()
     try:
         await work()

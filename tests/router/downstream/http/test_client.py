@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.http.answer import Arriving, read_body
+from pointsman.router.downstream.http.answer import IncomingAnswer, read_body
 from pointsman.router.downstream.http.client import HttpClient
 from tests.router.downstream.http_parts import PATIENCE_S
 from tests.servers.http_mcp import serving
@@ -55,7 +55,7 @@ def server() -> Iterator[OneAnswerServer]:
 
 
 async def post(client: HttpClient, body: bytes = b"{}") -> bytes:
-    return bytes(await read_body(await client.send(client.head("POST"), body), Arriving(1000)))
+    return bytes(await read_body(await client.send(client.head("POST"), body), IncomingAnswer(1000)))
 
 
 async def test_a_kept_connection_that_the_server_has_closed_meanwhile_is_not_sent_into(server: OneAnswerServer) -> None:
@@ -113,7 +113,7 @@ async def test_many_calls_in_a_row_use_one_connection(answers: str) -> None:
         client = HttpClient(http.url, {})
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
         for _ in range(5):
-            await read_body(await client.send(client.head("POST"), json.dumps(body).encode()), Arriving(1000))
+            await read_body(await client.send(client.head("POST"), json.dumps(body).encode()), IncomingAnswer(1000))
         assert len(http.peers) == 1
         await client.close()
 
@@ -123,4 +123,4 @@ async def test_a_closed_client_says_so() -> None:
     await client.close()
     with pytest.raises(ConnectionLostError, match="was closed"):
         await client.send(client.head("POST"), b"{}")
-    assert await client.gone() == "its connection was closed"
+    assert await client.unreachable() == "its connection was closed"

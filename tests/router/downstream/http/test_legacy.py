@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import BudgetExceededError, Call, Connection, ConnectionLostError
 from tests.router.downstream.http_parts import (
@@ -147,7 +147,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_connection_li
 
 async def test_an_error_of_the_server_is_a_refusal() -> None:
     async with serving("legacy") as server, connected(server.url) as connection:
-        with pytest.raises(DownstreamHttpError, match="I will not") as refusal:
+        with pytest.raises(DownstreamError, match="I will not") as refusal:
             await connection.request(call_of("refuse"))
     assert refusal.value.code == -32050
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.router.downstream.connection import BudgetExceededError, Call
 from tests.router.downstream.http_parts import Back, call_of, connected, front_request, text_of, until
 from tests.servers.http_mcp import META, serving
@@ -98,10 +98,10 @@ async def test_progress_reaches_the_client_under_its_own_token() -> None:
 
 async def test_an_error_is_a_refusal_under_any_http_status() -> None:
     async with serving("modern") as server, connected(server.url) as connection:
-        with pytest.raises(DownstreamHttpError, match="I will not") as refusal:
+        with pytest.raises(DownstreamError, match="I will not") as refusal:
             await connection.request(call_of("refuse"))
         assert refusal.value.code == -32050
-        with pytest.raises(DownstreamHttpError, match="Method not found") as missing:
+        with pytest.raises(DownstreamError, match="Method not found") as missing:
             await connection.request(Call("prompts/list", {}))
         assert missing.value.code == -32601
 

@@ -37,7 +37,7 @@ async def connected(
         {"Authorization": "Bearer theirs"},
         era=era,
         limits=limits or Limits(),
-        noticed=lambda method, params: heard.append((method, params)),
+        on_notification=lambda method, params: heard.append((method, params)),
     )
     try:
         yield connection
@@ -64,7 +64,7 @@ async def test_calls_go_by_post_and_answers_come_by_the_stream(server: SseServer
 async def test_nothing_overtakes_the_end_of_the_handshake(server: SseServer) -> None:
     server.posts_wait_for = asyncio.Event()
     connecting = asyncio.create_task(
-        connect_sse(server.url, {}, era="legacy", limits=Limits(), noticed=lambda method, params: None)
+        connect_sse(server.url, {}, era="legacy", limits=Limits(), on_notification=lambda method, params: None)
     )
     while not server.seen:
         await asyncio.sleep(0.01)
@@ -139,21 +139,21 @@ async def test_a_refused_post_fails_its_own_call_only(server: SseServer) -> None
 async def test_a_session_that_the_server_forgot_ends_the_connection(server: SseServer) -> None:
     async with connected(server) as connection:
         server.post_status = 404
-        with pytest.raises(ConnectionLostError, match="does not know our session"):
+        with pytest.raises(ConnectionLostError, match="no longer knows our session"):
             await connection.request(tool_call("echo"))
-        assert "does not know our session" in await connection.ended()
+        assert "no longer knows our session" in await connection.ended()
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "//evil.example/messages", "https://127.0.0.1/"])
-async def test_an_endpoint_at_another_address_is_not_used(server: SseServer, endpoint: str) -> None:
+async def test_an_endpoint_at_another_origin_is_not_used(server: SseServer, endpoint: str) -> None:
     server.endpoint = endpoint
-    assert "another address" in await refused(server)
+    assert "another origin" in await refused(server)
     assert server.seen == []
 
 
 async def test_an_endpoint_that_is_no_url_is_refused(server: SseServer) -> None:
     server.endpoint = "http://[broken"
-    assert await refused(server) == "the endpoint that it named is no URL"
+    assert await refused(server) == "the endpoint that it named is not a URL"
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])

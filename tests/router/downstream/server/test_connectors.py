@@ -18,9 +18,9 @@ import pytest
 from pointsman.config.model import GatewayConfig, Limits, Server
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.stderr_log import ServerLogs
+from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.downstream.stdio.process import SystemProcesses
-from pointsman.router.downstream.stdio.server_logs import ServerLogs
 from tests.router.downstream.http_parts import PATIENCE_S, Back, Notices, front_request, until
 from tests.servers.http_mcp import serving
 
@@ -51,7 +51,7 @@ async def fleet_with(folder: Path, servers: dict[str, Any]) -> AsyncIterator[Fle
 
 
 async def echo(fleet: Fleet, server_id: str) -> str:
-    server = fleet.get(server_id)
+    server = fleet.servers.get(server_id)
     assert server is not None
     params = {"name": "echo", "arguments": {"text": "hi"}}
     return str(await server.request("tools/call", params, front_request(), Back()))
@@ -74,7 +74,7 @@ async def test_a_bundled_archive_with_its_own_index_keeps_it(tmp_path: Path) -> 
 
 async def test_the_bundled_archive_runs(tmp_path: Path) -> None:
     async with fleet_with(tmp_path, {"archive": {"bundled": "archive"}}) as fleet:
-        server = fleet.get("archive")
+        server = fleet.servers.get("archive")
         assert server is not None
         assert server.status.state == "running", server.status.reason
         page = await server.tools_page(None)
@@ -101,7 +101,7 @@ async def test_secrets_of_the_entry_reach_the_server_as_headers(tmp_path: Path) 
 
 async def test_a_child_that_is_killed_is_back_by_itself(tmp_path: Path) -> None:
     async with fleet_with(tmp_path, {"child": STDIO}) as fleet:
-        server = fleet.get("child")
+        server = fleet.servers.get("child")
         assert server is not None
         pid = await child_pid(fleet)
         os.kill(pid, signal.SIGKILL)
@@ -111,7 +111,7 @@ async def test_a_child_that_is_killed_is_back_by_itself(tmp_path: Path) -> None:
 
 
 async def child_pid(fleet: Fleet) -> int:
-    server = fleet.get("child")
+    server = fleet.servers.get("child")
     assert server is not None
     result = await server.request("tools/call", {"name": "environment"}, front_request(), Back())
     return int(result["structuredContent"]["pid"])

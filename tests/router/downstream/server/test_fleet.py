@@ -15,7 +15,7 @@ from pointsman.config.model import GatewayConfig, Limits, Server
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Era
-from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, Noticed
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, OnNotification
 from pointsman.router.downstream.http.connect import connect_http
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.own_connections import OwnConnections
@@ -31,13 +31,13 @@ class Opens:
         self.hold: asyncio.Event | None = None
 
     def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
-        async def connect(noticed: Noticed) -> Connection:
+        async def connect(on_notification: OnNotification) -> Connection:
             self.count[server_id] = self.count.get(server_id, 0) + 1
             if self.hold is not None:
                 await self.hold.wait()
             assert server.url is not None
             headers = {name: value.get_secret_value() for name, value in server.headers.items()}
-            return await connect_http(server.url, headers, server.era, 5.0, limits, noticed)
+            return await connect_http(server.url, headers, server.era, 5.0, limits, on_notification)
 
         return connect
 
@@ -57,7 +57,7 @@ def config(servers: dict[str, dict[str, Any]], **rest: Any) -> GatewayConfig:
 
 
 async def call(fleet: Fleet, server_id: str, name: str = "echo", **arguments: Any) -> Json:
-    server = fleet.get(server_id)
+    server = fleet.servers.get(server_id)
     assert server is not None
     params = {"name": name, "arguments": arguments}
     return await server.request("tools/call", params, front_request(), Back())
@@ -73,9 +73,9 @@ async def test_servers_start_are_found_by_id_and_are_removed() -> None:
             "b": "running",
         }
         assert [server.name for server in fleet.servers.values()] == ["a", "Bee"]
-        removed = fleet.get("a")
+        removed = fleet.servers.get("a")
         await fleet.apply(config({"b": {"url": b.url}}))
-        assert fleet.get("a") is None
+        assert fleet.servers.get("a") is None
         assert removed is not None
         assert removed.status.state == "stopped"
         await until(lambda: "DELETE" in a.seen)
@@ -102,7 +102,7 @@ async def test_what_does_not_concern_the_connection_does_not_touch_it() -> None:
     async with serving("modern") as http, fleet_of(opens) as fleet:
         await fleet.apply(config({"s": {"url": http.url}}, projects={"p": {}}))
         await fleet.settled()
-        server = fleet.get("s")
+        server = fleet.servers.get("s")
         assert server is not None
         before = server.generation
         entry = {
@@ -115,7 +115,7 @@ async def test_what_does_not_concern_the_connection_does_not_touch_it() -> None:
         }
         await fleet.apply(config({"s": entry}, projects={"p": {}}, limits={"sessions": 5}))
         await fleet.settled()
-        assert fleet.get("s") is server
+        assert fleet.servers.get("s") is server
         assert (server.name, server.timeouts.call_s, server.generation) == ("Renamed", 0.05, before)
         assert opens.count == {"s": 1}
 
@@ -129,13 +129,13 @@ async def test_what_concerns_the_connection_makes_a_new_one_for_that_server_only
         entry = {"url": http.url, "headers": {"X-A": "1"}}
         await fleet.apply(config({"s": entry, "other": entry}))
         await fleet.settled()
-        server = fleet.get("s")
+        server = fleet.servers.get("s")
         assert server is not None
         before = server.generation
         await fleet.apply(config({"s": entry | change, "other": entry}))
         await fleet.settled()
         assert opens.count == {"s": 2, "other": 1}
-        assert fleet.get("s") is server
+        assert fleet.servers.get("s") is server
         assert server.generation > before
 
 
@@ -278,7 +278,7 @@ async def test_a_reload_under_load_loses_no_call() -> None:
 
 
 async def call_as(fleet: Fleet, token: str, name: str = "echo") -> Json:
-    server = fleet.get("s")
+    server = fleet.servers.get("s")
     assert server is not None
     request = replace(front_request(), caller=Caller(token, None))
     return await server.request("tools/call", {"name": name, "arguments": {}}, request, Back())
@@ -332,10 +332,10 @@ async def test_an_idle_own_connection_is_closed_and_opened_again_when_needed() -
         opens = Opens()
         connect = opens("s", Server(url=http.url), Limits())
         own = OwnConnections(connect, unheard, unwatched, lambda: 5.0, idle_s=0.05)
-        first = await own.live_for(Caller("ada", None))
-        assert await own.live_for(Caller("ada", None)) is first
+        first = await own.lease_for(Caller("ada", None))
+        assert await own.lease_for(Caller("ada", None)) is first
         await until(lambda: "DELETE" in http.seen)
-        assert await own.live_for(Caller("ada", None)) is not first
+        assert await own.lease_for(Caller("ada", None)) is not first
         await own.stop(0)
 
 
@@ -345,14 +345,14 @@ async def test_a_watched_own_connection_is_not_idle() -> None:
         watched = {ada: {"a:b"}}
         connect = Opens()("s", Server(url=http.url), Limits())
         own = OwnConnections(connect, unheard, lambda caller: watched.get(caller, ()), lambda: 5.0, idle_s=0.05)
-        hers = await own.live_for(ada)
+        hers = await own.lease_for(ada)
         await until(lambda: http.count("resources/subscribe") == 1)
-        his = await own.live_for(bob)
+        his = await own.lease_for(bob)
         await his.until_retired()  # it was opened later, so hers had its chance
-        assert own.live_now(ada) is hers
+        assert own.current_lease(ada) is hers
         watched.clear()
         await hers.until_retired()
-        assert own.live_now(ada) is None
+        assert own.current_lease(ada) is None
         await own.stop(0)
 
 
@@ -363,13 +363,13 @@ async def test_an_own_connection_that_is_kept_for_a_watcher_is_opened_again_unti
         connect = opens("s", Server(url=http.url), Limits())
         own = OwnConnections(connect, unheard, lambda caller: ("a:b",), lambda: 5.0)
         own.keep(ada)
-        await until(lambda: own.live_now(ada) is not None)
-        first = own.live_now(ada)
+        await until(lambda: own.current_lease(ada) is not None)
+        first = own.current_lease(ada)
         assert first is not None
         await first.retire(0)
-        await until(lambda: own.live_now(ada) not in (None, first))
+        await until(lambda: own.current_lease(ada) not in (None, first))
         await own.stop(0)
-        assert own.live_now(ada) is None
+        assert own.current_lease(ada) is None
         assert opens.count == {"s": 2}
 
 
@@ -377,7 +377,7 @@ async def test_own_connections_are_limited_in_number() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         connect = Opens()("s", Server(url=http.url), Limits())
         own = OwnConnections(connect, unheard, unwatched, lambda: 5.0, most=1)
-        await own.live_for(Caller("ada", None))
+        await own.lease_for(Caller("ada", None))
         with pytest.raises(ConnectionLostError, match="1 callers have a connection of their own already"):
-            await own.live_for(Caller("bob", None))
+            await own.lease_for(Caller("bob", None))
         await own.stop(0)

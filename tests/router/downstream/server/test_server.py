@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from pointsman.config.model import Limits, Timeouts
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.model import Json, ToolSource
 from pointsman.core.seams import CannotAskError, Change, Downstream, FrontRequest
 from pointsman.router.downstream.http.connect import connect_http
@@ -77,7 +77,7 @@ async def test_a_server_without_resources_or_prompts_is_not_asked_for_them() -> 
         assert await opened.server.list_page("prompts/list", None) == {"prompts": []}
         assert "prompts/list" not in http.seen
         assert await opened.server.list_page("resources/templates/list", None) == {"resourceTemplates": []}
-        with pytest.raises(DownstreamHttpError):
+        with pytest.raises(DownstreamError):
             await opened.server.list_page("resources/list", None)
 
 
@@ -160,7 +160,7 @@ async def test_a_broken_budget_and_a_lost_connection_name_what_happened() -> Non
 
 async def test_a_servers_own_error_stays_what_it_is() -> None:
     async with attached("legacy") as (_, opened):
-        with pytest.raises(DownstreamHttpError, match="I will not"):
+        with pytest.raises(DownstreamError, match="I will not"):
             await opened.call("refuse")
 
 
@@ -186,7 +186,7 @@ async def test_a_client_that_cannot_be_asked_gets_an_error_that_names_the_questi
         raise CannotAskError
 
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamHttpError, match="needs `elicitation/create`, which this client cannot do"):
+        with pytest.raises(DownstreamError, match="needs `elicitation/create`, which this client does not support"):
             await opened.call("confirm", Back(refuse))
 
 
@@ -278,7 +278,7 @@ async def test_a_modern_client_gets_the_question_and_its_answer_goes_to_the_serv
 
 async def test_a_modern_client_is_not_shown_a_question_of_a_kind_that_it_did_not_declare() -> None:
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamHttpError, match="needs `elicitation/create`, which this client cannot do"):
+        with pytest.raises(DownstreamError, match="needs `elicitation/create`, which this client does not support"):
             await opened.call_for(front_request(era="modern", capabilities={"sampling": {}}), "confirm")
 
 
@@ -287,7 +287,7 @@ async def test_a_task_is_not_handed_to_a_client_that_could_do_nothing_with_it(
     era: Literal["legacy", "modern"],
 ) -> None:
     async with attached("modern") as (_, opened):
-        with pytest.raises(DownstreamHttpError, match="a result of type `task`, which this gateway does not carry"):
+        with pytest.raises(DownstreamError, match="a result of type `task`, which this gateway does not support"):
             await opened.call_for(front_request(era=era), "task")
 
 

@@ -12,7 +12,14 @@ import pytest
 from pointsman.config.model import Limits, Timeouts
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import Call, Connect, Connection, ConnectionLostError, Introduction, Noticed
+from pointsman.router.downstream.connection import (
+    Call,
+    Connect,
+    Connection,
+    ConnectionLostError,
+    Introduction,
+    OnNotification,
+)
 from pointsman.router.downstream.http.connect import connect_http
 from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.server.supervisor import STEADY_AFTER_S, BackoffPolicy, Supervisor
@@ -91,7 +98,7 @@ def failing(reasons: Callable[[int], str | None]) -> tuple[Connect, list[Cable]]
     cables: list[Cable] = []
     attempts = itertools.count(1)
 
-    async def connect(noticed: Noticed) -> Connection:
+    async def connect(on_notification: OnNotification) -> Connection:
         reason = reasons(next(attempts))
         if reason is not None:
             raise ConnectionLostError(reason)
@@ -119,7 +126,7 @@ async def test_a_supervisor_that_fails_itself_is_restarted(caplog: pytest.LogCap
         async def ended(self) -> str:
             raise ValueError("an end that is none")
 
-    async def connect(noticed: Noticed) -> Connection:
+    async def connect(on_notification: OnNotification) -> Connection:
         cables.append(Cable() if cables else Frayed())
         return cables[-1]
 
@@ -173,7 +180,7 @@ async def test_a_poke_ends_a_pause() -> None:
     connect, _ = failing(lambda attempt: "no" if attempt == 1 else None)
     async with supervised(server, connect, time.pace) as supervisor:
         await time.next_nap(1)
-        supervisor.poke()
+        supervisor.retry_now()
         await until(lambda: server.status.state == "running")
 
 
@@ -195,7 +202,7 @@ async def test_a_connect_that_hangs_ends_at_connect_s_and_is_tried_again() -> No
     time, server = Time(), server_for(Timeouts(connect_s=0.05))
     cancelled = 0
 
-    async def hang(noticed: Noticed) -> Connection:
+    async def hang(on_notification: OnNotification) -> Connection:
         nonlocal cancelled
         try:
             await asyncio.Event().wait()
@@ -215,7 +222,7 @@ async def test_an_error_nobody_thought_of_costs_one_attempt_and_is_logged(caplog
     time, server = Time(), server_for()
     attempts = itertools.count(1)
 
-    async def connect(noticed: Noticed) -> Connection:
+    async def connect(on_notification: OnNotification) -> Connection:
         if next(attempts) == 1:
             raise ZeroDivisionError("/secret/path")
         return Cable()
@@ -232,7 +239,9 @@ async def test_stop_waits_for_what_is_under_way_and_then_closes() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         server = server_for()
         supervisor = Supervisor(
-            server, lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed), BackoffPolicy()
+            server,
+            lambda notified: connect_http(http.url, {}, "auto", 5.0, Limits(), notified),
+            BackoffPolicy(),
         )
         supervisor.start()
         await supervisor.settled.wait()
@@ -249,7 +258,9 @@ async def test_stop_cuts_what_does_not_end_in_time() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         server = server_for()
         supervisor = Supervisor(
-            server, lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed), BackoffPolicy()
+            server,
+            lambda notified: connect_http(http.url, {}, "auto", 5.0, Limits(), notified),
+            BackoffPolicy(),
         )
         supervisor.start()
         await supervisor.settled.wait()
@@ -263,7 +274,7 @@ async def test_stop_cuts_what_does_not_end_in_time() -> None:
 async def test_a_server_that_stops_taking_connections_fails_and_heals_by_itself() -> None:
     async with asyncio.timeout(PATIENCE_S), serving("modern") as http:
         server = server_for()
-        connect: Connect = lambda noticed: connect_http(http.url, {}, "auto", 5.0, Limits(), noticed)  # noqa: E731
+        connect: Connect = lambda notified: connect_http(http.url, {}, "auto", 5.0, Limits(), notified)  # noqa: E731
         async with supervised(server, connect, BackoffPolicy()) as supervisor:
             await supervisor.settled.wait()
             await http.stop()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import PROGRAM, Guard
-from pointsman.router.downstream.stdio.process import SystemProcesses
-from tests.router.downstream.stdio.test_process import Owner, alive, pids_in, until_gone
+from tests.router.downstream.stdio.test_child import Owner, alive, pids_in, until_gone
 from tests.router.downstream.stdio_parts import SERVER, SHORT_GRACE, command
 
 STUBBORN = ("--ignore-term", "--ignore-eof", "--mute")
@@ -21,13 +21,13 @@ DAEMON = """
 import asyncio, sys
 from pathlib import Path
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.downstream.stdio.process import Command, SystemProcesses
+from pointsman.router.downstream.stdio.child import Command, SystemProcesses
 from pointsman.router.downstream.stderr_log import StderrLog
 
 class Owner:
     stderr = StderrLog()
-    def said(self, data): ...
-    def gone(self, reason): ...
+    def received(self, data): ...
+    def exited(self, reason): ...
 
 async def main():
     guard = Guard()

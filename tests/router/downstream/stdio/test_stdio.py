@@ -9,14 +9,14 @@ import time
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError
-from pointsman.router.downstream.stdio.process import Command, SystemProcesses
-from pointsman.router.downstream.stdio.stdio import connect_stdio
+from pointsman.router.downstream.stdio.child import Command, SystemProcesses
+from pointsman.router.downstream.stdio.connection import connect_stdio
 from pointsman.router.downstream.talk.handshake import WantedEra
 from pointsman.router.serving.in_flight import InFlight
-from tests.router.downstream.stdio.test_process import until_gone
+from tests.router.downstream.stdio.test_child import until_gone
 from tests.router.downstream.stdio_parts import SERVER, Heard, Person, command, stdio, text, tool_call
 
 MIB = 1 << 20
@@ -81,7 +81,7 @@ async def test_cancelling_a_connect_ends_the_child() -> None:
         starter=Noting(None),
         era="auto",
         limits=Limits(),
-        noticed=lambda method, params: None,
+        on_notification=lambda method, params: None,
     )
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
@@ -102,7 +102,7 @@ async def test_answers_find_their_calls_whatever_their_order() -> None:
 
 async def test_a_refusal_carries_the_servers_code_message_and_data() -> None:
     async with stdio() as connection:
-        with pytest.raises(DownstreamHttpError) as caught:
+        with pytest.raises(DownstreamError) as caught:
             await connection.request(tool_call("refuse"))
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32055, "no such luck", {"why": 1})
 
@@ -141,7 +141,7 @@ async def test_a_hanging_call_is_cancelled_at_the_server_and_others_go_on() -> N
 async def test_noise_is_ignored_and_counted() -> None:
     async with stdio("--banner") as connection:
         assert text(await connection.request(tool_call("garbage"))) == "done"
-        assert connection.mux.stray.noise >= 10
+        assert connection.mux.unsolicited.malformed >= 10
         assert text(await connection.request(tool_call("garbage"))) == "done"
 
 
@@ -159,7 +159,7 @@ async def test_foreign_late_and_repeated_answers_are_dropped() -> None:
     async with stdio() as connection:
         assert text(await connection.request(tool_call("foreign"))) == "mine"
         assert await connection.request(tool_call("echo"))
-        assert connection.mux.stray.answers == 7
+        assert connection.mux.unsolicited.answers == 7
 
 
 async def test_a_batch_is_taken_apart() -> None:
@@ -317,7 +317,7 @@ async def test_a_child_that_dies_while_its_answer_waits_leaves_the_queue() -> No
 
 
 async def test_a_large_answer_that_never_ends_loses_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pointsman.router.downstream.stdio.stdio.LEASE_S", 0.2)
+    monkeypatch.setattr("pointsman.router.downstream.stdio.connection.LEASE_S", 0.2)
     budget = InFlight(lambda: 40 * MIB)
     async with asyncio.timeout(30), stdio(memory=budget.answers()) as connection:
         with pytest.raises(BudgetExceededError, match="did not finish a large answer"):
@@ -341,7 +341,7 @@ async def test_a_server_on_the_sdk_is_understood_in_both_eras(era: WantedEra) ->
         starter=SystemProcesses(None),
         era=era,
         limits=Limits(),
-        noticed=lambda method, params: None,
+        on_notification=lambda method, params: None,
     )
     assert connection.introduction.era == era
     added = await connection.request(tool_call("add", {"a": 1, "b": 2}, person=person))

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
-from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.talk.handshake import shake_hands
+from pointsman.router.downstream.connection import Call, ConnectionLostError
+from pointsman.router.downstream.talk.handshake import negotiate
 
 NS = "io.modelcontextprotocol/"
 MODERN: Json = {
@@ -17,7 +17,7 @@ MODERN: Json = {
     "_meta": {NS + "serverInfo": {"name": "new"}},
 }
 LEGACY: Json = {"protocolVersion": "2024-11-05", "capabilities": {"prompts": {}}, "serverInfo": {"name": "old"}}
-NOT_FOUND = DownstreamHttpError(-32601, "Method not found")
+NOT_FOUND = DownstreamError(-32601, "Method not found")
 
 
 class Scripted:
@@ -28,8 +28,9 @@ class Scripted:
         self.sent: list[tuple[str, Json]] = []
         self.initializing = asyncio.Event()
 
-    async def request(self, method: str, params: Json) -> Json:
-        self.sent.append((method, params))
+    async def request(self, call: Call) -> Json:
+        method = call.method
+        self.sent.append((method, call.params))
         if method == "initialize":
             self.initializing.set()
         answer = self.answers["discover" if method == "server/discover" else method]
@@ -49,7 +50,7 @@ class Scripted:
 
 async def test_a_modern_server_is_found_out_by_its_answer_to_discover() -> None:
     wire = Scripted(discover=MODERN)
-    introduction = await shake_hands(wire, "auto", 5)
+    introduction = await negotiate(wire, "auto", 5)
     assert (introduction.era, introduction.version) == ("modern", LATEST_MODERN_VERSION)
     assert introduction.server_info == {"name": "new"}
     assert wire.methods == ["server/discover"]
@@ -71,7 +72,7 @@ async def test_a_modern_server_is_found_out_by_its_answer_to_discover() -> None:
 )
 async def test_any_other_answer_leads_to_initialize(discover: Json | Exception) -> None:
     wire = Scripted(discover=discover, initialize=LEGACY)
-    introduction = await shake_hands(wire, "auto", 5)
+    introduction = await negotiate(wire, "auto", 5)
     assert (introduction.era, introduction.version) == ("legacy", "2024-11-05")
     assert introduction.capabilities == {"prompts": {}}
     assert wire.methods == ["server/discover", "initialize", "notifications/initialized"]
@@ -79,14 +80,14 @@ async def test_any_other_answer_leads_to_initialize(discover: Json | Exception) 
 
 
 async def test_a_server_that_is_silent_about_discover_is_asked_to_initialize() -> None:
-    introduction = await shake_hands(Scripted(discover=None, initialize=LEGACY), "auto", 0.01)
+    introduction = await negotiate(Scripted(discover=None, initialize=LEGACY), "auto", 0.01)
     assert introduction.era == "legacy"
 
 
 async def test_a_modern_server_that_starts_slowly_is_still_known_for_modern() -> None:
     discover: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-    wire = Scripted(discover=discover, initialize=DownstreamHttpError(-32022, "Unsupported protocol version"))
-    shaking = asyncio.create_task(shake_hands(wire, "auto", 0.01))
+    wire = Scripted(discover=discover, initialize=DownstreamError(-32022, "Unsupported protocol version"))
+    shaking = asyncio.create_task(negotiate(wire, "auto", 0.01))
     await wire.initializing.wait()
     discover.set_result(MODERN)
     assert (await shaking).era == "modern"
@@ -94,11 +95,11 @@ async def test_a_modern_server_that_starts_slowly_is_still_known_for_modern() ->
 
 async def test_an_era_that_is_wanted_is_the_only_one_tried() -> None:
     wire = Scripted(initialize=LEGACY)
-    assert (await shake_hands(wire, "legacy", 5)).era == "legacy"
+    assert (await negotiate(wire, "legacy", 5)).era == "legacy"
     assert "server/discover" not in wire.methods
     wire = Scripted(discover=NOT_FOUND)
     with pytest.raises(ConnectionLostError, match=r"refused server/discover: Method not found \(-32601\)"):
-        await shake_hands(wire, "modern", 5)
+        await negotiate(wire, "modern", 5)
     assert wire.methods == ["server/discover"]
 
 
@@ -106,14 +107,14 @@ async def test_an_era_that_is_wanted_is_the_only_one_tried() -> None:
 async def test_a_version_that_nobody_knows_is_named_in_the_reason(version: object) -> None:
     wire = Scripted(discover=NOT_FOUND, initialize={"protocolVersion": version})
     with pytest.raises(ConnectionLostError, match="protocol version"):
-        await shake_hands(wire, "auto", 5)
+        await negotiate(wire, "auto", 5)
     assert "notifications/initialized" not in wire.methods
 
 
 async def test_what_a_server_says_in_its_refusal_cannot_forge_lines() -> None:
-    wire = Scripted(initialize=DownstreamHttpError(-1, "bad\n2026 INFO all fine\x1b[2J" + "x" * 1000))
+    wire = Scripted(initialize=DownstreamError(-1, "bad\n2026 INFO all fine\x1b[2J" + "x" * 1000))
     with pytest.raises(ConnectionLostError) as caught:
-        await shake_hands(wire, "legacy", 5)
+        await negotiate(wire, "legacy", 5)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 300
@@ -122,7 +123,7 @@ async def test_what_a_server_says_in_its_refusal_cannot_forge_lines() -> None:
 async def test_giving_up_leaves_no_task_behind() -> None:
     before = asyncio.all_tasks()
     wire = Scripted(discover=None, initialize=None)
-    shaking = asyncio.create_task(shake_hands(wire, "auto", 0.01))
+    shaking = asyncio.create_task(negotiate(wire, "auto", 0.01))
     await wire.initializing.wait()
     shaking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -132,21 +133,21 @@ async def test_giving_up_leaves_no_task_behind() -> None:
 
 async def test_a_server_that_refuses_our_version_and_names_one_that_we_speak_is_asked_again_in_that() -> None:
     class Reluctant(Scripted):
-        async def request(self, method: str, params: Json) -> Json:
-            answer = await super().request(method, params)
+        async def request(self, call: Call) -> Json:
+            answer = await super().request(call)
             if len(self.sent) == 1:
-                raise DownstreamHttpError(-32022, "Unsupported", {"supported": ["2030-01-01", LATEST_MODERN_VERSION]})
+                raise DownstreamError(-32022, "Unsupported", {"supported": ["2030-01-01", LATEST_MODERN_VERSION]})
             return answer
 
     wire = Reluctant(discover=MODERN)
-    introduction = await shake_hands(wire, "auto", 5)
+    introduction = await negotiate(wire, "auto", 5)
     assert (introduction.era, introduction.version) == ("modern", LATEST_MODERN_VERSION)
     assert wire.methods == ["server/discover", "server/discover"]
 
 
 @pytest.mark.parametrize("data", [None, {}, {"supported": "2026-07-28"}, {"supported": ["2030-01-01", 7]}])
 async def test_a_server_that_names_no_version_that_we_speak_is_not_asked_again(data: object) -> None:
-    wire = Scripted(discover=DownstreamHttpError(-32022, "Unsupported", data))
+    wire = Scripted(discover=DownstreamError(-32022, "Unsupported", data))
     with pytest.raises(ConnectionLostError, match="refused server/discover"):
-        await shake_hands(wire, "modern", 5)
+        await negotiate(wire, "modern", 5)
     assert wire.methods == ["server/discover"]

@@ -12,11 +12,10 @@ from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.core.seams import CannotAskError, ClientGoneError, Era, ProtocolError
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop, id_of_undecoded
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
-from pointsman.router.downstream.talk.salvage import salvaged_id
+from pointsman.router.downstream.talk.server_messages import UnsolicitedMessages
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID
-from pointsman.router.downstream.talk.unsolicited import UnsolicitedMessages
 from tests.router.downstream.stdio_parts import Heard, Person, stdio, tool_call
 
 
@@ -31,14 +30,14 @@ class Stream:
             limits or Limits(),
             lambda method, params: self.heard.append((method, params)),
         )
-        self.mux.introduction = Introduction(era, "2025-11-25", {}, {})
+        self.mux.introduced(Introduction(era, "2025-11-25", {}, {}))
 
     def server_says(self, **message: Any) -> None:
-        self.mux.received(wire.encode({"jsonrpc": "2.0", **message}))
+        self.mux.receive(wire.encode({"jsonrpc": "2.0", **message}))
 
     async def start(self, call: Call) -> asyncio.Task[Json]:
         before = len(self.sent)
-        task = asyncio.create_task(self.mux.carry(call))
+        task = asyncio.create_task(self.mux.request(call))
         while len(self.sent) == before:
             await asyncio.sleep(0)
         return task
@@ -96,7 +95,7 @@ async def test_progress_for_nobody_is_dropped_and_counted() -> None:
         stream.server_says(method="notifications/progress", params={"progressToken": token})
     stream.server_says(method="notifications/progress", params="nonsense")
     assert person.told == []
-    assert stream.mux.stray.messages == 6
+    assert stream.mux.unsolicited.messages == 6
     await stream.finish()
     await task
 
@@ -311,26 +310,26 @@ async def test_an_answer_and_a_cancellation_at_the_same_moment_tell_the_server_n
     ],
 )
 def test_the_id_of_a_lost_answer_is_salvaged(head: bytes, tail: bytes, number: int | None) -> None:
-    assert salvaged_id(head, tail) == number
+    assert id_of_undecoded(head, tail) == number
 
 
 def test_a_flood_is_slowed_down_and_given_up_when_it_does_not_end() -> None:
     now = 100.0
-    stray = UnsolicitedMessages(Limits(messages=1), lambda: now)
+    unsolicited = UnsolicitedMessages(Limits(messages=1), lambda: now)
     for _ in range(10):
-        stray.charge(1)
-    assert stray.breather() == 0
-    stray.charge(1)
-    assert stray.breather() == 1.0
+        unsolicited.charge(1)
+    assert unsolicited.pause_s() == 0
+    unsolicited.charge(1)
+    assert unsolicited.pause_s() == 1.0
     now += 5
-    assert stray.breather() == 0, "a pause makes good"
+    assert unsolicited.pause_s() == 0, "a pause makes good"
     for _ in range(11):
-        assert not stray.hopeless
+        assert not unsolicited.flooding
         for _ in range(11):
-            stray.charge(1)
-        now += stray.breather()
-    stray.charge(1)
-    assert stray.hopeless
+            unsolicited.charge(1)
+        now += unsolicited.pause_s()
+    unsolicited.charge(1)
+    assert unsolicited.flooding
 
 
 async def test_large_json_is_read_in_pieces_and_is_the_same() -> None:

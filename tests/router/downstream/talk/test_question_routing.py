@@ -36,11 +36,13 @@ def call(tool: str, request: FrontRequest, person: Person | None = None) -> Call
 class Wire:
     """A legacy server's end of the stream: what reached it, and what it says."""
 
-    def __init__(self, record: ServerRecord | None = None, patience: Waits = PATIENT, *, mixed: bool = True) -> None:
+    def __init__(
+        self, record: ServerRecord | None = None, waits: Waits = PATIENT, *, shared_stream: bool = True
+    ) -> None:
         self.sent: list[Json] = []
-        crowd = QuestionRouter(record or ServerRecord(), mixed=mixed, patience=patience)
-        self.mux = Multiplexer(self._take, Limits(), lambda method, params: None, crowd)
-        self.mux.introduction = Introduction("legacy", "2025-11-25", {}, {})
+        router = QuestionRouter(record or ServerRecord(), shared_stream=shared_stream, waits=waits)
+        self.mux = Multiplexer(self._take, Limits(), lambda method, params: None, router)
+        self.mux.introduced(Introduction("legacy", "2025-11-25", {}, {}))
         self.tasks: list[asyncio.Task[Json]] = []
 
     def _take(self, data: bytes, number: int | None) -> None:
@@ -48,7 +50,7 @@ class Wire:
 
     async def start(self, *calls: Call) -> None:
         """Hand the calls in; those that need not wait have been sent when this returns."""
-        self.tasks += [asyncio.create_task(self.mux.carry(each)) for each in calls]
+        self.tasks += [asyncio.create_task(self.mux.request(each)) for each in calls]
         await settled()
 
     def running(self) -> list[str]:
@@ -60,7 +62,7 @@ class Wire:
         return int(calls[position])
 
     async def says(self, **message: Any) -> None:
-        self.mux.received(wire.encode({"jsonrpc": "2.0", **message}))
+        self.mux.receive(wire.encode({"jsonrpc": "2.0", **message}))
         await settled()
 
     async def answers(self, position: int) -> None:
@@ -121,7 +123,7 @@ async def test_quiet_tools_run_beside_one_that_asks() -> None:
 
 
 async def test_a_tool_that_is_silent_for_long_does_not_hold_up_the_others() -> None:
-    wire = Wire(patience=Waits(silent_s=0.01, held_s=60, turn_s=60))
+    wire = Wire(waits=Waits(silent_s=0.01, held_s=60, turn_s=60))
     await wire.start(call("crawl", session("a")), call("find", session("b")))
     await until(lambda: wire.running() == ["crawl", "find"])
     await wire.done()
@@ -242,8 +244,8 @@ async def test_an_answer_to_a_call_that_was_given_up_ends_the_doubt_at_once() ->
 
 
 async def test_a_server_that_answers_nothing_is_doubted_for_a_while_only() -> None:
-    patience = Waits(silent_s=60, held_s=60, turn_s=60, abandoned_s=0.01)
-    wire, next_one = Wire(patience=patience), Person()
+    waits = Waits(silent_s=60, held_s=60, turn_s=60, abandoned_s=0.01)
+    wire, next_one = Wire(waits=waits), Person()
     await wire.start(call("greet", session("a")), call("greet", session("b"), next_one))
     wire.tasks[0].cancel()
     await settled()
@@ -300,7 +302,7 @@ async def test_when_the_connection_ends_nobody_waits_any_longer() -> None:
 
 
 async def test_a_turn_that_never_comes_ends_with_the_reason_and_the_remedy() -> None:
-    wire = Wire(patience=Waits(silent_s=60, held_s=60, turn_s=0.01))
+    wire = Wire(waits=Waits(silent_s=60, held_s=60, turn_s=0.01))
     await wire.start(call("greet", session("a")), call("greet", session("b")))
     with pytest.raises(ConnectionLostError, match="isolation: per-caller"):
         await wire.tasks[1]

@@ -55,11 +55,11 @@ class Running:
 class Server:
     """The server's end: it knows which call each question belongs to."""
 
-    def __init__(self, behaviour: list[Kind], record: ServerRecord, patience: Waits, *, heeds: bool = True) -> None:
+    def __init__(self, behaviour: list[Kind], record: ServerRecord, waits: Waits, *, heeds: bool = True) -> None:
         self.behaviour = behaviour
         self.heeds = heeds  # cancellations; the protocol lets a server go on
         self.record = record
-        self.patience = patience
+        self.waits = waits
         self.people = [Person() for _ in range(CLIENTS)]
         self.sessions = [session(str(client), able=client > 0) for client in range(CLIENTS)]
         self.owner: dict[str, int] = {}  # question -> client
@@ -67,7 +67,7 @@ class Server:
         self._connect()
 
     def _connect(self) -> None:
-        self.wire = Wire(self.record, self.patience)
+        self.wire = Wire(self.record, self.waits)
         self.running: dict[int, Running] = {}
         self.calls: dict[int, asyncio.Task[Json]] = {}
         self._read = 0
@@ -165,8 +165,8 @@ def test_no_question_reaches_a_client_whose_calls_did_not_ask_it(
     behaviour: list[Kind], known: list[bool], moves: Moves, silent_s: float, heeds: bool
 ) -> None:
     async def play() -> Server:
-        patience = Waits(silent_s=silent_s, held_s=60, turn_s=60, abandoned_s=60)
-        server = Server(behaviour, remembered(behaviour, known), patience, heeds=heeds)
+        waits = Waits(silent_s=silent_s, held_s=60, turn_s=60, abandoned_s=60)
+        server = Server(behaviour, remembered(behaviour, known), waits, heeds=heeds)
         await server.play(moves)
         await server.reconnect()
         return server

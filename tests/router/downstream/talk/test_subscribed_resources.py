@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.model import Json
 from pointsman.router.downstream.server.fleet import Fleet
 from tests.gateway_process import gateway_process
@@ -21,7 +21,7 @@ URI = "note://today"
 
 
 async def subscribe(fleet: Fleet, uri: str = URI) -> Json:
-    server = fleet.get("s")
+    server = fleet.servers.get("s")
     assert server is not None
     return await server.request("resources/subscribe", {"uri": uri}, front_request(), Back())
 
@@ -48,7 +48,7 @@ async def test_an_error_of_the_server_is_the_error_of_the_caller_and_the_others_
         await fleet.settled()
         http.refuses_listen = "note://secret"
         await subscribe(fleet)
-        with pytest.raises(DownstreamHttpError, match="I will not tell"):
+        with pytest.raises(DownstreamError, match="I will not tell"):
             await subscribe(fleet, "note://secret")
         await until(lambda: http.params[-1].get("notifications", {}).get("resourceSubscriptions") == [URI])
         await subscribe(fleet, "note://other")
@@ -60,7 +60,7 @@ async def test_a_resource_that_is_left_out_of_the_acknowledgement_is_refused() -
         await fleet.settled()
         await until(lambda: len(http.streams) == 1)
         http.leaves_out = URI
-        with pytest.raises(DownstreamHttpError, match="does not take subscriptions"):
+        with pytest.raises(DownstreamError, match="does not accept this subscription"):
             await subscribe(fleet)
 
 

@@ -79,7 +79,7 @@ async def test_a_caller_that_cannot_be_let_in_is_told_why(shop: Shop) -> None:
     call = ("tool_execute", {"toolKey": "shop:paint", "arguments": {"object": "door"}})
     nobody = await shop.call(*call, headers={"Authorization": ""})
     stranger = await shop.call(*call, headers={"Authorization": "Bearer ptm_wrong"})
-    for response, words in ((nobody, "A token is needed"), (stranger, "This token is not known here")):
+    for response, words in ((nobody, "Missing token"), (stranger, "Unknown token")):
         error = response.json()["error"]
         assert response.status_code == 401
         assert response.headers["www-authenticate"].startswith("Bearer")

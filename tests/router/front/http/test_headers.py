@@ -154,7 +154,7 @@ async def test_blanks_around_header_values_do_not_matter() -> None:
 
 async def test_names_and_limits_are_replaced_while_it_runs() -> None:
     async with serving() as served:
-        served.front.configure(served.front.limits, HostRules.of(Listen(allowed_hosts=("late.example",)), served.port))
+        served.front.hosts = HostRules.of(Listen(allowed_hosts=("late.example",)), served.port)
         late = [("Host", "late.example")]
         assert (await served.send(initialize(), headers=late, without=["host"])).status == 200
 

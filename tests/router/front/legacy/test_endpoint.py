@@ -314,7 +314,7 @@ async def test_a_client_is_not_asked_what_it_did_not_declare(capabilities: Json,
     async with serving() as served:
         session = await served.open_session(capabilities)
         answer = await served.send(call("ask", {"method": asked, "params": params}), headers=session)
-        assert answer.text == "CannotAsk"
+        assert answer.text == "CannotAskError"
 
 
 async def test_a_url_question_goes_to_clients_that_declared_it() -> None:

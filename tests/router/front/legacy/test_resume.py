@@ -144,7 +144,7 @@ async def test_a_client_that_does_not_come_back_ends_its_question() -> None:
         last = await lose(served, taken_over) or asking.last_event_id
         await until_idle(served)
         rest = await (await resume(served, session, last)).answer()
-        assert rest.text == "ClientGone"
+        assert rest.text == "ClientGoneError"
         await asking.close()
 
 

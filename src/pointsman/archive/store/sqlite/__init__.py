@@ -1,1 +1,1 @@
-"""The store in one SQLite file: documents, passages, index, vectors and citations change together or not at all."""
+"""The store in one SQLite file: documents, passages, index, vectors and citations change in one transaction."""

@@ -1,20 +1,20 @@
-"""What projects have learned, in SQLite: items with their words and vectors, and the files read most."""
+"""Project context in SQLite: items with their words and vectors, and the files read most."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from pointsman.archive.model.context import Access, ContextItem, Wanted
+from pointsman.archive.model.context import Access, ContextItem, ItemFilter
 from pointsman.archive.model.query import Query
-from pointsman.archive.store.context import ContextFigures, KnownVector
-from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.store.sqlite.matching import with_any
-from pointsman.archive.text.identifiers import parts
+from pointsman.archive.store.context import ContextStats, ItemVector
+from pointsman.archive.store.sqlite.database import Database, placeholders
+from pointsman.archive.store.sqlite.query_sql import with_any
+from pointsman.archive.text.words import identifier_parts
 from pointsman.providers.text import STOP_WORDS
 
-ADDED = "added"  # the origin of what was entered by hand
-MOST_ACCESSES = 20_000  # files; the ones read longest ago are forgotten first
+ADDED = "added"  # the origin of items that were added by hand
+MOST_ACCESSES = 20_000  # files; the least recently read are evicted
 
 SCHEMA = """
 CREATE TABLE context_state (generation INTEGER NOT NULL);
@@ -57,7 +57,7 @@ CREATE TABLE file_accesses (
 CREATE INDEX file_accesses_by_time ON file_accesses (last);
 """
 
-_FITS = (
+_PASSES = (
     "(:type IS NULL OR context_items.type = :type) AND "
     "(:module IS NULL OR lower(context_items.module) = lower(:module))"
 )
@@ -76,24 +76,24 @@ class SqliteContext:
             for item in items:
                 _insert(connection, origin, item)
             connection.execute("INSERT OR REPLACE INTO context_origins VALUES (?, ?)", (origin, digest))
-            _changed(connection)
+            _next_generation(connection)
 
     def add(self, item: ContextItem) -> None:
         with self._database.writing() as connection:
             _insert(connection, ADDED, item)
-            _changed(connection)
+            _next_generation(connection)
 
     def forget(self, origins: Iterable[str]) -> None:
         with self._database.writing() as connection:
             for origin in origins:
                 connection.execute("DELETE FROM context_items WHERE origin = ?", (origin,))
                 connection.execute("DELETE FROM context_origins WHERE name = ?", (origin,))
-            _changed(connection)
+            _next_generation(connection)
 
     def remove(self, item_id: str) -> bool:
         with self._database.writing() as connection:
             gone = connection.execute("DELETE FROM context_items WHERE id = ?", (item_id,)).rowcount
-            _changed(connection)
+            _next_generation(connection)
         return gone > 0
 
     def digests(self, prefix: str) -> dict[str, str]:
@@ -104,51 +104,57 @@ class SqliteContext:
                 ).fetchall()
             )
 
-    def figures(self, space: str) -> ContextFigures:
+    def stats(self, space: str) -> ContextStats:
         with self._database.reading() as connection:
             by_source = dict(
                 connection.execute("SELECT source, count(*) FROM context_items GROUP BY source").fetchall()
             )
             (embedded,) = connection.execute("SELECT count(*) FROM context_items WHERE space = ?", (space,)).fetchone()
-        return ContextFigures(sum(by_source.values()), embedded, by_source)
+        return ContextStats(sum(by_source.values()), embedded, by_source)
 
     def generation(self) -> int:
         with self._database.reading() as connection:
             return int(connection.execute("SELECT generation FROM context_state").fetchone()[0])
 
-    def find(self, query: Query, wanted: Wanted, limit: int) -> list[tuple[int, float]]:
+    def find(self, query: Query, item_filter: ItemFilter, limit: int) -> list[tuple[int, float]]:
         if query.empty:
             return []
-        telling = tuple(word for word in query.words if word not in STOP_WORDS) or query.words
+        words = tuple(word for word in query.words if word not in STOP_WORDS) or query.words
         with self._database.reading() as connection:
             found = connection.execute(
                 "SELECT row, -bm25(context_words, 2.0, 1.0, 1.0, 0.5) AS score FROM context_words "
                 "JOIN context_items ON row = context_words.rowid "
-                f"WHERE context_words MATCH :match AND {_FITS} ORDER BY score DESC, row LIMIT :limit",
-                {"match": with_any(query, telling), "type": wanted.type, "module": wanted.module, "limit": limit},
+                f"WHERE context_words MATCH :match AND {_PASSES} ORDER BY score DESC, row LIMIT :limit",
+                {
+                    "match": with_any(query, words),
+                    "type": item_filter.type,
+                    "module": item_filter.module,
+                    "limit": limit,
+                },
             )
             return [(row, score) for row, score in found]
 
     def items(self, rows: Sequence[int]) -> dict[int, ContextItem]:
         with self._database.reading() as connection:
-            marks = ", ".join("?" * len(rows))
-            found = connection.execute(f"SELECT row, {_ITEM} FROM context_items WHERE row IN ({marks})", tuple(rows))
+            found = connection.execute(
+                f"SELECT row, {_ITEM} FROM context_items WHERE row IN ({placeholders(rows)})", tuple(rows)
+            )
             return {row: ContextItem(*rest) for row, *rest in found}
 
-    def newest(self, wanted: Wanted, limit: int) -> list[ContextItem]:
+    def newest(self, item_filter: ItemFilter, limit: int) -> list[ContextItem]:
         with self._database.reading() as connection:
             found = connection.execute(
-                f"SELECT {_ITEM} FROM context_items WHERE {_FITS} ORDER BY date DESC, row DESC LIMIT :limit",
-                {"type": wanted.type, "module": wanted.module, "limit": limit},
+                f"SELECT {_ITEM} FROM context_items WHERE {_PASSES} ORDER BY date DESC, row DESC LIMIT :limit",
+                {"type": item_filter.type, "module": item_filter.module, "limit": limit},
             )
             return [ContextItem(*item) for item in found]
 
-    def vectors(self, space: str) -> list[KnownVector]:
+    def vectors(self, space: str) -> list[ItemVector]:
         with self._database.reading() as connection:
             found = connection.execute(
                 "SELECT row, type, module, vector FROM context_items WHERE space = ? ORDER BY row", (space,)
             )
-            return [KnownVector(*known) for known in found]
+            return [ItemVector(*known) for known in found]
 
     def without_vector(self, space: str, limit: int) -> list[tuple[int, str]]:
         with self._database.reading() as connection:
@@ -163,9 +169,9 @@ class SqliteContext:
                 "UPDATE context_items SET space = ?, vector = ? WHERE row = ?",
                 [(space, vector, row) for row, vector in vectors],
             )
-            _changed(connection)
+            _next_generation(connection)
 
-    def note_accesses(self, accesses: Sequence[Access]) -> None:
+    def record_accesses(self, accesses: Sequence[Access]) -> None:
         with self._database.writing() as connection:
             connection.executemany(
                 "INSERT INTO file_accesses VALUES (:root, :path, :count, :last) ON CONFLICT (root, path)"
@@ -202,10 +208,10 @@ def _insert(connection: sqlite3.Connection, origin: str, item: ContextItem) -> N
             item.module,
             item.session,
             item.path,
-            parts(item.title, item.content),
+            identifier_parts(item.title, item.content),
         ),
     )
 
 
-def _changed(connection: sqlite3.Connection) -> None:
+def _next_generation(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE context_state SET generation = generation + 1")

@@ -6,23 +6,25 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence, Sized
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError, StoreUnusableError
-from pointsman.archive.store.sqlite.private_files import make_private
-from pointsman.archive.store.sqlite.schema import Script, migrate
+from pointsman.archive.store.sqlite.migrations import Script, migrate
 
 BUSY_S = 5.0
 _CACHE_KIB = 16_384
-_LOG_PAGES = 8_192  # 32 MB; usually the housekeeper empties the log before it is that long
-_TRY_AGAIN_S = 0.02
-_IDLE_READERS = 8  # connections kept for the next readers
+_LOG_PAGES = 8_192  # 32 MB; the housekeeper usually checkpoints the log before it grows that long
+_RETRY_S = 0.02
+_IDLE_READERS = 8  # connections kept open for the next readers
+
+_FILE_MODE, _FOLDER_MODE = 0o600, 0o700
+_COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 class Database:
-    """Thread-safe. A transaction is a `with` block: it ends with the block, and an exception takes it back.
+    """Thread-safe. A transaction is a `with` block: it ends with the block, and an exception rolls it back.
 
     Raises:
         StoreError: in all its kinds, from opening and from both blocks.
@@ -37,27 +39,27 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
-        with self._told():
-            self._writer = self._opened_for_writing()
+        with self._translating_errors():
+            self._writer = self._open_writer()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One consistent view for the length of the block."""
-        with self._told():
-            connection = self._reader()
+        with self._translating_errors():
+            connection = self._take_reader()
             try:
                 connection.execute("BEGIN")
                 yield connection
             finally:
-                self._give_back(connection)
+                self._release_reader(connection)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """All of the block, or nothing of it."""
-        with self._told(), self._writing:
-            self._look_again()
+        """All of the block or nothing of it is written."""
+        with self._translating_errors(), self._writing:
+            self._drop_stale_connections()
             if self._writer is None:
-                self._writer = self._opened_for_writing()
+                self._writer = self._open_writer()
             writer = self._writer
             writer.execute("BEGIN IMMEDIATE")
             try:
@@ -70,9 +72,9 @@ class Database:
 
     @contextmanager
     def outside_transactions(self) -> Iterator[sqlite3.Connection]:
-        """A connection of one's own, for what SQLite does in no transaction; nobody waits for it."""
-        with self._told():
-            connection = self._connected()
+        """A separate connection, for what SQLite does only outside a transaction; it blocks no reader or writer."""
+        with self._translating_errors():
+            connection = self._connect()
             try:
                 yield connection
             finally:
@@ -86,17 +88,17 @@ class Database:
             self._idle.clear()
             self._writer = None
 
-    def _reader(self) -> sqlite3.Connection:
-        self._look_again()
+    def _take_reader(self) -> sqlite3.Connection:
+        self._drop_stale_connections()
         with self._guard:
             if self._idle:
                 return self._idle.pop()
-        if self._writer is None:  # the file was taken away: a new one is made, with its tables
+        if self._writer is None:  # the file was removed: create a new one, with its tables
             with self._writing:
-                self._writer = self._writer or self._opened_for_writing()
-        return self._connected("PRAGMA query_only = ON")
+                self._writer = self._writer or self._open_writer()
+        return self._connect("PRAGMA query_only = ON")
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _release_reader(self, connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         with self._guard:
@@ -105,8 +107,8 @@ class Database:
                 return
         connection.close()
 
-    def _look_again(self) -> None:
-        """A file that was removed or replaced behind our back lives on in open connections: they are let go."""
+    def _drop_stale_connections(self) -> None:
+        """Close connections to a file that was removed or replaced: they would keep reading and writing the old one."""
         if self._inode == _inode(self.path):
             return
         with self._guard:
@@ -114,13 +116,13 @@ class Database:
         for connection in stale:
             connection.close()
 
-    def _opened_for_writing(self) -> sqlite3.Connection:
+    def _open_writer(self) -> sqlite3.Connection:
         make_private(self.path)
-        connection = self._connected()
-        self._write_ahead(connection)
+        connection = self._connect()
+        self._enable_wal(connection)
         for pragma in (
             "PRAGMA synchronous = NORMAL",
-            "PRAGMA secure_delete = OFF",  # some builds overwrite what is deleted with zeros: twice the writing
+            "PRAGMA secure_delete = OFF",  # some builds overwrite deleted data with zeros: twice the writes
             f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}",
         ):
             connection.execute(pragma)
@@ -128,8 +130,8 @@ class Database:
         self._inode = _inode(self.path)
         return connection
 
-    def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Two that make a new file at once are in each other's way, and here SQLite does not wait by itself."""
+    def _enable_wal(self, connection: sqlite3.Connection) -> None:
+        """Retry while another process creates the same file: SQLite's busy timeout does not cover this statement."""
         end = time.monotonic() + self._busy_s
         while True:
             try:
@@ -137,11 +139,11 @@ class Database:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
                     raise
-                threading.Event().wait(_TRY_AGAIN_S)
+                threading.Event().wait(_RETRY_S)
             else:
                 return
 
-    def _connected(self, *pragmas: str) -> sqlite3.Connection:
+    def _connect(self, *pragmas: str) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, timeout=self._busy_s, isolation_level=None, check_same_thread=False)
         for pragma in (
             f"PRAGMA cache_size = -{_CACHE_KIB}",
@@ -152,14 +154,76 @@ class Database:
         return connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's errors in our words."""
+    def _translating_errors(self) -> Iterator[None]:
+        """Raise SQLite's errors as ours."""
         try:
             yield
         except StoreUnusableError as error:
             raise StoreUnusableError(f"The archive's store {self.path.name} {error}") from None
         except sqlite3.DatabaseError as error:
-            raise _in_words(error, self.path.name) from error
+            raise _store_error(error, self.path.name) from error
+
+
+def placeholders(values: Sized) -> str:
+    """`?, ?, ?`: one for each value that is bound."""
+    return ", ".join("?" * len(values))
+
+
+def counter(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
+    return int(value)
+
+
+def set_counter(connection: sqlite3.Connection, name: str, value: int) -> None:
+    connection.execute("UPDATE counters SET value = ? WHERE name = ?", (value, name))
+
+
+def make_private(path: Path) -> None:
+    """Create the file (0600) and its folders (0700) where they are missing, and tighten the mode of a file that exists.
+
+    Folders that exist are left alone. An existing file is never opened here: closing any handle of it would drop the
+    locks that SQLite holds on it in this process.
+
+    Raises:
+        StoreUnusableError: it cannot be created.
+    """
+    real = Path(os.path.realpath(path))  # SQLite follows links too, and puts its companions beside the target
+    try:
+        _make_folders(real.parent)
+        if not real.exists():
+            _make_file(real)
+    except OSError as error:
+        raise StoreUnusableError(f"cannot be created: {error.strerror}.") from error
+    for each in (real, *(real.with_name(real.name + suffix) for suffix in _COMPANIONS)):
+        _tighten(each)
+
+
+def _make_folders(folder: Path) -> None:
+    """Like `mkdir -p`, but parents are private too."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for each in reversed(missing):
+        with suppress(FileExistsError):  # another process was faster
+            each.mkdir(mode=_FOLDER_MODE)
+            each.chmod(_FOLDER_MODE)  # the umask may have removed more
+
+
+def _make_file(path: Path) -> None:
+    """SQLite would create it with the umask's mode; its companion files inherit the mode of this one."""
+    with suppress(FileExistsError):  # another process was faster
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            os.fchmod(handle, _FILE_MODE)
+        finally:
+            os.close(handle)
+
+
+def _tighten(path: Path) -> None:
+    with suppress(FileNotFoundError, PermissionError):  # missing, or owned by another user
+        if path.is_file() and path.stat().st_mode & 0o777 != _FILE_MODE:
+            path.chmod(_FILE_MODE)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
@@ -170,7 +234,7 @@ def _inode(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _in_words(error: sqlite3.DatabaseError, name: str) -> StoreError:
+def _store_error(error: sqlite3.DatabaseError, name: str) -> StoreError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLockedError(
@@ -178,15 +242,15 @@ def _in_words(error: sqlite3.DatabaseError, name: str) -> StoreError:
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError(
-            f"There is no room left for the archive's store {name}. Nothing was changed; free some space."
+            f"There is no room left for the archive's store {name}. Nothing was changed; free some disk space."
         )
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return StoreUnusableError(
-            f"The archive's store {name} is damaged or no database ({error}). "
-            "Move it away and ingest again, or restore a copy."
+            f"The archive's store {name} is damaged or not a database ({error}). "
+            "Move it away and ingest again, or restore a backup."
         )
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR):
         return StoreUnusableError(
-            f"The archive's store {name} cannot be used: {error}. Is its folder there and writable?"
+            f"The archive's store {name} cannot be used: {error}. Check that its folder exists and is writable."
         )
-    return StoreError(f"The archive's store {name} refused: {error}.")
+    return StoreError(f"The archive's store {name} reported an error: {error}.")

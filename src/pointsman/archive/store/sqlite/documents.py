@@ -1,19 +1,19 @@
-"""Collections and documents: what is in the archive, whole."""
+"""Collections and whole documents."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from pointsman.archive.model.model import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
+from pointsman.archive.model.documents import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.store.base import CollectionStats, DocumentPage, DocumentSummary, Stats
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
-from pointsman.archive.store.sqlite import vectors, writing
-from pointsman.archive.store.sqlite.compression import unpacked
+from pointsman.archive.store.sqlite import document_writer, vectors
 from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.text.naming import nearest
+from pointsman.archive.store.sqlite.document_writer import decompress
+from pointsman.archive.text.similar_names import nearest
 
 SCHEMA = """
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -46,15 +46,15 @@ CREATE TABLE documents (
     UNIQUE (collection, name)
 );
 """
-_NAMES_COMPARED = 20_000
+_NAMES_COMPARED = 20_000  # with a name that was not found
 
 
 class SqliteDocuments:
     """Fits `DocumentStore`."""
 
-    def __init__(self, database: Database, after_writing: writing.AfterWriting) -> None:
+    def __init__(self, database: Database, wake_housekeeper: Callable[[], None]) -> None:
         self._database = database
-        self._after_writing = after_writing
+        self._wake_housekeeper = wake_housekeeper
 
     def put_collection(self, manifest: Manifest) -> None:
         with self._database.writing() as connection:
@@ -88,26 +88,26 @@ class SqliteDocuments:
             except UnknownCollectionError:
                 return False
             rows = connection.execute("SELECT id FROM documents WHERE collection = ?", (number,)).fetchall()
-            writing.remove(connection, number, [row for (row,) in rows])
+            document_writer.remove(connection, number, [row for (row,) in rows])
             connection.execute("DELETE FROM collections WHERE id = ?", (number,))
-        self._after_writing()
+        self._wake_housekeeper()
         return True
 
     def put_documents(self, collection: str, documents: Sequence[PreparedDocument]) -> None:
         try:
             with self._database.writing() as connection:
-                writing.put(connection, collection_number(connection, collection), documents)
+                document_writer.put(connection, collection_number(connection, collection), documents)
         except UnicodeEncodeError as error:
-            raise StoreError(_broken(documents)) from error
-        self._after_writing()
+            raise StoreError(_surrogate_message(documents)) from error
+        self._wake_housekeeper()
 
     def remove_documents(self, collection: str, ids: Iterable[str]) -> int:
         with self._database.writing() as connection:
             number = collection_number(connection, collection)
             found = [document_row(connection, number, id_) for id_ in dict.fromkeys(ids)]
             rows = [row for row in found if row is not None]
-            writing.remove(connection, number, rows)
-        self._after_writing()
+            document_writer.remove(connection, number, rows)
+        self._wake_housekeeper()
         return len(rows)
 
     def document(self, collection: str, id: str) -> Document | None:  # noqa: A002
@@ -155,7 +155,7 @@ class SqliteDocuments:
             connection.execute(
                 "UPDATE documents SET path = ?, file_size = ?, mtime_ns = ?, sha256 = ? "
                 "WHERE collection = ? AND name = ?",
-                (*writing.origin_row(origin), collection_number(connection, collection), id),
+                (*document_writer.origin_row(origin), collection_number(connection, collection), id),
             )
 
     def nearest_documents(self, collection: str, id: str, limit: int = 3) -> list[str]:  # noqa: A002
@@ -167,9 +167,9 @@ class SqliteDocuments:
         return nearest(id, [name for (name,) in names], limit)
 
     def nearest_collections(self, name: str, limit: int = 3) -> list[str]:
-        every = self.collections()
-        shown = {known: each.shown_as for each in every for known in (each.name, each.manifest.alias) if known}
-        return list(dict.fromkeys(shown[found] for found in nearest(name, list(shown), 2 * limit)))[:limit]
+        collections = self.collections()
+        shown = {known: each.shown_as for each in collections for known in (each.name, each.manifest.alias) if known}
+        return list(dict.fromkeys(shown[match] for match in nearest(name, list(shown), 2 * limit)))[:limit]
 
     def stats(self) -> Stats:
         with self._database.reading() as connection:
@@ -185,15 +185,20 @@ _COLLECTIONS = "SELECT name, alias, version, description, documents FROM collect
 _DOCUMENT = "name, title, content, source, date, tags, url, metadata"
 
 
-def _broken(documents: Sequence[PreparedDocument]) -> str:
+def _surrogate_message(documents: Sequence[PreparedDocument]) -> str:
     for each in documents:
         try:
             "".join((each.document.id, each.document.title, each.document.content)).encode()
         except UnicodeEncodeError:
             return (
-                f"Document {json.dumps(each.document.id)} holds half a character (a lone surrogate), which is no text."
+                f"Document {json.dumps(each.document.id)} contains a lone surrogate, which is not valid Unicode text."
             )
-    return "A document's metadata hold half a character (a lone surrogate), which is no text."
+    return "A document's metadata contains a lone surrogate, which is not valid Unicode text."
+
+
+def total_passages(connection: sqlite3.Connection) -> float:
+    (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
+    return float(total)
 
 
 def collection_number(connection: sqlite3.Connection, name: str) -> int:
@@ -227,7 +232,7 @@ def _document(collection: str, row: tuple[Any, ...]) -> Document:
         collection=collection,
         id=name,
         title=title,
-        content=unpacked(content),
+        content=decompress(content),
         source=source,
         date=date,
         tags=tuple(json.loads(tags)),

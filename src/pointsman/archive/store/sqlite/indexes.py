@@ -1,4 +1,4 @@
-"""Indexes that callers filled, kept in the store. Fits `archive.model.indexes`."""
+"""Indexes that callers created, persisted in the store."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from pointsman.archive.model.index_tokens import Tokenizer
-from pointsman.archive.model.indexes import Entry, IndexFullError
+from pointsman.archive.model.indexes import Entry, IndexFullError, Tokenizer
 from pointsman.archive.store.sqlite.database import Database
 
 SCHEMA = """
@@ -41,12 +40,14 @@ _PLACE_BYTES = array("I").itemsize
 
 
 class SqliteIndexes:
+    """Fits `StoredIndexes`."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, name: str, tokenizer: Tokenizer, at_most: int) -> bool:
         with self._database.writing() as connection:
-            if _row_of(connection, name) is not None:
+            if _find_row(connection, name) is not None:
                 return False
             (count,) = connection.execute("SELECT count(*) FROM search_indexes").fetchone()
             if count >= at_most:
@@ -62,7 +63,7 @@ class SqliteIndexes:
 
     def find(self, name: str) -> SqliteIndex | None:
         with self._database.reading() as connection:
-            row = _row_of(connection, name)
+            row = _find_row(connection, name)
         if row is None:
             return None
         number, lowercase, min_length = row
@@ -74,6 +75,8 @@ class SqliteIndexes:
 
 
 class SqliteIndex:
+    """Fits `Index`."""
+
     backend: Literal["sqlite"] = "sqlite"
 
     def __init__(self, database: Database, number: int, tokenizer: Tokenizer) -> None:
@@ -89,7 +92,7 @@ class SqliteIndex:
             ).fetchone()
             if former is not None:
                 connection.execute("DELETE FROM search_postings WHERE entry = ?", former)
-            # A document that is replaced keeps its row, so that the index is as if it had always been so.
+            # A replaced document keeps its row, so that the order of rows does not depend on replacements.
             row = connection.execute(
                 "INSERT OR REPLACE INTO search_entries (id, index_id, doc_id, content, metadata) "
                 "VALUES (?, ?, ?, ?, ?)",
@@ -108,6 +111,8 @@ class SqliteIndex:
 
 
 class _View:
+    """Fits `IndexView`."""
+
     def __init__(self, connection: sqlite3.Connection, number: int) -> None:
         self._connection = connection
         self._number = number
@@ -147,7 +152,7 @@ class _View:
         return array("I", found[0] if found is not None else b"")
 
 
-def _row_of(connection: sqlite3.Connection, name: str) -> tuple[int, int, int] | None:
+def _find_row(connection: sqlite3.Connection, name: str) -> tuple[int, int, int] | None:
     found = connection.execute("SELECT id, lowercase, min_length FROM search_indexes WHERE name = ?", (name,))
     row: tuple[int, int, int] | None = found.fetchone()
     return row

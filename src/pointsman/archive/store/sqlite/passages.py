@@ -8,25 +8,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pointsman.archive.model.model import Chunk
+from pointsman.archive.model.documents import Chunk
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.store.base import Passage, Scope, TextHit
-from pointsman.archive.store.sqlite import matching
-from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.store.sqlite.documents import collection_number, document_row
-from pointsman.archive.store.sqlite.filtering import in_hidden, on_collections, on_documents
+from pointsman.archive.store.sqlite import query_sql
+from pointsman.archive.store.sqlite.database import Database, placeholders
+from pointsman.archive.store.sqlite.documents import collection_number, document_row, total_passages
+from pointsman.archive.store.sqlite.query_sql import in_hidden, on_collections, on_documents
 
-COMMON_SHARE = 0.1
-MOST_WORK = 40_000  # places of words that a search looks at without regret: some ten milliseconds
-_KNOWN_WORDS = 20_000
+COMMON_SHARE = 0.1  # of all passages: a word in more of them is common
+MOST_WORK = 40_000  # matches of words that a search may read in full: some ten milliseconds
+_COUNTS_CACHED = 20_000
 _WEIGHTS = "2.0, 1.0, 1.0, 0.5"  # title, heading, text, parts
 _ALIVE = (
     "words.rowid NOT IN (SELECT passage FROM tombstones "
     "WHERE seq > (SELECT value FROM counters WHERE name = 'cleaned'))"
 )
-
-
-_JOINED = " CROSS JOIN passages ON passages.id = words.rowid"  # in this order: first the words, then what they are in
+_JOINED = " CROSS JOIN passages ON passages.id = words.rowid"  # CROSS: SQLite must match the words first
 
 
 class SqlitePassages:
@@ -34,17 +32,17 @@ class SqlitePassages:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, tuple[int, float]] = {}  # how often words were seen among how many passages
+        self._counts: dict[str, tuple[int, float]] = {}  # passages with a word, and how many there were in all
 
     def search(self, query: Query, limit: int, *, enough: int) -> list[TextHit]:
         if query.empty:
             return []
         with self._database.reading() as connection:
-            every = _matching(connection, matching.with_all(query), query.filters, limit)
+            every = _matching(connection, query_sql.with_all(query), query.filters, limit)
             if len(every) >= enough or not query.words or _is_one_word(query):
                 return every
-            words = self._telling(connection, query.words)
-            some = _matching(connection, matching.with_any(query, words), query.filters, limit)
+            words = self._without_commonest(connection, query.words)
+            some = _matching(connection, query_sql.with_any(query, words), query.filters, limit)
         return _ranked(every, some)[:limit]
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
@@ -54,18 +52,18 @@ class SqlitePassages:
                 "passages.heading, passages.start_line, passages.end_line, passages.place, documents.passages "
                 "FROM passages JOIN documents ON documents.id = passages.document "
                 "JOIN collections ON collections.id = documents.collection "
-                f"WHERE passages.id IN ({', '.join('?' * len(numbers))})",
+                f"WHERE passages.id IN ({placeholders(numbers)})",
                 tuple(numbers),
             ).fetchall()
         return {row[0]: _passage(row) for row in rows}
 
     def weights(self, texts: Sequence[str]) -> dict[str, float]:
         with self._database.reading() as connection:
-            total = _total(connection)
-            seen = {text: self._seen(connection, text, total) for text in texts}
+            total = total_passages(connection)
+            seen = {text: self._count(connection, text, total) for text in texts}
         return {text: math.log(1 + (max(total - times, 0) + 0.5) / (times + 0.5)) for text, times in seen.items()}
 
-    def of_document(self, collection: str, id: str) -> list[int]:  # noqa: A002
+    def numbers_of(self, collection: str, id: str) -> list[int]:  # noqa: A002
         with self._database.reading() as connection:
             row = document_row(connection, collection_number(connection, collection), id)
             rows = connection.execute("SELECT id FROM passages WHERE document = ? ORDER BY place", (row,)).fetchall()
@@ -76,18 +74,18 @@ class SqlitePassages:
         with self._database.reading() as connection:
             return Scope(_passing(connection, *on_collections(filters)), _passing(connection, *on_documents(filters)))
 
-    def barred(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
+    def required_and_excluded(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
         if not query.must and not query.must_not:
             return None, frozenset()
         with self._database.reading() as connection:
-            only = _rows(connection, matching.musts(query)) if query.must else None
-            never = _rows(connection, matching.must_nots(query)) if query.must_not else frozenset()
+            only = _rows(connection, query_sql.all_of(query.must)) if query.must else None
+            never = _rows(connection, query_sql.any_of(query.must_not)) if query.must_not else frozenset()
         return only, never
 
-    def _telling(self, connection: sqlite3.Connection, words: Sequence[str]) -> list[str]:
-        """Without the commonest where all of them would cost too much; never none."""
-        total = _total(connection)
-        seen = {word: self._seen(connection, word, total) for word in dict.fromkeys(words)}
+    def _without_commonest(self, connection: sqlite3.Connection, words: Sequence[str]) -> list[str]:
+        """The words to rank by: the commonest are dropped where all together would cost too much, but never all."""
+        total = total_passages(connection)
+        seen = {word: self._count(connection, word, total) for word in dict.fromkeys(words)}
         work = sum(seen[word] for word in words)
         kept = list(words)
         for word in sorted(seen, key=lambda word: -seen[word]):
@@ -95,33 +93,28 @@ class SqlitePassages:
                 break
             rest = [other for other in kept if other != word]
             if not any(seen[other] for other in rest):
-                break  # nothing would be found by what is left
+                break  # the rest would match nothing
             work -= seen[word] * (len(kept) - len(rest))
             kept = rest
         return kept
 
-    def _seen(self, connection: sqlite3.Connection, word: str, total: float) -> int:
-        """In how many passages. Taken as known until the archive is quite another."""
-        times, among = self._known.get(word, (0, 0.0))
+    def _count(self, connection: sqlite3.Connection, word: str, total: float) -> int:
+        """How many passages have the word. Cached until the archive has grown or shrunk by a tenth."""
+        times, among = self._counts.get(word, (0, 0.0))
         if among and abs(total - among) <= among / 10:
             return times
         (times,) = connection.execute(
-            "SELECT count(*) FROM words WHERE words MATCH ?", (matching.term(word),)
+            "SELECT count(*) FROM words WHERE words MATCH ?", (query_sql.term(word),)
         ).fetchone()
-        if len(self._known) >= _KNOWN_WORDS:
-            self._known.clear()
-        self._known[word] = times, total
+        if len(self._counts) >= _COUNTS_CACHED:
+            self._counts.clear()
+        self._counts[word] = times, total
         return int(times)
 
 
-def _total(connection: sqlite3.Connection) -> float:
-    (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
-    return float(total)
-
-
 def _is_one_word(query: Query) -> bool:
-    """Then some of the words are all of them."""
-    return len({*query.words, *query.must}) == 1 and not matching.pieces(query.words[0])
+    """A search for any of the words would repeat the one for all of them."""
+    return len({*query.words, *query.must}) == 1 and not query_sql.pieces(query.words[0])
 
 
 def _passage(row: tuple[Any, ...]) -> Passage:
@@ -151,7 +144,7 @@ def _matching(connection: sqlite3.Connection, expression: str, filters: Filters,
 
 
 def _ranked(every: Sequence[TextHit], some: Sequence[TextHit]) -> list[TextHit]:
-    """Those with all the words first, lifted above the others by just so much as that takes."""
+    """Those with all the words first: their scores are raised above the others by the smallest amount that does it."""
     scores = {hit.number: hit.score for hit in (*every, *some)}
     complete = {hit.number for hit in every}
     others = [score for number, score in scores.items() if number not in complete]

@@ -1,14 +1,14 @@
-"""Vectors of passages. A passage never changes its text, so a vector is made once and goes with its passage."""
+"""Vectors of passages. The text of a passage never changes, so its vector is computed once and deleted with it."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
 
-from pointsman.archive.store.base import Mark, Pending, Space, StoredVector, VectorChanges
+from pointsman.archive.store.base import PendingPassage, Space, StoredVector, VectorChanges, VectorCursor
 from pointsman.archive.store.sqlite.database import Database
 
-# `through`: passages up to this number have their vector or are gone. Numbers only grow, so what waits is above it.
+# `through`: passages up to this number have a vector or were removed. Numbers only grow, so pending ones are above it.
 SCHEMA = """
 CREATE TABLE spaces (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -28,7 +28,7 @@ CREATE TABLE vectors (
 );
 """
 _BATCH = 4_096
-_WAITING = "FROM passages WHERE id > ? AND document IS NOT NULL"
+_PENDING = "FROM passages WHERE id > ? AND document IS NOT NULL"
 
 
 class SqliteVectors:
@@ -42,29 +42,29 @@ class SqliteVectors:
             found = connection.execute("SELECT provider, model, dimension FROM spaces WHERE in_use").fetchone()
         return Space(*found) if found else None
 
-    def use(self, space: Space) -> None:
+    def switch_to(self, space: Space) -> None:
         with self._database.writing() as connection:
-            number, _ = _registered(connection, space)
+            number, _ = _register(connection, space)
             connection.execute("UPDATE spaces SET in_use = (id = ?)", (number,))
             connection.execute("DELETE FROM vectors WHERE space <> ?", (number,))
             connection.execute("DELETE FROM spaces WHERE id <> ?", (number,))
 
-    def pending(self, space: Space, limit: int) -> list[Pending]:
+    def pending(self, space: Space, limit: int) -> list[PendingPassage]:
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"SELECT id, title, heading, text {_WAITING} ORDER BY id LIMIT ?", (_through(connection, space), limit)
+                f"SELECT id, title, heading, text {_PENDING} ORDER BY id LIMIT ?", (_through(connection, space), limit)
             ).fetchall()
-        return [Pending(*row) for row in rows]
+        return [PendingPassage(*row) for row in rows]
 
-    def waiting(self, space: Space) -> int:
+    def count_pending(self, space: Space) -> int:
         with self._database.reading() as connection:
-            return _count_waiting(connection, _through(connection, space))
+            return _count_pending(connection, _through(connection, space))
 
     def put(self, space: Space, vectors: Sequence[tuple[int, bytes]]) -> None:
         if not vectors:
             return
         with self._database.writing() as connection:
-            number, through = _registered(connection, space)
+            number, through = _register(connection, space)
             connection.executemany(
                 "INSERT OR IGNORE INTO vectors (space, passage, vector) "
                 "SELECT ?, id, ? FROM passages WHERE id = ? AND document IS NOT NULL",
@@ -75,49 +75,49 @@ class SqliteVectors:
             if not connection.execute("SELECT 1 FROM spaces WHERE in_use").fetchone():
                 connection.execute("UPDATE spaces SET in_use = 1 WHERE id = ?", (number,))
 
-    def changes(self, mark: Mark | None) -> VectorChanges:
+    def changes(self, cursor: VectorCursor | None) -> VectorChanges:
         with self._database.reading() as connection:
-            return _changes(connection, mark)
+            return _changes(connection, cursor)
 
 
 def counts(connection: sqlite3.Connection) -> tuple[dict[str, int], int]:
-    """Vectors by space, and the passages that wait for theirs in the one in use."""
+    """The number of vectors by space, and of pending passages in the one in use."""
     rows = connection.execute(
         "SELECT provider, model, dimension, count(passage) FROM spaces LEFT JOIN vectors ON space = spaces.id "
         "GROUP BY spaces.id"
     ).fetchall()
     through = connection.execute("SELECT through FROM spaces WHERE in_use").fetchone()
     by_space = {str(Space(*space)): count for *space, count in rows}
-    return by_space, _count_waiting(connection, through[0] if through else 0)
+    return by_space, _count_pending(connection, through[0] if through else 0)
 
 
-def _changes(connection: sqlite3.Connection, mark: Mark | None) -> VectorChanges:
+def _changes(connection: sqlite3.Connection, cursor: VectorCursor | None) -> VectorChanges:
     used = connection.execute("SELECT id, provider, model, dimension FROM spaces WHERE in_use").fetchone()
-    first_kept, last_gone = connection.execute(
+    first_kept, last_removed = connection.execute(
         "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0) FROM tombstones"
     ).fetchone()
     if used is None:
-        return VectorChanges(None, None, afresh=mark is not None, gone=(), came=())
+        return VectorChanges(None, None, reset=cursor is not None, removed=(), added=())
     space = used[0]
-    if mark is None or mark.space != space or mark.gone < first_kept - 1:
-        gone: tuple[int, ...] = ()
-        afresh, came = True, 0
+    if cursor is None or cursor.space != space or cursor.removed < first_kept - 1:
+        removed: tuple[int, ...] = ()
+        reset, last_added = True, 0
     else:
-        rows = connection.execute("SELECT passage FROM tombstones WHERE seq > ?", (mark.gone,)).fetchall()
-        gone = tuple(number for (number,) in rows)
-        afresh, came = False, mark.came
+        rows = connection.execute("SELECT passage FROM tombstones WHERE seq > ?", (cursor.removed,)).fetchall()
+        removed = tuple(number for (number,) in rows)
+        reset, last_added = False, cursor.added
     rows = connection.execute(
         "SELECT seq, passage, document, collection, vector FROM vectors LEFT JOIN passages "
         "ON passages.id = passage WHERE seq > ? AND space = ? ORDER BY seq LIMIT ?",
-        (came, space, _BATCH),
+        (last_added, space, _BATCH),
     ).fetchall()
-    arrived = tuple(StoredVector(*row[1:]) for row in rows if row[2] is not None)
-    reached = Mark(space, rows[-1][0] if rows else came, last_gone)
-    return VectorChanges(Space(*used[1:]), reached, afresh, gone, arrived, more=len(rows) == _BATCH)
+    added = tuple(StoredVector(*row[1:]) for row in rows if row[2] is not None)
+    reached = VectorCursor(space, rows[-1][0] if rows else last_added, last_removed)
+    return VectorChanges(Space(*used[1:]), reached, reset, removed, added, more=len(rows) == _BATCH)
 
 
-def _registered(connection: sqlite3.Connection, space: Space) -> tuple[int, int]:
-    """Its number and how far it has come."""
+def _register(connection: sqlite3.Connection, space: Space) -> tuple[int, int]:
+    """Insert the space if it is new; its number, and how far its vectors have come."""
     values = (space.provider, space.model, space.dimension)
     connection.execute("INSERT OR IGNORE INTO spaces (provider, model, dimension) VALUES (?, ?, ?)", values)
     number, through = connection.execute(
@@ -134,6 +134,6 @@ def _through(connection: sqlite3.Connection, space: Space) -> int:
     return int(found[0]) if found else 0
 
 
-def _count_waiting(connection: sqlite3.Connection, through: int) -> int:
-    (waiting,) = connection.execute(f"SELECT count(*) {_WAITING}", (through,)).fetchone()
+def _count_pending(connection: sqlite3.Connection, through: int) -> int:
+    (waiting,) = connection.execute(f"SELECT count(*) {_PENDING}", (through,)).fetchone()
     return int(waiting)

@@ -1,35 +1,32 @@
-"""Reads what a server answers over HTTP: JSON or an event stream, bounded, large bodies parsed off the event loop."""
+"""Reads a server's answer over HTTP: JSON or an event stream, bounded, large bodies decoded off the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any
 
-from pointsman.core.errors import DownstreamHttpError
 from pointsman.core.model import Json
-from pointsman.core.seams import INTERNAL_ERROR
 from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
-from pointsman.router.downstream.http.client import FAILURES, HttpResponse, in_words
+from pointsman.router.downstream.http.client import HttpResponse
 from pointsman.router.downstream.http.event_stream import EventStreamParser
-from pointsman.router.downstream.stderr_log import harmless
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES, decode_off_loop
-from pointsman.router.downstream.talk.mending import decode
+from pointsman.router.downstream.http.failures import FAILURES, failure_reason, status_reason
+from pointsman.router.downstream.stderr_log import sanitize
+from pointsman.router.downstream.talk.decoding import NO_RESULT, OFF_LOOP_BYTES, decode, decode_off_loop, error_in
 from pointsman.router.serving.in_flight import LARGE_BYTES, AnswerMemory, Lease
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
-_LINGER_S = 1.0  # how long a stream may stay open behind its answer before its connection is given up
+_LINGER_S = 1.0  # how long a stream may stay open after its answer before its connection is closed
 _NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
-_ERROR_BYTES = 64 * 1024  # of an error page that is looked at
+_ERROR_BYTES = 64 * 1024  # read of an error page
 
-TakeMessage = Callable[[Json], None]
-"""Called with each notification and question; raises BudgetBroken when there are too many."""
+OnMessage = Callable[[Json], None]
+"""Called with each notification and question. Raises BudgetExceededError when there are too many."""
 
 
 class StreamCutError(ConnectionLostError):
-    """A stream ended before its answer, but the server numbered its events: it can be taken up again."""
+    """A stream ended before its answer, but its events have ids: it can be resumed."""
 
     def __init__(self, last_event_id: str, retry_ms: int | None) -> None:
         super().__init__("it ended its answer before the result")
@@ -37,8 +34,8 @@ class StreamCutError(ConnectionLostError):
         self.retry_ms = retry_ms
 
 
-class Arriving:
-    """One answer on its way in. Once it is large it has a lease, and reading waits until there is room for it."""
+class IncomingAnswer:
+    """The memory of one answer. A large one needs a lease, and reading waits until it is granted."""
 
     __slots__ = ("_lease", "_memory", "limit_bytes")
 
@@ -47,10 +44,10 @@ class Arriving:
         self._memory = memory
         self._lease: Lease | None = None
 
-    async def settle(self, held: int, expected: int | None = None) -> None:
-        """`held` bytes wait to be decoded, and `expected` may come, or all that is allowed."""
+    async def adjust_lease(self, held: int, expected: int | None = None) -> None:
+        """Take or release the lease: `held` bytes wait to be decoded, and `expected` are announced, if known."""
         if held <= LARGE_BYTES:
-            self.release()  # a large notification has been passed on
+            self.release()  # a large notification has been handled
         elif self._lease is None and self._memory is not None:
             most = self.limit_bytes if expected is None else min(expected, self.limit_bytes)
             self._lease = await self._memory.take(most)
@@ -62,53 +59,54 @@ class Arriving:
 
 
 async def read_result(
-    response: HttpResponse, number: int, limit_bytes: int, take: TakeMessage, memory: AnswerMemory | None = None
+    response: HttpResponse, number: int, limit_bytes: int, on_message: OnMessage, memory: AnswerMemory | None = None
 ) -> Json:
-    """The result of request `number`. Where it fails or is cancelled, the response is closed at once.
+    """Return the result of request `number`. On failure or cancellation the response is closed at once.
 
     Raises:
-        DownstreamHttpError, ConnectionLostError, BudgetExceededError. StreamCutError where the stream can be resumed.
+        DownstreamError, ConnectionLostError, BudgetExceededError. StreamCutError where the stream can be resumed.
     """
-    arriving = Arriving(limit_bytes, memory)
+    answer = IncomingAnswer(limit_bytes, memory)
     try:
-        message = await _find_answer(response, number, arriving, take)
+        message = await _find_answer(response, number, answer, on_message)
     except FAILURES as error:
         response.close()
-        raise ConnectionLostError(in_words(error)) from None
+        raise ConnectionLostError(failure_reason(error)) from None
     except BaseException:
         response.close()
         raise
     finally:
-        arriving.release()
-    _let_go(response)
+        answer.release()
+    if not response.content.is_eof():
+        _close_late(response)
     result = message.get("result")
     if isinstance(result, dict):
         return result
-    raise error_in(message) or ConnectionLostError("it answered with neither a result nor an error")
+    raise error_in(message) or ConnectionLostError(NO_RESULT)
 
 
-async def read_body(response: HttpResponse, arriving: Arriving) -> bytes | bytearray:
-    """The whole body, unpacked. Raises BudgetBroken; may raise what aiohttp raises."""
-    content, limit_bytes = response.content, arriving.limit_bytes
+async def read_body(response: HttpResponse, answer: IncomingAnswer) -> bytes | bytearray:
+    """Return the whole body, decompressed. Raises BudgetExceededError, and what aiohttp raises."""
+    content, limit_bytes = response.content, answer.limit_bytes
     first = await content.readany()
     if content.at_eof() and len(first) <= limit_bytes:
         return first
-    await arriving.settle(response.length or 0, response.length)
-    body = bytearray(first)  # one growing block: many small ones would leave gaps that malloc cannot return
+    await answer.adjust_lease(response.length or 0, response.length)
+    body = bytearray(first)  # one growing block: many small ones would fragment the heap
     while len(body) <= limit_bytes:
         part = await content.readany()
         if not part:
             return body
         body += part
         if len(body) > LARGE_BYTES:
-            await arriving.settle(len(body))
+            await answer.adjust_lease(len(body))
     raise BudgetExceededError(f"it sent more than {limit_bytes} bytes for one call")
 
 
 async def read_stream(
-    response: HttpResponse, limit_bytes: int, take: TakeMessage, breather: Callable[[], float]
+    response: HttpResponse, limit_bytes: int, on_message: OnMessage, pause_s: Callable[[], float]
 ) -> None:
-    """A standing stream, to its end: every message in it is taken, with a `breather` (in seconds) where it floods.
+    """Read a standalone stream to its end, and hand over every message. `pause_s` throttles a flood.
 
     Raises:
         ConnectionLostError, BudgetExceededError.
@@ -118,36 +116,36 @@ async def read_stream(
         while chunk := await response.content.readany():
             for event in parser.feed(chunk):
                 for message in await _messages(event.data) if event.data else ():
-                    take(message)
-            if pause_s := breather():
-                await asyncio.sleep(pause_s)
+                    on_message(message)
+            if seconds := pause_s():
+                await asyncio.sleep(seconds)
     except FAILURES as error:
-        raise ConnectionLostError(in_words(error)) from None
+        raise ConnectionLostError(failure_reason(error)) from None
     finally:
         response.close()
 
 
-async def _find_answer(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
+async def _find_answer(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
     if response.status != HTTPStatus.OK:
         return await _error_answer(response)
     if response.kind == JSON:
-        return await _answer_in_json(response, number, arriving, take)
+        return await _answer_in_json(response, number, answer, on_message)
     if response.kind == EVENT_STREAM:
-        return await _answer_in_stream(response, number, arriving, take)
-    raise ConnectionLostError(f"it answered with `{harmless(response.kind, 60)}` where JSON or an event stream was due")
+        return await _answer_in_stream(response, number, answer, on_message)
+    raise ConnectionLostError(f"it answered with `{sanitize(response.kind, 60)}` where JSON or an event stream was due")
 
 
-async def _answer_in_json(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
-    for message in await _messages(await read_body(response, arriving)):
+async def _answer_in_json(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
+    for message in await _messages(await read_body(response, answer)):
         if "method" in message:
-            take(message)
+            on_message(message)
         elif message.get("id") == number:
             return message
     raise ConnectionLostError("it answered with JSON that is not the result of this call")
 
 
-async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriving, take: TakeMessage) -> Json:
-    limit_bytes = arriving.limit_bytes
+async def _answer_in_stream(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
+    limit_bytes = answer.limit_bytes
     parser = EventStreamParser(limit_bytes)
     size = 0
     last_id: str | None = None
@@ -162,10 +160,10 @@ async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriv
                 retry_ms = event.retry if event.retry is not None else retry_ms
                 for message in await _messages(event.data) if event.data else ():
                     if "method" in message:
-                        take(message)
+                        on_message(message)
                     elif message.get("id") == number:
                         return message
-            await arriving.settle(parser.held)
+            await answer.adjust_lease(parser.held)
     except FAILURES:
         if not last_id:
             raise
@@ -177,51 +175,37 @@ async def _answer_in_stream(response: HttpResponse, number: int, arriving: Arriv
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event; a batch (protocol 2025-03-26) holds several."""
     try:
-        found = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
+        value = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
     except InvalidJsonError:
         raise ConnectionLostError("it answered with something that is not JSON") from None
-    return (message for message in (found if isinstance(found, list) else (found,)) if isinstance(message, dict))
-
-
-def error_in(message: Json) -> DownstreamHttpError | None:
-    error: Any = message.get("error")
-    if not isinstance(error, dict):
-        return None
-    code = error.get("code")
-    text = error.get("message")
-    return DownstreamHttpError(
-        code if isinstance(code, int) else INTERNAL_ERROR, text if isinstance(text, str) else "", error.get("data")
-    )
+    if type(value) is dict:
+        return (value,)
+    return [message for message in value if type(message) is dict] if type(value) is list else ()
 
 
 async def _error_answer(response: HttpResponse) -> Json:
     """A JSON-RPC error under an HTTP error status is an answer; anything else is a failure of the exchange."""
     status = response.status
-    if 300 <= status < 400:
-        raise ConnectionLostError(f"it redirects (HTTP {status}), which is not followed: put the final URL into `url`")
-    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        raise ConnectionLostError(
-            f"it did not accept our credential (HTTP {status}): check `headers` in its configuration"
-        )
+    if 300 <= status < 400 or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        raise ConnectionLostError(status_reason(status))
     for message in await read_error(response):
         if error_in(message) is not None:
-            return message  # whatever its id: a server that refused to read the request may not know it
-    old = " (an older server, for SSE? then say `transport: sse`)" if status in _NO_ENDPOINT else ""
-    raise ConnectionLostError(f"it answered with HTTP {status}{old}")
+            return message  # whatever its id: a server that did not read the request cannot name it
+    old = " (for an older server with SSE, set `transport: sse`)" if status in _NO_ENDPOINT else ""
+    raise ConnectionLostError(status_reason(status) + old)
 
 
 async def read_error(response: HttpResponse) -> Iterable[Json]:
-    """The JSON-RPC messages in the body of a refused request; none where it holds something else."""
+    """The JSON-RPC messages in the body of an HTTP error, if there are any."""
     if response.kind != JSON:
         return ()
     try:
-        return await _messages(await read_body(response, Arriving(_ERROR_BYTES)))
+        return await _messages(await read_body(response, IncomingAnswer(_ERROR_BYTES)))
     except (*FAILURES, BudgetExceededError, ConnectionLostError):
-        return ()  # the status alone says enough
+        return ()  # the status is reason enough
 
 
-def _let_go(response: HttpResponse) -> None:
-    """Keep the connection if the body has ended or is about to; the end of a stream follows its answer closely."""
-    if not response.content.is_eof():
-        timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
-        response.content.on_eof(timer.cancel)
+def _close_late(response: HttpResponse) -> None:
+    """Close the connection unless the body ends soon: a stream usually ends right after its answer."""
+    timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
+    response.content.on_eof(timer.cancel)

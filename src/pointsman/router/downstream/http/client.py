@@ -1,8 +1,8 @@
-"""HTTP to one server: requests as prepared bytes over aiohttp's kept connections, and the proof that a server is gone.
+"""An HTTP client for one server: prepared requests over aiohttp's pooled connections, and a check that it is there.
 
-aiohttp's `ClientSession` costs 0.12 ms of CPU a request, most of it for building objects that are the same each time.
-So this stands one layer below it, on its connector (pool, DNS, TLS) and its parser (C, unpacking, flow control), which
-costs 0.045 ms. Those are not quite public; `test_http_client.py` says what is relied on.
+aiohttp's `ClientSession` costs 0.12 ms of CPU per request, most of it for objects that are the same each time. This
+client works one layer below, on the connector (pool, DNS, TLS) and the parser (C, decompression, flow control), for
+0.045 ms. Those APIs are not quite public; `test_http_client.py` pins what this client relies on.
 """
 
 from __future__ import annotations
@@ -13,29 +13,25 @@ from collections.abc import Mapping
 
 import aiohttp
 from aiohttp.connector import Connection as PooledConnection
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from pointsman.router.downstream.connection import ConnectionLostError
-from pointsman.router.downstream.http.failure_reasons import TCP_CONNECT_S, in_words
-from pointsman.router.downstream.talk.tasks import TaskSet
+from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, failure_reason
+from pointsman.router.serving.tasks import TaskSet
 
-__all__ = ["FAILURES", "HANDSHAKE_NUMBER", "TCP_CONNECT_S", "HttpClient", "HttpResponse", "in_words", "with_headers"]
-
-# Below the 5 s after which uvicorn and Node drop an idle connection, so that a call is not sent into one that closes.
+# Below the 5 s after which uvicorn and Node drop an idle connection, so that no call is sent into a closing one.
 KEEP_ALIVE_S = 4.0
-DOUBTS_S = (0.25, 0.5)  # after a failure: when to look whether the server is there, before it counts as gone
-HANDSHAKE_NUMBER = 1  # the id of the first request; not 0, which some servers take for none
-FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
+RECHECKS_S = (0.25, 0.5)  # delays of the connection attempts after a failure, before the server counts as unreachable
+HANDSHAKE_NUMBER = 1  # the id of the first request; not 0, which some servers treat as missing
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=TCP_CONNECT_S)
 _OURS = frozenset({"accept", "accept-encoding", "connection", "content-length", "content-type", "transfer-encoding"})
-_STALE_CONNECTIONS = 100  # closed by the server and still in the pool: how many to pass over in one request
+_STALE_CONNECTIONS = 100  # how many pooled connections that the server has closed one request may skip
 
 
 class HttpResponse:
-    """Its connection goes back to the pool by itself when the body has ended."""
+    """A response. Its connection returns to the pool when the body has ended."""
 
     __slots__ = ("_connection", "content", "headers", "status")
 
@@ -55,34 +51,34 @@ class HttpResponse:
 
     @property
     def length(self) -> int | None:
-        """Bytes of the body, where the server says so beforehand."""
-        said = self.headers.get("Content-Length", "")
-        return int(said) if said.isdecimal() and "Content-Encoding" not in self.headers else None
+        """The announced length of the body, if there is one."""
+        length = self.headers.get("Content-Length", "")
+        return int(length) if length.isdecimal() and "Content-Encoding" not in self.headers else None
 
     def close(self) -> None:
-        """Nobody wants the rest: unless the body has ended, the connection is cut."""
+        """Discard the rest: unless the body has ended, the connection is closed."""
         self._connection.close()
 
 
 class HttpClient:
-    """One server's client. Takes no proxies from the environment, keeps no cookies, follows no redirects.
+    """The client of one server. Ignores proxies in the environment, keeps no cookies, follows no redirects.
 
-    It sets no time limits on answers: the total deadline is the caller's.
+    It sets no deadline for answers; its callers do.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], doubts_s: tuple[float, ...] = DOUBTS_S) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], rechecks_s: tuple[float, ...] = RECHECKS_S) -> None:
         self._url = URL(url)
         self._own = _own_headers(self._url, headers)
-        self._doubts_s = doubts_s
-        self._doubting: asyncio.Task[None] | None = None
-        self._background = TaskSet()
+        self._rechecks_s = rechecks_s
+        self._checking: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
         loop = asyncio.get_running_loop()
-        self._gone: asyncio.Future[str] = loop.create_future()
-        self._route = aiohttp.ClientRequest("POST", self._url, loop=loop)  # tells the connector where to connect
+        self._unreachable: asyncio.Future[str] = loop.create_future()
+        self._route = aiohttp.ClientRequest("POST", self._url, loop=loop)  # where the connector connects to
         self._connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
 
     def head(self, method: str, **protocol: str) -> bytes:
-        """A request's first lines, to be kept and used again. The protocol's headers go over the operator's."""
+        """The head of a request, to be reused. The protocol's headers override the operator's."""
         headers = self._own.copy()
         if method == "POST":
             headers["Content-Type"] = "application/json"
@@ -96,7 +92,7 @@ class HttpClient:
         return with_headers(first, headers)
 
     async def send(self, head: bytes, body: bytes | None = None) -> HttpResponse:
-        """Raises ConnectionLostError. Cancelling it cuts the connection, which tells the server."""
+        """Send a request. Raises ConnectionLostError. Cancelling closes the connection, and so cancels the request."""
         if self._connector.closed:
             raise ConnectionLostError("its connection was closed")
         try:
@@ -104,7 +100,7 @@ class HttpClient:
                 return await self._exchange(head + b"\r\n")
             return await self._exchange(b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body))
         except FAILURES as error:
-            raise ConnectionLostError(in_words(error)) from None
+            raise ConnectionLostError(failure_reason(error)) from None
 
     async def _exchange(self, request: bytes) -> HttpResponse:
         connection = await self._live_connection()
@@ -125,40 +121,40 @@ class HttpClient:
         return HttpResponse(connection, message.code, message.headers, content)
 
     async def _live_connection(self) -> PooledConnection:
-        """A new one, or a kept one that the server has not closed.
+        """A new connection, or a pooled one that the server has not closed.
 
-        A kept connection that has something to read before we have said anything was closed at the other end, and the
-        loop has not come round to noticing. What is sent into it is lost, and nobody could tell whether it was read.
+        A pooled connection that is readable before we send anything was closed by the server, and the event loop has
+        not processed that yet. A request sent into it would be lost, and could not be retried safely.
         """
         for _ in range(_STALE_CONNECTIONS):
             connection = await self._connector.connect(self._route, [], _TIMEOUT)
             if self._url.scheme == "https" or not _readable(connection.transport):
-                return connection  # TLS may have tickets to read, which mean nothing
+                return connection  # TLS may have session tickets to read
             connection.close()
         raise aiohttp.ServerDisconnectedError
 
-    # ------------------------------------------------------------------ is it still there?
+    # ------------------------------------------------------------------ reachability
 
-    async def gone(self) -> str:
-        """Wait until the server takes no more connections; returns the reason. One failure alone proves nothing."""
-        return await asyncio.shield(self._gone)
+    async def unreachable(self) -> str:
+        """Wait until the server accepts no more connections and return the reason. One failure alone proves nothing."""
+        return await asyncio.shield(self._unreachable)
 
     def give_up(self, reason: str) -> None:
-        if not self._gone.done():
-            self._gone.set_result(reason)
+        if not self._unreachable.done():
+            self._unreachable.set_result(reason)
 
-    def doubt(self) -> None:
-        """An exchange failed: look whether the server still takes connections."""
-        if self._doubting is None and not self._gone.done() and not self._connector.closed:
-            self._doubting = self._background.start(self._look_again())
+    def check_reachable(self) -> None:
+        """Check, after a failed exchange, whether the server still accepts connections."""
+        if self._checking is None and not self._unreachable.done() and not self._connector.closed:
+            self._checking = self._tasks.spawn(self._recheck())
 
-    async def _look_again(self) -> None:
+    async def _recheck(self) -> None:
         reason: str | None = None
-        for pause_s in self._doubts_s:
+        for pause_s in self._rechecks_s:
             await asyncio.sleep(pause_s)
             reason = await self._why_unreachable()
             if reason is None:
-                self._doubting = None
+                self._checking = None
                 return
         self.give_up(reason or "it could not be reached")
 
@@ -174,7 +170,7 @@ class HttpClient:
         return None
 
     async def close(self) -> None:
-        await self._background.close()
+        await self._tasks.close()
         await self._connector.close()
         self.give_up("its connection was closed")
 
@@ -184,7 +180,8 @@ def with_headers(head: bytes, headers: Mapping[str, str]) -> bytes:
     for name, value in headers.items():
         if "\r" in value or "\n" in value or "\0" in value:
             raise ConnectionLostError(f"the header `{name}` holds a line break: correct `headers` in its configuration")
-        lines.append(f"{name}: {value}\r\n".encode(errors="surrogateescape"))  # as a server sent it, say its session id
+        # A value may be as a server sent it: its session id, for example.
+        lines.append(f"{name}: {value}\r\n".encode(errors="surrogateescape"))
     return b"".join(lines)
 
 

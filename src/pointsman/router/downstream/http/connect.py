@@ -1,4 +1,4 @@
-"""Opens a connection over HTTP: finds out the era, then hands the client to the connection of that era."""
+"""Opens a connection over HTTP: negotiates the era, then hands the client to the connection of that era."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pointsman.config.model import Limits
 from pointsman.core.model import Json
 from pointsman.core.sdk import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 from pointsman.core.wire import encode
-from pointsman.router.downstream.connection import Connection, ConnectionLostError, Introduction, Noticed
+from pointsman.router.downstream.connection import Call, Connection, ConnectionLostError, Introduction, OnNotification
 from pointsman.router.downstream.http.answer import read_result
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient
+from pointsman.router.downstream.http.failures import status_reason
 from pointsman.router.downstream.http.legacy import LegacyHttp, Session
 from pointsman.router.downstream.http.modern import ModernHttp, modern_head
-from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
+from pointsman.router.downstream.talk.handshake import WantedEra, negotiate
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 from pointsman.router.serving.in_flight import AnswerMemory
 
@@ -25,14 +26,17 @@ async def connect_http(
     era: WantedEra,
     probe_s: float,
     limits: Limits,
-    noticed: Noticed,
+    on_notification: OnNotification,
     record: ServerRecord | None = None,
     memory: AnswerMemory | None = None,
 ) -> Connection:
-    """Connect and shake hands. `record` is what the server is known to do, beyond the life of one connection, and
-    `memory` what its large answers may take of the daemon's.
+    """Connect and negotiate the version. The caller limits the total time.
 
-    Raises ConnectionLost; cancelled or not, it leaves nothing behind.
+    `record` is what the server was seen to do and `memory` the budget for its large answers; both outlive the
+    connection.
+
+    Raises:
+        ConnectionLostError: with the reason. All connections are closed then, also after a cancellation.
     """
     try:
         client = HttpClient(url, headers)
@@ -40,23 +44,23 @@ async def connect_http(
         raise ConnectionLostError("its `url` is not valid: correct it in its configuration") from None
     try:
         wire = _HttpWire(client, limits)
-        introduction = await shake_hands(wire, era, probe_s)
+        introduction = await negotiate(wire, era, probe_s)
     except BaseException:
         await client.close()
         raise
     if introduction.era == "modern":
-        return ModernHttp(client, introduction, limits, noticed, memory)
+        return ModernHttp(client, introduction, limits, on_notification, memory)
 
     async def open_session() -> Session:
         wire = _HttpWire(client, limits)
-        return wire.session(await shake_hands(wire, "legacy", probe_s))
+        return wire.session(await negotiate(wire, "legacy", probe_s))
 
     session = wire.session(introduction)
-    return LegacyHttp(client, session, open_session, limits, noticed, record or ServerRecord(), memory=memory)
+    return LegacyHttp(client, session, open_session, limits, on_notification, record or ServerRecord(), memory=memory)
 
 
 class _HttpWire:
-    """The handshake's way over HTTP: each request goes out in the manner of the era that it belongs to."""
+    """The `Wire` of a handshake over HTTP: sends each request with the headers of its era."""
 
     def __init__(self, client: HttpClient, limits: Limits) -> None:
         self._client = client
@@ -67,10 +71,10 @@ class _HttpWire:
     def session(self, introduction: Introduction) -> Session:
         return Session.of(self._client, introduction, self._session_id)
 
-    async def request(self, method: str, params: Json) -> Json:
-        modern = method == "server/discover"
-        head = modern_head(self._client, LATEST_MODERN_VERSION, method) if modern else self._client.head("POST")
-        body = encode({"jsonrpc": "2.0", "id": HANDSHAKE_NUMBER, "method": method, "params": params})
+    async def request(self, call: Call) -> Json:
+        modern = call.method == "server/discover"
+        head = modern_head(self._client, LATEST_MODERN_VERSION, call.method) if modern else self._client.head("POST")
+        body = encode({"jsonrpc": "2.0", "id": HANDSHAKE_NUMBER, "method": call.method, "params": call.params})
         response = await self._client.send(head, body)
         result = await read_result(response, HANDSHAKE_NUMBER, self._limits.result_bytes, _ignore)
         if not modern:
@@ -87,8 +91,8 @@ class _HttpWire:
         response = await self._client.send(head, encode(message))
         response.close()
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise ConnectionLostError(f"it answered {method} with HTTP {response.status}")
+            raise ConnectionLostError(status_reason(response.status, method))
 
 
 def _ignore(_: Json) -> None:
-    """Nobody is listening yet."""
+    """Drop what a server sends during the handshake: there is no client yet."""

@@ -1,4 +1,4 @@
-"""Reads `text/event-stream` piece by piece, in linear time and never holding more than one bounded event."""
+"""Parses `text/event-stream` incrementally, in linear time and with at most one bounded event in memory."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _CR, _LF = 13, 10
 
 @dataclass(frozen=True, slots=True)
 class ServerEvent:
-    """One event. A block that sets only `id` or `retry` is given too, with empty `data`."""
+    """One event. A block that sets only `id` or `retry` becomes one with empty `data`."""
 
-    event: str  # "message" where the server named none
+    event: str  # "message" by default
     data: bytes
-    id: str | None  # the last id that the stream has set, as the standard has it
-    retry: int | None  # milliseconds, where this block says so
+    id: str | None  # the last id set in the stream, as the standard says
+    retry: int | None  # milliseconds, if the block sets it
 
 
 class EventStreamParser:
-    """Bytes in, events out. After `BudgetExceededError` the stream must be given up."""
+    """Turns bytes into events. After `BudgetExceededError` the stream must be closed."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._line = bytearray()  # the line that has no end yet
-        self._after_cr = False  # a line ended with CR at the border of a chunk: an LF that follows belongs to it
+        self._line = bytearray()  # the incomplete line
+        self._after_cr = False  # the last chunk ended with CR: an LF that follows belongs to it
         self._at_start = True
         self._last_id: str | None = None
         self._reset()
@@ -35,11 +35,11 @@ class EventStreamParser:
         self._data = bytearray()
         self._event = ""
         self._retry: int | None = None
-        self._worth_telling = False
+        self._has_content = False
 
     @property
     def held(self) -> int:
-        """Bytes of the event that has no end yet."""
+        """Bytes of the incomplete event."""
         return len(self._line) + len(self._data)
 
     def feed(self, data: bytes) -> list[ServerEvent]:
@@ -75,7 +75,7 @@ class EventStreamParser:
             line = line.removeprefix(_BOM)
         if line:
             self._take_field(line)
-        elif self._worth_telling:
+        elif self._has_content:
             events.append(ServerEvent(self._event or "message", bytes(self._data[:-1]), self._last_id, self._retry))
             self._reset()
         else:
@@ -88,12 +88,12 @@ class EventStreamParser:
         if name == b"data":
             self._data += value
             self._data += b"\n"
-            self._worth_telling = True
+            self._has_content = True
         elif name == b"event":
             self._event = value.decode(errors="replace")
         elif name == b"id" and b"\0" not in value:
             self._last_id = value.decode(errors="replace")
-            self._worth_telling = True
+            self._has_content = True
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._retry = int(value)
-            self._worth_telling = True
+            self._has_content = True

@@ -1,4 +1,4 @@
-"""A legacy server (up to 2025-11-25) over HTTP: one session for all callers, opened again when the server loses it."""
+"""A legacy server (up to 2025-11-25) over HTTP: one session for all callers, renewed when the server loses it."""
 
 from __future__ import annotations
 
@@ -7,43 +7,49 @@ import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.wire import encode
-from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
+from pointsman.router.downstream.connection import (
+    BudgetExceededError,
+    Call,
+    ConnectionLostError,
+    Introduction,
+    OnNotification,
+)
 from pointsman.router.downstream.http.answer import (
     EVENT_STREAM,
+    OnMessage,
     StreamCutError,
-    TakeMessage,
-    error_in,
     read_error,
     read_result,
     read_stream,
 )
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
-from pointsman.router.downstream.http.server_messages import HttpServerMessages
-from pointsman.router.downstream.talk.envelope import with_envelope
-from pointsman.router.downstream.talk.log_level import SET_LEVEL
+from pointsman.router.downstream.talk.decoding import error_in
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
+from pointsman.router.downstream.talk.request_meta import with_meta
 from pointsman.router.downstream.talk.server_memory import ServerRecord
-from pointsman.router.downstream.talk.subscriptions import subscribe_again
-from pointsman.router.downstream.talk.tasks import Backoff, TaskSet
+from pointsman.router.downstream.talk.server_messages import SET_LEVEL, ServerMessages
+from pointsman.router.downstream.talk.subscriptions import resubscribe
 from pointsman.router.serving.in_flight import AnswerMemory
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
-_CLOSE_S = 1.0  # how long a server may take to hear that its session is over
-_CANCEL_S = 10.0
-_HEARD_S = 2.0
-_RESUMES = 100  # of one call; each needs an event from the server, so this only bounds one that plays
+_CLOSE_S = 1.0  # how long a server may take to end its session
+_SEND_S = 10.0  # for a cancellation or a reply to a question
+_PING_S = 2.0
+_RESUMES = 100  # of one call; each needs an event from the server, so this only bounds a malicious one
 _RESUME_PAUSE_S = 60.0
 _LISTS = ("tools", "prompts", "resources")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """What the server gave us when we introduced ourselves. Replaced as a whole, never changed."""
+    """What a handshake yielded: the introduction, and the head of each request. Replaced as a whole, never changed."""
 
     introduction: Introduction
     has_id: bool  # the server keeps sessions, and its id is in the heads
@@ -62,11 +68,11 @@ class Session:
 
 
 OpenSession = Callable[[], Awaitable[Session]]
-"""Shakes hands, `notifications/initialized` included. Raises ConnectionLostError."""
+"""Does the handshake, including `notifications/initialized`. Raises ConnectionLostError."""
 
 
 class _SessionLostError(Exception):
-    """The server does not know the session: it has not looked at the request."""
+    """The server does not know the session, so it has not processed the request."""
 
 
 class LegacyHttp:
@@ -78,9 +84,9 @@ class LegacyHttp:
         session: Session,
         open_session: OpenSession,
         limits: Limits,
-        noticed: Noticed,
+        on_notification: OnNotification,
         record: ServerRecord,
-        pauses: Backoff | None = None,
+        backoff: Backoff | None = None,
         memory: AnswerMemory | None = None,
     ) -> None:
         self._client = client
@@ -88,65 +94,64 @@ class LegacyHttp:
         self._open_session = open_session
         self._limits = limits
         self._memory = memory
-        self._noticed = noticed
+        self._on_notification = on_notification
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
-        self._watched: set[str] = set()  # resources that this session is subscribed to
-        self._log_level: Json | None = None  # what the session was last told
-        self._login: asyncio.Task[Session] | None = None
-        self._background = TaskSet()
-        self._crowd = QuestionRouter(record, mixed=False)
-        self._talk = HttpServerMessages(limits, noticed, self._background, self._reply, self._crowd)
-        self._pauses = pauses or Backoff()
-        self._listening = self._background.start(self._listen())
+        self._subscribed: set[str] = set()  # URIs of resources
+        self._log_level: Json | None = None  # the params of the last `logging/setLevel`
+        self._renewal: asyncio.Task[Session] | None = None
+        self._tasks = TaskSet()
+        self._router = QuestionRouter(record, shared_stream=False)
+        self._messages = ServerMessages(limits, on_notification, self._reply, self._router)
+        self._backoff = backoff or Backoff()
+        self._listening = self._tasks.spawn(self._listen())
 
     @property
     def introduction(self) -> Introduction:
         return self._session.introduction
 
     async def request(self, call: Call) -> Json:
-        turn = self._crowd.enter(call)
+        turn = self._router.enter(call)
         try:
             if turn is not None:
-                await self._crowd.wait_for(turn, call)
+                await self._router.wait_for(turn, call)
             result = await self._request(call)
             call.answered = True
-        except DownstreamHttpError:
+        except DownstreamError:
             call.answered = True
             raise
         finally:
-            if call.answered or not self._crowd.linger(call):
-                self._crowd.leave(call)
+            if call.answered or not self._router.linger(call):
+                self._router.leave(call)
             else:
-                self._background.start(self._leave_when_heard(call))
+                self._tasks.spawn(self._leave_after_ping(call))
         if call.method == "resources/subscribe":
-            self._watched.add(str(call.params.get("uri")))
+            self._subscribed.add(str(call.params.get("uri")))
         elif call.method == "resources/unsubscribe":
-            self._watched.discard(str(call.params.get("uri")))
+            self._subscribed.discard(str(call.params.get("uri")))
         elif call.method == SET_LEVEL:
             self._log_level = call.params
         return result
 
     async def _request(self, call: Call) -> Json:
-        session = self._session if self._login is None else await self._renewed(self._session)
+        session = self._session if self._renewal is None else await self._renewed(self._session)
         try:
-            return await self._carry(call, session)
+            return await self._send(call, session)
         except _SessionLostError:
             session = await self._renewed(session)
         try:
-            return await self._carry(call, session)
+            return await self._send(call, session)
         except _SessionLostError:
             raise ConnectionLostError("it lost our session twice in a row") from None
 
     async def ended(self) -> str:
-        return await self._client.gone()
+        return await self._client.unreachable()
 
     async def close(self) -> None:
-        self._crowd.close("the connection was closed")
-        self._talk.close()
-        await self._background.close()
-        if self._login is not None:
-            self._login.cancel()
-            await asyncio.gather(self._login, return_exceptions=True)
+        self._messages.close("the connection was closed")
+        await self._tasks.close()
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
         if self._session.has_id:
             with suppress(ConnectionLostError, TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
@@ -155,112 +160,115 @@ class LegacyHttp:
 
     # ------------------------------------------------------------------ one call
 
-    async def _carry(self, call: Call, session: Session) -> Json:
+    async def _send(self, call: Call, session: Session) -> Json:
         number = call.number = next(self._numbers)
-        params = with_envelope(call, "legacy", session.introduction.version, number)
+        params = with_meta(call, "legacy", session.introduction.version, number)
         body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
-        take = self._talk.begin(number, call)
+        self._messages.calls[number] = call
+        on_message = partial(self._messages.receive_in_call, call)
         try:
             response = await self._client.send(session.post, body)
             if session.has_id and response.status == HTTPStatus.NOT_FOUND:
                 response.close()
                 raise _SessionLostError
             try:
-                return await read_result(response, number, self._limits.result_bytes, take, self._memory)
+                return await read_result(response, number, self._limits.result_bytes, on_message, self._memory)
             except StreamCutError as cut:
-                return await self._resume(cut, number, session, take)
-            except DownstreamHttpError as refusal:
+                return await self._resume(cut, number, session, on_message)
+            except DownstreamError as refusal:
                 if session.has_id and response.status == HTTPStatus.BAD_REQUEST and _names_session(refusal):
                     raise _SessionLostError from None
                 raise
         except ConnectionLostError:
-            self._client.doubt()
+            self._client.check_reachable()
             raise
         except (asyncio.CancelledError, BudgetExceededError):
-            self._background.start(self._cancel_at_server(number, session))
+            self._cancel_at_server(number, session)
             raise
         finally:
-            self._talk.end(number)
+            del self._messages.calls[number]
+            if self._messages.open_questions:
+                self._messages.end(call)
 
-    async def _resume(self, cut: StreamCutError, number: int, session: Session, take: TakeMessage) -> Json:
+    async def _resume(self, cut: StreamCutError, number: int, session: Session, on_message: OnMessage) -> Json:
         """The server ended the stream on purpose (to free the connection) and keeps the answer for us."""
         for _ in range(_RESUMES):
             await asyncio.sleep(min((cut.retry_ms or 0) / 1000, _RESUME_PAUSE_S))
             head = with_headers(session.get, {"Last-Event-ID": cut.last_event_id})
             try:
                 return await read_result(
-                    await self._client.send(head), number, self._limits.result_bytes, take, self._memory
+                    await self._client.send(head), number, self._limits.result_bytes, on_message, self._memory
                 )
             except StreamCutError as again:
                 if again.last_event_id == cut.last_event_id and not again.retry_ms and not cut.retry_ms:
-                    break  # nothing new and no word of when to come back
+                    break  # no new event, and no hint when to retry
                 cut = again
         raise ConnectionLostError(str(cut))
 
-    async def _cancel_at_server(self, number: int, session: Session) -> None:
-        with suppress(ConnectionLostError, TimeoutError):
-            async with asyncio.timeout(_CANCEL_S):
-                await self._notify("notifications/cancelled", {"requestId": number}, session)
-
-    async def _leave_when_heard(self, call: Call) -> None:
-        """The call was given up: the server may be asking in it until it has heard of that."""
+    async def _leave_after_ping(self, call: Call) -> None:
+        """`call` was cancelled: until the server has read that, it may still ask for it."""
         try:
-            with suppress(ConnectionLostError, DownstreamHttpError, BudgetExceededError, TimeoutError):
-                async with asyncio.timeout(_HEARD_S):
+            with suppress(ConnectionLostError, DownstreamError, BudgetExceededError, TimeoutError):
+                async with asyncio.timeout(_PING_S):
                     await self._request(Call("ping", {}))
         finally:
-            self._crowd.leave(call)
+            self._router.leave(call)
 
-    async def _notify(self, method: str, params: Json, session: Session) -> None:
-        await self._tell(encode({"jsonrpc": "2.0", "method": method, "params": params}), session)
+    def _cancel_at_server(self, number: int, session: Session) -> None:
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+        self._tasks.spawn(self._post(cancelled, session))
 
-    async def _reply(self, answer: Json) -> None:
-        await self._tell(encode(answer), self._session)
+    def _reply(self, answer: Json) -> None:
+        self._tasks.spawn(self._post(answer, self._session))
 
-    async def _tell(self, body: bytes, session: Session) -> None:
-        (await self._client.send(session.post, body)).close()
+    async def _post(self, message: Json, session: Session) -> None:
+        """Deliver a message that has no answer, if the server takes it: a failure shows in the calls."""
+        with suppress(ConnectionLostError, TimeoutError):
+            async with asyncio.timeout(_SEND_S):
+                (await self._client.send(session.post, encode(message))).close()
 
     # ------------------------------------------------------------------ a lost session
 
     async def _renewed(self, lost: Session) -> Session:
-        """The session after `lost`: opened once, however many calls have found out.
+        """The session after `lost`, opened once for all calls that found it lost (single-flight).
 
-        It is not used by anybody before `notifications/initialized` has been taken by the server, because until then
-        the server may refuse every other request.
+        No call uses it before the server has accepted `notifications/initialized`, because until then the server may
+        refuse every other request.
         """
         if self._session is not lost:
             return self._session
-        if self._login is None:
-            self._login = asyncio.get_running_loop().create_task(self._log_in())
-            self._login.add_done_callback(self._logged_in)
-        return await asyncio.shield(self._login)
+        if self._renewal is None:
+            self._renewal = asyncio.get_running_loop().create_task(self._renew())
+            self._renewal.add_done_callback(self._restore)
+        return await asyncio.shield(self._renewal)
 
-    async def _log_in(self) -> Session:
+    async def _renew(self) -> Session:
         try:
             return await self._open_session()
         except ConnectionLostError as error:
             self._client.give_up(f"it lost our session and gave no new one: {error}")
             raise
 
-    def _logged_in(self, done: asyncio.Task[Session]) -> None:
-        self._login = None
+    def _restore(self, done: asyncio.Task[Session]) -> None:
+        """Restore in the new session what the lost one had: stream, subscriptions, log level."""
+        self._renewal = None
         if done.cancelled() or done.exception() is not None:
-            return  # those who wait have the error; the connection ends with it
+            return  # the waiting calls get the error; the connection ends with it
         self._session = done.result()
         self._listening.cancel()
-        self._listening = self._background.start(self._listen())
-        self._background.start(subscribe_again(self, lambda: self._watched))
+        self._listening = self._tasks.spawn(self._listen())
+        self._tasks.spawn(resubscribe(self, lambda: self._subscribed))
         if self._log_level is not None:
-            self._background.start(self._set_level_again(self._log_level))
-        for name in _LISTS:  # a server that forgot us was probably restarted, and may offer other things now
+            self._tasks.spawn(self._set_level(self._log_level))
+        for name in _LISTS:  # a server that lost the session was probably restarted, and its lists may have changed
             if name in self._session.introduction.capabilities:
-                self._noticed(f"notifications/{name}/list_changed", {})
+                self._on_notification(f"notifications/{name}/list_changed", {})
 
-    async def _set_level_again(self, level: Json) -> None:
-        with suppress(ConnectionLostError, DownstreamHttpError, BudgetExceededError):
+    async def _set_level(self, level: Json) -> None:
+        with suppress(ConnectionLostError, DownstreamError, BudgetExceededError):
             await self._request(Call(SET_LEVEL, level))
 
-    # ------------------------------------------------------------------ the standing stream
+    # ------------------------------------------------------------------ the standalone stream
 
     async def _listen(self) -> None:
         session = self._session
@@ -271,30 +279,33 @@ class LegacyHttp:
             except _SessionLostError:
                 with suppress(ConnectionLostError):
                     await self._renewed(session)
-                return  # the new session has its own
+                return  # the new session has its own stream
             except ConnectionLostError:
-                self._client.doubt()
+                self._client.check_reachable()
             except BudgetExceededError:
-                pass  # an event without end; the stream is opened again, after a pause
-            await self._pauses.wait()
+                pass  # an endless event; the stream is reopened after a delay
+            await self._backoff.wait()
 
     async def _listen_once(self, session: Session) -> bool:
-        """Returns at the stream's end; False where the server has no such stream."""
+        """Read the stream to its end. False: the server has no such stream."""
         response = await self._client.send(session.get)
         if response.status == HTTPStatus.OK and response.kind == EVENT_STREAM:
-            self._pauses.reset()
-            await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
+            self._backoff.reset()
+            messages = self._messages
+            await read_stream(
+                response, self._limits.result_bytes, messages.receive_standalone, messages.unsolicited.pause_s
+            )
             return True
         lost = session.has_id and await _says_session_lost(response)
         response.close()
         if lost:
             raise _SessionLostError
-        # 405 says that there is none; 409 that a stream of ours is still open, and 5xx that it is not well.
+        # 405: there is none; 409: an earlier stream of ours is still open; 5xx: the server has a problem.
         return response.status == HTTPStatus.CONFLICT or response.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 async def _says_session_lost(response: HttpResponse) -> bool:
-    """404 is the specification's word for it; some servers answer 400 and say so in the error."""
+    """The specification says 404; some servers answer 400 and say so in the error."""
     if response.status == HTTPStatus.NOT_FOUND:
         return True
     if response.status != HTTPStatus.BAD_REQUEST:
@@ -303,5 +314,5 @@ async def _says_session_lost(response: HttpResponse) -> bool:
     return any(refusal is not None and _names_session(refusal) for refusal in refusals)
 
 
-def _names_session(refusal: DownstreamHttpError) -> bool:
+def _names_session(refusal: DownstreamError) -> bool:
     return "session" in refusal.message.lower()

@@ -1,8 +1,9 @@
-"""A modern server (2026-07-28) over HTTP: no session, every request stands alone and says all about itself."""
+"""A modern server (2026-07-28) over HTTP: no session, every request is self-contained."""
 
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 from pointsman.config.model import Limits
 from pointsman.core.model import Json
@@ -14,16 +15,15 @@ from pointsman.core.sdk import (
     x_mcp_header_map,
 )
 from pointsman.core.wire import encode
-from pointsman.router.downstream.connection import Call, ConnectionLostError, Introduction, Noticed
+from pointsman.router.downstream.connection import Call, ConnectionLostError, Introduction, OnNotification
 from pointsman.router.downstream.http.answer import EVENT_STREAM, read_result, read_stream
 from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
-from pointsman.router.downstream.http.server_messages import HttpServerMessages
-from pointsman.router.downstream.talk.envelope import with_envelope
+from pointsman.router.downstream.talk.request_meta import with_meta
+from pointsman.router.downstream.talk.server_messages import ServerMessages
 from pointsman.router.downstream.talk.subscriptions import LISTEN
-from pointsman.router.downstream.talk.tasks import TaskSet
 from pointsman.router.serving.in_flight import AnswerMemory
 
-_KEPT_HEADS = 1024  # names come from callers by way of the catalog, so there are few; a bound all the same
+_KEPT_HEADS = 1024  # names come from the catalog, so there are few; a bound nonetheless
 
 
 def modern_head(client: HttpClient, version: str, method: str, name: str | None = None) -> bytes:
@@ -32,14 +32,14 @@ def modern_head(client: HttpClient, version: str, method: str, name: str | None 
 
 
 class ModernHttp:
-    """Fits `Connection`. To cancel is to close the response, which leaving `request` early does."""
+    """Fits `Connection`. Closing the response cancels the call; leaving `request` early does so."""
 
     def __init__(
         self,
         client: HttpClient,
         introduction: Introduction,
         limits: Limits,
-        noticed: Noticed,
+        on_notification: OnNotification,
         memory: AnswerMemory | None = None,
     ) -> None:
         self.introduction = introduction
@@ -49,37 +49,39 @@ class ModernHttp:
         self._numbers = itertools.count(HANDSHAKE_NUMBER + 1)
         self._heads: dict[tuple[str, str | None], bytes] = {}
         self._params_in_headers: dict[str, dict[tuple[str, ...], str]] = {}  # tool name -> argument path -> header
-        self._background = TaskSet()
-        self._talk = HttpServerMessages(limits, noticed, self._background)
+        self._messages = ServerMessages(limits, on_notification)
 
     async def request(self, call: Call) -> Json:
         number = next(self._numbers)
-        params = with_envelope(call, "modern", self.introduction.version, number)
+        params = with_meta(call, "modern", self.introduction.version, number)
         body = encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params})
-        take = self._talk.begin(number, call)
+        self._messages.calls[number] = call
+        on_message = partial(self._messages.receive_in_call, call)
         try:
             response = await self._client.send(self._head_for(call), body)
             if call.method == LISTEN and response.kind == EVENT_STREAM:
                 return await self._listen(response)
-            result = await read_result(response, number, self._limits.result_bytes, take, self._memory)
+            result = await read_result(response, number, self._limits.result_bytes, on_message, self._memory)
         except ConnectionLostError:
-            self._client.doubt()
+            self._client.check_reachable()
             raise
         finally:
-            self._talk.end(number)
-        return self._learn(result) if call.method == "tools/list" else result
+            del self._messages.calls[number]
+        return self._note_param_headers(result) if call.method == "tools/list" else result
 
     async def _listen(self, response: HttpResponse) -> Json:
-        """A call without end: what it brings has no budget, but a pace."""
-        await read_stream(response, self._limits.result_bytes, self._talk.at_large, self._talk.stray.breather)
+        """Read a stream that stays open: its messages have no budget, but are throttled."""
+        messages = self._messages
+        await read_stream(
+            response, self._limits.result_bytes, messages.receive_standalone, messages.unsolicited.pause_s
+        )
         return {}
 
     async def ended(self) -> str:
-        return await self._client.gone()
+        return await self._client.unreachable()
 
     async def close(self) -> None:
-        self._talk.close()
-        await self._background.close()
+        self._messages.close("the connection was closed")
         await self._client.close()
 
     # ------------------------------------------------------------------ headers
@@ -100,8 +102,8 @@ class ModernHttp:
         arguments = call.params.get("arguments")
         return with_headers(head, mcp_param_headers(mirrored, arguments if isinstance(arguments, dict) else {}))
 
-    def _learn(self, page: Json) -> Json:
-        """Note which arguments must be mirrored in headers; a tool whose annotations are invalid cannot be called."""
+    def _note_param_headers(self, page: Json) -> Json:
+        """Note which arguments headers must mirror, and drop tools with invalid annotations: they cannot be called."""
         tools = page.get("tools")
         if not isinstance(tools, list):
             return page

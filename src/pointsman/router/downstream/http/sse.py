@@ -1,9 +1,10 @@
-"""The old HTTP transport (2024-11-05): one standing event stream for what a server says, a POST for each message."""
+"""The old HTTP transport (2024-11-05): one event stream for all messages in, a POST for each message out."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 
 import aiohttp
 from yarl import URL
@@ -11,22 +12,27 @@ from yarl import URL
 from pointsman.config.model import Limits
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction, Noticed
-from pointsman.router.downstream.http.client import TCP_CONNECT_S, in_words
+from pointsman.router.downstream.connection import (
+    BudgetExceededError,
+    ConnectionLostError,
+    Introduction,
+    OnNotification,
+)
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
-from pointsman.router.downstream.talk.handshake import WantedEra, shake_hands
-from pointsman.router.downstream.talk.large import OFF_LOOP_BYTES
+from pointsman.router.downstream.http.failures import TCP_CONNECT_S, failure_reason, status_reason
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
+from pointsman.router.downstream.talk.handshake import WantedEra, negotiate
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
 from pointsman.router.downstream.talk.server_memory import ServerRecord
-from pointsman.router.downstream.talk.tasks import TaskSet
-from pointsman.router.downstream.talk.unsolicited import FLOODED
+from pointsman.router.downstream.talk.server_messages import FLOODED
 from pointsman.router.serving.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
+from pointsman.router.serving.tasks import TaskSet
 
-_BATCH = 64  # events taken in one go, before others get their turn on the loop
-# Some servers answer the POST only when the call is done. The call has its own deadline; this one only tidies up.
+_BATCH = 64  # events handled in one go, before other work gets its turn on the loop
+# Some servers answer the POST only when the call is done. The call has its own deadline; this one only cleans up.
 _POST_TIME = aiohttp.ClientTimeout(total=600, sock_connect=TCP_CONNECT_S)
-_SESSION_GONE = frozenset({404, 410})
+_SESSION_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 async def connect_sse(
@@ -35,20 +41,20 @@ async def connect_sse(
     *,
     era: WantedEra,
     limits: Limits,
-    noticed: Noticed,
+    on_notification: OnNotification,
     record: ServerRecord | None = None,
     memory: AnswerMemory | None = None,
 ) -> SseConnection:
-    """Open the stream and shake hands. The total time is the caller's to limit; an idle stream is never cut.
+    """Open the stream and negotiate the version. The caller limits the total time; an idle stream is never closed.
 
     Raises:
-        ConnectionLostError: with the reason. Nothing is left behind then, nor after cancellation.
+        ConnectionLostError: with the reason. All connections are closed then, also after a cancellation.
     """
     if era == "modern":
         raise ConnectionLostError(
             "`transport: sse` belongs to the legacy era: remove `era: modern`, or use `transport: http`"
         )
-    connection = SseConnection(url, headers, limits, noticed, record or ServerRecord(), memory)
+    connection = SseConnection(url, headers, limits, on_notification, record or ServerRecord(), memory)
     try:
         await connection.open()
     except BaseException:
@@ -58,14 +64,14 @@ async def connect_sse(
 
 
 class SseConnection:
-    """As `Connection` has it."""
+    """Fits `Connection`."""
 
     def __init__(
         self,
         url: str,
         headers: Mapping[str, str],
         limits: Limits,
-        noticed: Noticed,
+        on_notification: OnNotification,
         record: ServerRecord,
         memory: AnswerMemory | None = None,
     ) -> None:
@@ -74,11 +80,13 @@ class SseConnection:
         self._url = URL(url)
         self._headers = dict(headers)
         self._limits = limits
-        self._mux = Multiplexer(self._send, limits, noticed, QuestionRouter(record, mixed=True))
-        self._background = TaskSet()
+        self._mux = Multiplexer(self._send, limits, on_notification, QuestionRouter(record, shared_stream=True))
+        self._tasks = TaskSet()
         self._unsent = 0
         self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()
-        self._introduction: Introduction | None = None
+        self.introduction: Introduction
+        self.request = self._mux.request
+        self.ended = self._mux.ended
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -87,42 +95,27 @@ class SseConnection:
 
     async def open(self) -> None:
         stream = await self._get()
-        self._background.start(self._listen(stream))
+        self._tasks.spawn(self._listen(stream))
         await self._endpoint
-        self._introduction = await shake_hands(_Wire(self._mux, self._post), "legacy", 0)
-        self._mux.introduction = self._introduction
-
-    # --- Connection
-
-    @property
-    def introduction(self) -> Introduction:
-        assert self._introduction is not None
-        return self._introduction
-
-    async def request(self, call: Call) -> Json:
-        return await self._mux.carry(call)
-
-    async def ended(self) -> str:
-        return await self._mux.ended()
+        self.introduction = await negotiate(_Wire(self._mux, self._post), "legacy", 0)
+        self._mux.introduced(self.introduction)
 
     async def close(self) -> None:
         self._mux.lost("its connection was closed")
-        await self._background.close()
+        await self._tasks.close()
         await self._session.close()
 
-    # --- the stream
+    # ------------------------------------------------------------------ the stream
 
     async def _get(self) -> aiohttp.ClientResponse:
-        # Compression is not offered: a stream that unpacks to a thousand times its size could not be bounded.
+        # No compression: a stream that decompresses to a thousand times its size could not be bounded.
         headers = {**self._headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         try:
             stream = await self._session.get(self._url, headers=headers, allow_redirects=False)
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLostError(in_words(error)) from None
-        if 300 <= stream.status < 400:
-            raise ConnectionLostError(f"it answered with a redirect (HTTP {stream.status}), which is not followed")
-        if stream.status != 200:
-            raise ConnectionLostError(f"it answered HTTP {stream.status} when its event stream was opened")
+            raise ConnectionLostError(failure_reason(error)) from None
+        if stream.status != HTTPStatus.OK:
+            raise ConnectionLostError(status_reason(stream.status, "the request for its event stream"))
         if stream.content_type != "text/event-stream" or "Content-Encoding" in stream.headers:
             raise ConnectionLostError("it did not answer with a plain event stream; is `transport: sse` right for it?")
         return stream
@@ -134,16 +127,16 @@ class SseConnection:
         try:
             async with clock:
                 async for data in stream.content.iter_any():
-                    await self._take(parser.feed(data))
+                    await self._receive(parser.feed(data))
                     if self._lease is not None or parser.held > LARGE_BYTES:
-                        await self._settle_lease(parser.held, clock)
+                        await self._adjust_lease(parser.held, clock)
         except (aiohttp.ClientError, OSError) as error:
             if clock.expired():
                 reason = f"it did not finish a large message within {LEASE_S:g} s"
             elif isinstance(error, aiohttp.ClientPayloadError):
-                reason = f"{reason}: {in_words(error)}"
+                reason = f"{reason}: {failure_reason(error)}"
             else:
-                reason = in_words(error)
+                reason = failure_reason(error)
         except (BudgetExceededError, ConnectionLostError) as error:
             reason = str(error)
         finally:
@@ -153,8 +146,8 @@ class SseConnection:
         if not self._endpoint.done():
             self._endpoint.set_exception(ConnectionLostError(reason))
 
-    async def _settle_lease(self, held: int, clock: asyncio.Timeout) -> None:
-        """A large message has a lease from its first bytes until it is decoded; without it, reading stands still."""
+    async def _adjust_lease(self, held: int, clock: asyncio.Timeout) -> None:
+        """Hold a lease for a large message from its first bytes until it is decoded; without it, reading is paused."""
         if held <= LARGE_BYTES:
             self._release()
             clock.reschedule(None)
@@ -167,35 +160,35 @@ class SseConnection:
             self._lease.release()
             self._lease = None
 
-    async def _take(self, events: list[ServerEvent]) -> None:
+    async def _receive(self, events: list[ServerEvent]) -> None:
         for number, event in enumerate(events, 1):
             if event.event == "endpoint":
-                self._take_endpoint(event.data)
+                self._set_endpoint(event.data)
             elif event.event == "message" and event.data:
                 if len(event.data) > OFF_LOOP_BYTES:
-                    await self._mux.received_large(event.data)
+                    await self._mux.receive_large(event.data)
                 else:
-                    self._mux.received(event.data)
+                    self._mux.receive(event.data)
             if number % _BATCH == 0:
-                await asyncio.sleep(self._mux.stray.breather())
-        if self._mux.stray.hopeless:
+                await asyncio.sleep(self._mux.unsolicited.pause_s())
+        if self._mux.unsolicited.flooding:
             raise ConnectionLostError(FLOODED)
-        if pause_s := self._mux.stray.breather():
+        if pause_s := self._mux.unsolicited.pause_s():
             await asyncio.sleep(pause_s)
 
-    def _take_endpoint(self, data: bytes) -> None:
+    def _set_endpoint(self, data: bytes) -> None:
         if self._endpoint.done():
-            return  # one per stream; a later one could only lead elsewhere
+            return  # one per stream; a later one is ignored
         try:
             endpoint = self._url.join(URL(data.decode().strip()))
             same = endpoint.origin() == self._url.origin()
         except ValueError:
-            raise ConnectionLostError("the endpoint that it named is no URL") from None
+            raise ConnectionLostError("the endpoint that it named is not a URL") from None
         if not same:
-            raise ConnectionLostError("it named an endpoint at another address, which is not used")
+            raise ConnectionLostError("it named an endpoint at another origin, which is not allowed")
         self._endpoint.set_result(endpoint)
 
-    # --- messages out
+    # ------------------------------------------------------------------ messages out
 
     def _send(self, data: bytes, number: int | None) -> None:
         if self._unsent + len(data) > self._limits.result_bytes:
@@ -203,7 +196,7 @@ class SseConnection:
             self._mux.lost(reason)
             raise ConnectionLostError(reason)
         self._unsent += len(data)
-        self._background.start(self._deliver(data, number))
+        self._tasks.spawn(self._deliver(data, number))
 
     async def _deliver(self, data: bytes, number: int | None) -> None:
         try:
@@ -222,15 +215,15 @@ class SseConnection:
             ) as response:
                 status = response.status
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLostError(in_words(error)) from None
+            raise ConnectionLostError(failure_reason(error)) from None
         if status in _SESSION_GONE:
-            self._mux.lost(f"it does not know our session any more (HTTP {status})")
-        if status >= 300:
-            raise ConnectionLostError(f"it answered HTTP {status} to a message")
+            self._mux.lost(f"it no longer knows our session (HTTP {status})")
+        if status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise ConnectionLostError(status_reason(status, "a message"))
 
 
 class _Wire:
-    """The handshake's view. A notification waits until it is delivered: nothing may overtake `initialized`."""
+    """The `Wire` of the handshake. A notification waits until it is delivered: no call may overtake `initialized`."""
 
     def __init__(self, mux: Multiplexer, post: Callable[[bytes], Awaitable[None]]) -> None:
         self._post = post

@@ -1,4 +1,4 @@
-"""A connection in use: knows what is under way on it, so that it can be closed when that is done."""
+"""A connection in use: counts what is under way on it, so that it can be drained before it is closed."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import asyncio
 from contextlib import suppress
 from functools import partial
 
-from pointsman.router.downstream.connection import Connection, Noticed
-from pointsman.router.downstream.talk.log_level import LogLevel
-from pointsman.router.downstream.talk.subscribed_resources import Watched
-from pointsman.router.downstream.talk.subscriptions import Subscriptions, subscribe_again
+from pointsman.core.errors import DownstreamError
+from pointsman.router.downstream.connection import Call, Connection, OnNotification
+from pointsman.router.downstream.talk.server_messages import LOG_LEVELS, SET_LEVEL
+from pointsman.router.downstream.talk.subscriptions import SubscribedUris, Subscriptions, resubscribe
 from pointsman.router.serving.tasks import TaskSet
 
 
 class ConnectionLease:
-    """`with live:` around everything that needs the connection."""
+    """Use `with lease:` around everything that needs the connection."""
 
-    __slots__ = ("_idle", "_listening", "_retired", "_under_way", "connection", "log_level", "subscriptions", "uses")
+    __slots__ = ("_idle", "_retired", "_tasks", "_under_way", "connection", "log_level", "subscriptions", "uses")
 
-    def __init__(self, connection: Connection, noticed: Noticed, watched: Watched) -> None:
+    def __init__(self, connection: Connection, on_notification: OnNotification, subscribed: SubscribedUris) -> None:
         self.connection = connection
         self.log_level = LogLevel(connection)
         modern = connection.introduction.era == "modern"
-        self.subscriptions = Subscriptions(connection, noticed, watched) if modern else None
-        listening = self.subscriptions.run if self.subscriptions else partial(subscribe_again, connection, watched)
-        self._listening = TaskSet().start("subscriptions", listening)
+        self.subscriptions = Subscriptions(connection, on_notification, subscribed) if modern else None
+        listening = self.subscriptions.run if self.subscriptions else partial(resubscribe, connection, subscribed)
+        self._tasks = TaskSet()
+        self._tasks.start("subscriptions", listening)
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self.uses = 0  # so far; who looks twice can tell whether it was idle in between
+        self.uses = 0  # so far: unchanged means that it was idle in between
         self._retired = asyncio.Event()
 
     @property
@@ -53,11 +54,35 @@ class ConnectionLease:
         if self._under_way == 0:
             self._idle.set()
 
-    async def retire(self, limit_s: float) -> None:
-        """Close the connection as soon as nothing is under way on it, at the latest after `limit_s`."""
+    async def retire(self, drain_s: float) -> None:
+        """Drain and close: wait until nothing is under way on the connection, at most `drain_s`, then close it."""
         self._retired.set()
-        self._listening.cancel()
-        with suppress(TimeoutError):  # whoever still waits then learns from the closed connection
-            async with asyncio.timeout(limit_s):
+        await self._tasks.close()
+        with suppress(TimeoutError):  # calls still under way then fail with the connection
+            async with asyncio.timeout(drain_s):
                 await self._idle.wait()
         await self.connection.close()
+
+
+class LogLevel:
+    """The log level of a legacy connection: the lowest that any client asked for.
+
+    Each client gets the part that it asked for. A modern server gets the level in each request instead.
+    """
+
+    __slots__ = ("_connection", "_rank")
+
+    def __init__(self, connection: Connection) -> None:
+        known = connection.introduction
+        self._connection = connection
+        self._rank = len(LOG_LEVELS) if known.era == "legacy" and "logging" in known.capabilities else -1
+
+    def covers(self, level: str | None) -> bool:
+        """Whether the server sends all messages that a client with this level asked for."""
+        return level is None or LOG_LEVELS.get(level, 0) >= self._rank
+
+    async def lower(self, level: str) -> None:
+        """Set the level at the server, once even if it refuses. Raises ConnectionLostError, BudgetExceededError."""
+        self._rank = LOG_LEVELS.get(level, 0)
+        with suppress(DownstreamError):
+            await self._connection.request(Call(SET_LEVEL, {"level": level}))

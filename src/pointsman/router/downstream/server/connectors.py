@@ -1,4 +1,4 @@
-"""From an entry in `servers` to the recipe for its connections."""
+"""Turns an entry of `servers` into a function that opens its connections."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pointsman.config.model import Limits, Server
-from pointsman.router.downstream.bundled import bundled_environment, revealed
-from pointsman.router.downstream.connection import Connect, Connection, Noticed
-from pointsman.router.downstream.stderr_log import StderrLog
-from pointsman.router.downstream.stdio.process import Command, ProcessStarter
-from pointsman.router.downstream.stdio.server_logs import ServerLogs
-from pointsman.router.downstream.stdio.stdio import connect_stdio
+from pointsman.router.downstream.bundled import bundled_environment, secret_values
+from pointsman.router.downstream.connection import Connect, Connection, OnNotification
+from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog
+from pointsman.router.downstream.stdio.child import Command, ProcessStarter
+from pointsman.router.downstream.stdio.connection import connect_stdio
 from pointsman.router.downstream.talk.server_memory import ServerMemory, ServerRecord
 from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 
-PROBE_S = 5.0  # how long a server may think about `server/discover` before `initialize` is tried as well
+PROBE_S = 5.0  # how long to wait for an answer to `server/discover` before `initialize` is tried as well
 
 
 @dataclass(frozen=True, slots=True)
 class Connectors:
-    """Makes recipes; fits `fleet.MakeConnect`. The starter knows the guard, so no child outlives us."""
+    """Fits `fleet.MakeConnect`. The starter reports children to the guard, so that none outlives us."""
 
     starter: ProcessStarter
-    state_folder: Path  # where a bundled archive keeps its index when its entry names no `db`
+    state_folder: Path  # holds the index of a bundled archive whose entry names no `db`
     logs: ServerLogs
     probe_s: float = PROBE_S
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -44,10 +43,10 @@ class Connectors:
 
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
-            assert server.command is not None  # the model sees to it
-            return Command((server.command, *server.args), revealed(server.env), server.cwd)
+            assert server.command is not None  # the model guarantees it
+            return Command((server.command, *server.args), secret_values(server.env), server.cwd)
         env = bundled_environment(server_id, server, self.state_folder, self.environ)
-        # -P: a folder called `pointsman` where the daemon was started must not be taken for ours.
+        # -P: a folder called `pointsman` in the working directory must not shadow the package.
         return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
 
     def _stdio(
@@ -59,13 +58,13 @@ class Connectors:
         record: ServerRecord,
         answers: AnswerMemory,
     ) -> Connect:
-        async def connect(noticed: Noticed) -> Connection:
+        async def connect(on_notification: OnNotification) -> Connection:
             return await connect_stdio(
                 command,
                 starter=self.starter,
                 era=server.era,
                 limits=limits,
-                noticed=noticed,
+                on_notification=on_notification,
                 probe_s=self.probe_s,
                 stderr=stderr,
                 record=record,
@@ -75,12 +74,12 @@ class Connectors:
         return connect
 
     def _http(self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
-        from pointsman.router.downstream.http.connect import connect_http  # aiohttp only where it is needed: 25 MB
+        from pointsman.router.downstream.http.connect import connect_http  # imported on demand: aiohttp takes 25 MB
 
-        headers = revealed(server.headers)
+        headers = secret_values(server.headers)
 
-        async def connect(noticed: Noticed) -> Connection:
-            return await connect_http(url, headers, server.era, self.probe_s, limits, noticed, record, answers)
+        async def connect(on_notification: OnNotification) -> Connection:
+            return await connect_http(url, headers, server.era, self.probe_s, limits, on_notification, record, answers)
 
         return connect
 
@@ -88,11 +87,11 @@ class Connectors:
 def _sse(url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
     from pointsman.router.downstream.http.sse import connect_sse
 
-    headers = revealed(server.headers)
+    headers = secret_values(server.headers)
 
-    async def connect(noticed: Noticed) -> Connection:
+    async def connect(on_notification: OnNotification) -> Connection:
         return await connect_sse(
-            url, headers, era=server.era, limits=limits, noticed=noticed, record=record, memory=answers
+            url, headers, era=server.era, limits=limits, on_notification=on_notification, record=record, memory=answers
         )
 
     return connect

@@ -1,4 +1,4 @@
-"""The servers of the present configuration. A new configuration touches only those whose connection it changes."""
+"""The servers of the current configuration. A reload restarts only those whose connection it changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from pointsman.catalog.naming import display_name
+from pointsman.catalog.names import display_name
 from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
 from pointsman.core.model import ServerStatus, WallClock
 from pointsman.router.downstream.connection import Connect
@@ -17,8 +17,8 @@ from pointsman.router.downstream.server.server import DownstreamServer, OnChange
 from pointsman.router.downstream.server.start_queue import StartQueue
 from pointsman.router.downstream.server.supervisor import BackoffPolicy, Supervisor
 from pointsman.router.downstream.talk.server_memory import ServerMemory
-from pointsman.router.downstream.talk.tasks import TaskSet
 from pointsman.router.serving.shares import TokenShares
+from pointsman.router.serving.tasks import TaskSet
 
 MakeConnect = Callable[[str, Server, Limits], Connect]
 _DISABLED = "disabled in the configuration"
@@ -27,7 +27,7 @@ _REMOVED = "removed from the configuration"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSpec:
-    """All that makes a new connection necessary when it changes. A key that is new to the model counts, too."""
+    """The part of an entry that needs a new connection when it changes: all keys but those listed as irrelevant."""
 
     server: Server
     limits: tuple[int, int]
@@ -47,16 +47,16 @@ class ConnectionSpec:
 @dataclass(slots=True, eq=False)
 class _Slot:
     server: DownstreamServer
-    recipe: ConnectionSpec | None = None  # None: disabled
+    spec: ConnectionSpec | None = None  # None: disabled
     supervisor: Supervisor | None = None
-    predecessors: list[Supervisor] = field(default_factory=list)  # they serve until the supervisor has settled
+    predecessors: list[Supervisor] = field(default_factory=list)  # serve until the supervisor has settled
 
     def all_supervisors(self) -> list[Supervisor]:
         return [*self.predecessors, *([self.supervisor] if self.supervisor is not None else [])]
 
 
 class Fleet:
-    """Starts, stops and restarts servers. What is under way on a connection that must go may finish there."""
+    """Starts, stops and restarts servers. Calls under way on a connection that is replaced may finish there."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Fleet:
         *,
         clock: WallClock,
         on_change: OnChange,
-        pace: BackoffPolicy | None = None,
+        policy: BackoffPolicy | None = None,
         shares: TokenShares | None = None,
         memory: ServerMemory | None = None,
     ) -> None:
@@ -72,49 +72,43 @@ class Fleet:
         self._make_connect = make_connect
         self._clock = clock
         self._on_change = on_change
-        self._pace = pace or BackoffPolicy()
+        self._policy = policy or BackoffPolicy()
         self._memory = memory or ServerMemory()
         self._starts = StartQueue()
-        self._generations = itertools.count(1)  # one for all, so that a server that comes back under its id looks new
-        self._berths: dict[str, _Slot] = {}
+        self._generations = itertools.count(1)  # shared, so that a server that returns under its id gets a new one
+        self._slots: dict[str, _Slot] = {}
         self._servers: dict[str, DownstreamServer] = {}
-        self._leaving: set[Supervisor | OwnConnections] = set()  # they let calls finish, then close
-        self._background = TaskSet()
-
-    @property
-    def servers(self) -> Mapping[str, DownstreamServer]:
-        return MappingProxyType(self._servers)
-
-    def get(self, server_id: str) -> DownstreamServer | None:
-        return self._servers.get(server_id)
+        self.servers: Mapping[str, DownstreamServer] = MappingProxyType(self._servers)  # a view, always current
+        self._leaving: set[Supervisor | OwnConnections] = set()  # being drained and closed
+        self._tasks = TaskSet()
 
     def statuses(self) -> dict[str, ServerStatus]:
         return {server_id: server.status for server_id, server in self._servers.items()}
 
     async def settled(self) -> None:
-        """Wait until every server has been tried once. For the caller to limit."""
-        current = [berth.supervisor for berth in self._berths.values()]
+        """Wait until every server has made its first attempt. The caller limits the time."""
+        current = [slot.supervisor for slot in self._slots.values()]
         await asyncio.gather(*(supervisor.settled.wait() for supervisor in current if supervisor is not None))
 
-    def poke(self) -> None:
-        """Try every failed server again now."""
-        for berth in self._berths.values():
-            if berth.supervisor is not None:
-                berth.supervisor.poke()
+    def retry_now(self) -> None:
+        """Retry every failed server without further delay."""
+        for slot in self._slots.values():
+            if slot.supervisor is not None:
+                slot.supervisor.retry_now()
 
     async def apply(self, config: GatewayConfig) -> None:
-        """Make it so. Returns at once: servers start and end in the background, each on its own.
+        """Apply a configuration. Returns at once: servers start and end in the background, each on its own.
 
         Raises:
-            ExceptionGroup: some entries could not be applied; all others were.
+            ExceptionGroup: some entries could not be applied; all others have been.
         """
-        for server_id in self._berths.keys() - config.servers.keys():
+        for server_id in self._slots.keys() - config.servers.keys():
             self._remove(server_id)
         self._memory.keep_only(config.servers.keys())
         failures: dict[str, Exception] = {}
         for server_id, wanted in config.servers.items():
             try:
-                self._fit(server_id, wanted, config)
+                self._apply_entry(server_id, wanted, config)
             except Exception as error:
                 failures[server_id] = error
         if failures:
@@ -122,28 +116,28 @@ class Fleet:
             raise ExceptionGroup(f"could not apply the entries of {names}", [*failures.values()])
 
     async def close(self, grace_s: float) -> None:
-        """End all servers; calls under way have `grace_s` to finish."""
+        """Stop all servers; calls under way have `grace_s` to finish."""
         leaving = [*self._leaving]
-        for berth in self._berths.values():
-            berth.server.stop("the gateway is stopping")
-            leaving += berth.all_supervisors()
-            leaving += [berth.server.own] if berth.server.own is not None else []
-        self._berths.clear()
+        for slot in self._slots.values():
+            slot.server.stop("the gateway is stopping")
+            leaving += slot.all_supervisors()
+            leaving += [slot.server.own] if slot.server.own is not None else []
+        self._slots.clear()
         await asyncio.gather(*(each.stop(grace_s) for each in leaving))
-        await self._background.close()
+        await self._tasks.close()
         self._memory.flush()
 
     def _remove(self, server_id: str) -> None:
-        berth = self._berths.pop(server_id)
+        slot = self._slots.pop(server_id)
         del self._servers[server_id]
-        berth.server.stop(_REMOVED)
-        self._retire(berth.server, berth.all_supervisors())
-        self._isolate(berth, None)
+        slot.server.stop(_REMOVED)
+        self._retire(slot.server, slot.all_supervisors())
+        self._set_isolation(slot, None)
 
-    def _fit(self, server_id: str, wanted: Server, config: GatewayConfig) -> None:
+    def _apply_entry(self, server_id: str, wanted: Server, config: GatewayConfig) -> None:
         name, timeouts = display_name(server_id, wanted), config.timeouts_of(wanted)
-        berth = self._berths.get(server_id)
-        if berth is None:
+        slot = self._slots.get(server_id)
+        if slot is None:
             server = DownstreamServer(
                 server_id,
                 name,
@@ -154,73 +148,74 @@ class Fleet:
                 shares=self._shares,
             )
             if wanted.bundled is not None:
-                server.first_start_s = timeouts.connect_s  # it is known to come up, also on a busy machine
-            berth = self._berths[server_id] = _Slot(server)
+                server.first_start_s = timeouts.connect_s  # it is known to start, even if slowly on a busy machine
+            slot = self._slots[server_id] = _Slot(server)
             self._servers[server_id] = server
-        berth.server.name, berth.server.timeouts = name, timeouts
-        berth.server.queue.hand_out()  # there may be more slots now
-        recipe = ConnectionSpec.of(wanted, config.limits) if wanted.enabled else None
-        if recipe is None:
-            self._disable(berth)
-        elif recipe != berth.recipe:
-            self._restart(berth, recipe, self._make_connect(server_id, wanted, config.limits))
+        slot.server.name, slot.server.timeouts = name, timeouts
+        slot.server.queue.hand_out()  # there may be more slots now
+        spec = ConnectionSpec.of(wanted, config.limits) if wanted.enabled else None
+        if spec is None:
+            self._disable(slot)
+        elif spec != slot.spec:
+            self._restart(slot, spec, self._make_connect(server_id, wanted, config.limits))
 
-    def _disable(self, berth: _Slot) -> None:
-        berth.server.stop(_DISABLED)
-        self._retire(berth.server, berth.all_supervisors())
-        berth.recipe, berth.supervisor, berth.predecessors = None, None, []
-        self._isolate(berth, None)
+    def _disable(self, slot: _Slot) -> None:
+        slot.server.stop(_DISABLED)
+        self._retire(slot.server, slot.all_supervisors())
+        slot.spec, slot.supervisor, slot.predecessors = None, None, []
+        self._set_isolation(slot, None)
 
-    def _restart(self, berth: _Slot, recipe: ConnectionSpec, connect: Connect) -> None:
-        """The new connection is opened beside the old one, which serves until the new one stands or fails."""
-        previous = berth.supervisor
+    def _restart(self, slot: _Slot, spec: ConnectionSpec, connect: Connect) -> None:
+        """Open the new connection while the old one serves, until the first attempt has succeeded or failed."""
+        previous = slot.supervisor
         if previous is not None and previous.connected:
-            previous.last_connection()
-            berth.predecessors.append(previous)
+            previous.stop_reconnecting()
+            slot.predecessors.append(previous)
         elif previous is not None:
-            self._retire(berth.server, [previous])
-        if not berth.predecessors:
-            berth.server.starting("it is being started")
-        berth.recipe = recipe
-        starts = self._starts if recipe.server.url is None else None  # to reach a URL starts no process
-        record = self._memory.of(berth.server.id, recipe.server)
-        if recipe.server.bundled is not None:
+            self._retire(slot.server, [previous])
+        if not slot.predecessors:
+            slot.server.starting("it is being started")
+        slot.spec = spec
+        starts = self._starts if spec.server.url is None else None  # a URL starts no process
+        record = self._memory.of(slot.server.id, spec.server)
+        if spec.server.bundled is not None:
             record.ran = True  # it is a part of the gateway
-        berth.supervisor = Supervisor(berth.server, connect, self._pace, starts, record)
-        berth.supervisor.start()
-        self._isolate(berth, connect if recipe.server.isolation == "per-caller" else None)
-        self._background.start(self._relieve(berth, berth.supervisor))
+        slot.supervisor = Supervisor(slot.server, connect, self._policy, starts, record)
+        slot.supervisor.start()
+        self._set_isolation(slot, connect if spec.server.isolation == "per-caller" else None)
+        self._tasks.spawn(self._hand_over(slot, slot.supervisor))
 
-    def _isolate(self, berth: _Slot, connect: Connect | None) -> None:
-        """From now on callers share the connection, or have their own that `connect` makes."""
-        server, previous, recipe = berth.server, berth.server.own, berth.recipe
+    def _set_isolation(self, slot: _Slot, connect: Connect | None) -> None:
+        """Let callers share the connection, or with `connect` give each its own."""
+        server, previous, spec = slot.server, slot.server.own, slot.spec
         server.own = None
         if connect is not None:
             server.own = OwnConnections(
                 connect,
                 server.notice_from,
-                server.watches.of,
+                server.subscribed.of,
                 lambda: server.timeouts.connect_s,
-                starts=self._starts if recipe is not None and recipe.server.url is None else None,
+                starts=self._starts if spec is not None and spec.server.url is None else None,
             )
-            for caller in server.watches.callers():
+            for caller in server.subscribed.callers():
                 server.own.keep(caller)
         if previous is not None:
-            self._see_off(server, previous)
+            self._stop(server, previous)
 
-    async def _relieve(self, berth: _Slot, supervisor: Supervisor) -> None:
+    async def _hand_over(self, slot: _Slot, supervisor: Supervisor) -> None:
+        """Retire the predecessors once `supervisor` has made its first attempt."""
         await supervisor.settled.wait()
-        if berth.supervisor is not supervisor:
-            return  # the configuration changed again meanwhile
-        self._retire(berth.server, berth.predecessors)
-        berth.predecessors = []
+        if slot.supervisor is not supervisor:
+            return  # replaced by a later reload
+        self._retire(slot.server, slot.predecessors)
+        slot.predecessors = []
 
     def _retire(self, server: DownstreamServer, supervisors: Iterable[Supervisor]) -> None:
         for supervisor in supervisors:
-            supervisor.dismiss()
-            self._see_off(server, supervisor)
+            supervisor.cancel()
+            self._stop(server, supervisor)
 
-    def _see_off(self, server: DownstreamServer, leaving: Supervisor | OwnConnections) -> None:
+    def _stop(self, server: DownstreamServer, leaving: Supervisor | OwnConnections) -> None:
         self._leaving.add(leaving)
-        stop = self._background.start(leaving.stop(server.timeouts.call_s))
+        stop = self._tasks.spawn(leaving.stop(server.timeouts.call_s))
         stop.add_done_callback(lambda _: self._leaving.discard(leaving))

@@ -1,125 +1,118 @@
-"""`isolation: per-caller`: each caller has a connection of its own, opened when first needed, closed when idle.
+"""`isolation: per-caller`: each caller has a connection of its own, opened on demand, closed when idle.
 
-A caller that watches resources needs its connection all the time: it is not idle, and is opened again when it ends.
+A caller with subscriptions needs its connection all the time: it is never idle, and is reopened when it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 
 from pointsman.core.model import Caller, Json
-from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, Noticed
+from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError, OnNotification
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED
-from pointsman.router.downstream.talk.tasks import Backoff
+from pointsman.router.serving.tasks import Backoff, TaskSet
 
 IDLE_S = 600.0
-MOST = 100  # connections of one server at a time
-_FAILURE_KEPT_S = 1.0  # a server that cannot be started is not started once for every call
-_STEADY_AFTER_S = 60.0  # a connection that lasted this long makes good for the failures before it
+MAX_CONNECTIONS = 100  # of one server at a time
+_FAILURE_KEPT_S = 1.0  # calls within this time share one failure instead of starting the server each
+_STEADY_AFTER_S = 60.0  # a connection that lasts this long resets the backoff
 
-NoticedFor = Callable[[Caller, str, Json], None]
-"""As `Noticed`, with the caller on whose connection it was said."""
+OnCallerNotification = Callable[[Caller, str, Json], None]
+"""As `OnNotification`, with the caller on whose connection it came."""
 
-WatchedBy = Callable[[Caller], Collection[str]]
+SubscribedUrisOf = Callable[[Caller], Collection[str]]
 
 
 class OwnConnections:
-    """One task for each caller, from the first call to the end of its connection."""
+    """The connections of one server, one for each caller."""
 
     def __init__(
         self,
         connect: Connect,
-        noticed: NoticedFor,
-        watched: WatchedBy,
+        on_notification: OnCallerNotification,
+        subscribed: SubscribedUrisOf,
         connect_s: Callable[[], float],
         *,
         idle_s: float = IDLE_S,
-        most: int = MOST,
+        most: int = MAX_CONNECTIONS,
         starts: StartQueue | None = None,
     ) -> None:
         self._connect = connect
-        self._noticed = noticed
-        self._watched = watched
+        self._on_notification = on_notification
+        self._subscribed = subscribed
         self._connect_s = connect_s
         self._idle_s = idle_s
         self._most = most
         self._starts = starts
         self._ready: dict[Caller, asyncio.Future[ConnectionLease]] = {}
         self._kept: set[Caller] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._stopping = False
 
-    async def live_for(self, caller: Caller) -> ConnectionLease:
-        """The caller's connection, opened if need be; once, however many calls wait for it.
+    async def lease_for(self, caller: Caller) -> ConnectionLease:
+        """The caller's connection; opened on demand, once for all calls that wait for it (single-flight).
 
         Raises:
-            ConnectionLostError: it could not be opened, or too many others are open.
+            ConnectionLostError: it could not be opened, or too many are open.
         """
         while True:
             ready = self._ready.get(caller) or self._open(caller)
-            live = await asyncio.shield(ready)
-            if not live.retired:
-                return live
+            lease = await asyncio.shield(ready)
+            if not lease.retired:
+                return lease
 
-    def live_now(self, caller: Caller) -> ConnectionLease | None:
-        """The caller's connection, where one is open."""
+    def current_lease(self, caller: Caller) -> ConnectionLease | None:
+        """The caller's connection, if one is open."""
         ready = self._ready.get(caller)
         return ready.result() if ready is not None and _is_open(ready) else None
 
     def keep(self, caller: Caller) -> None:
-        """For one that watches something: its connection is opened, and again whenever it ends, while that is so."""
+        """Keep a connection open for a caller with subscriptions, until it has none; reopen it whenever it ends."""
         if caller not in self._kept:
             self._kept.add(caller)
-            self._start(self._keep_open(caller))
+            self._tasks.spawn(self._keep_open(caller))
 
     async def stop(self, drain_s: float) -> None:
-        """Calls under way have `drain_s` to finish."""
+        """Drain and close all connections: calls under way have `drain_s` to finish."""
         self._stopping = True
-        lives = [ready.result() for ready in self._ready.values() if _is_open(ready)]
+        leases = [ready.result() for ready in self._ready.values() if _is_open(ready)]
         self._ready.clear()
-        await asyncio.gather(*(live.retire(drain_s) for live in lives))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(lease.retire(drain_s) for lease in leases))
+        await self._tasks.close()
 
     def _open(self, caller: Caller) -> asyncio.Future[ConnectionLease]:
         if len(self._ready) >= self._most:
             raise ConnectionLostError(f"{self._most} callers have a connection of their own already")
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[ConnectionLease] = loop.create_future()
-        ready.add_done_callback(_seen)
+        ready.add_done_callback(_mark_retrieved)
         self._ready[caller] = ready
-        self._start(self._run(caller, ready))
+        self._tasks.spawn(self._run(caller, ready))
         return ready
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _keep_open(self, caller: Caller) -> None:
-        loop, pauses = asyncio.get_running_loop(), Backoff()
-        while self._watched(caller) and not self._stopping:
+        loop, backoff = asyncio.get_running_loop(), Backoff()
+        while self._subscribed(caller) and not self._stopping:
             since = loop.time()
             with suppress(ConnectionLostError):
-                await (await self.live_for(caller)).until_retired()
+                await (await self.lease_for(caller)).until_retired()
             if loop.time() - since >= _STEADY_AFTER_S:
-                pauses.reset()
-            if self._watched(caller):
-                await pauses.wait()
+                backoff.reset()
+            if self._subscribed(caller):
+                await backoff.wait()
         self._kept.discard(caller)
 
     async def _run(self, caller: Caller, ready: asyncio.Future[ConnectionLease]) -> None:
-        live: ConnectionLease | None = None
+        lease: ConnectionLease | None = None
         try:
-            live = await self._live(caller)
-            ready.set_result(live)
-            await self._until_idle_or_ended(live, caller)
+            lease = await self._lease(caller)
+            ready.set_result(lease)
+            await self._until_idle_or_ended(lease, caller)
         except ConnectionLostError as error:
             ready.set_exception(error)
             await asyncio.sleep(_FAILURE_KEPT_S)
@@ -127,43 +120,45 @@ class OwnConnections:
             if not ready.done():
                 ready.set_exception(ConnectionLostError("it was stopped before it was ready"))
             if self._ready.get(caller) is ready:
-                del self._ready[caller]  # before it is retired, so that nobody is given it any more
-            if live is not None:
-                await live.retire(0)
+                del self._ready[caller]  # before it is retired, so that no further call gets it
+            if lease is not None:
+                await lease.retire(0)
 
-    async def _live(self, caller: Caller) -> ConnectionLease:
-        live: ConnectionLease | None = None
+    async def _lease(self, caller: Caller) -> ConnectionLease:
+        lease: ConnectionLease | None = None
 
-        def noticed(method: str, params: Json) -> None:
+        def on_notification(method: str, params: Json) -> None:
             if method != ACKNOWLEDGED:
-                self._noticed(caller, method, params)
-            elif live is not None and live.subscriptions is not None:
-                live.subscriptions.acknowledged(params)
+                self._on_notification(caller, method, params)
+            elif lease is not None and lease.subscriptions is not None:
+                lease.subscriptions.acknowledged(params)
 
-        live = ConnectionLease(await self._connection(noticed), noticed, partial(self._watched, caller))
-        return live
+        lease = ConnectionLease(
+            await self._connection(on_notification), on_notification, partial(self._subscribed, caller)
+        )
+        return lease
 
-    async def _connection(self, noticed: Noticed) -> Connection:
+    async def _connection(self, on_notification: OnNotification) -> Connection:
         if self._starts is None:
-            return await self._connected(noticed)
-        async with self._starts.slot(Rank.RAN_BEFORE):  # the shared connection stands, and a caller waits
-            return await self._connected(noticed)
+            return await self._connected(on_notification)
+        async with self._starts.slot(Rank.RAN_BEFORE):  # the shared connection is up, and a caller waits
+            return await self._connected(on_notification)
 
-    async def _connected(self, noticed: Noticed) -> Connection:
+    async def _connected(self, on_notification: OnNotification) -> Connection:
         limit_s = self._connect_s()
         try:
             async with asyncio.timeout(limit_s):
-                return await self._connect(noticed)
+                return await self._connect(on_notification)
         except TimeoutError:
             raise ConnectionLostError(f"it was not ready within {limit_s:g} s") from None
 
-    async def _until_idle_or_ended(self, live: ConnectionLease, caller: Caller) -> None:
-        ended = asyncio.ensure_future(live.connection.ended())
+    async def _until_idle_or_ended(self, lease: ConnectionLease, caller: Caller) -> None:
+        ended = asyncio.ensure_future(lease.connection.ended())
         try:
             while True:
-                uses = live.uses
+                uses = lease.uses
                 done, _ = await asyncio.wait((ended,), timeout=self._idle_s)
-                if done or (live.idle and live.uses == uses and not self._watched(caller)):
+                if done or (lease.idle and lease.uses == uses and not self._subscribed(caller)):
                     return
         finally:
             ended.cancel()
@@ -173,7 +168,7 @@ def _is_open(ready: asyncio.Future[ConnectionLease]) -> bool:
     return ready.done() and not ready.cancelled() and ready.exception() is None
 
 
-def _seen(ready: asyncio.Future[ConnectionLease]) -> None:
-    """Nobody may be waiting any more; then the error is of no interest."""
+def _mark_retrieved(ready: asyncio.Future[ConnectionLease]) -> None:
+    """Mark the error as retrieved: it does not matter if no call waits any more."""
     if not ready.cancelled():
         ready.exception()

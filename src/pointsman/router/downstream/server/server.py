@@ -1,4 +1,4 @@
-"""One downstream server, as the catalog and the gateway know it: the same object through all its connections."""
+"""One downstream server, as the catalog and the gateway see it: the same object through all its connections."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Literal
 
 from pointsman.config.model import Timeouts
-from pointsman.core.errors import CallTimeoutError, DownstreamHttpError, ServerUnavailableError
+from pointsman.core.errors import CallTimeoutError, DownstreamError, GatewayError, ServerUnavailableError
 from pointsman.core.model import Caller, Json, ServerState, ServerStatus, WallClock
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
 from pointsman.router.downstream.connection import (
@@ -18,27 +18,25 @@ from pointsman.router.downstream.connection import (
     ConnectionLostError,
     Introduction,
 )
+from pointsman.router.downstream.server.call import Deadline, request_with_input
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
-from pointsman.router.downstream.server.deadline import Deadline
-from pointsman.router.downstream.server.input_rounds import carry
 from pointsman.router.downstream.server.own_connections import OwnConnections
-from pointsman.router.downstream.talk.subscribed_resources import SubscribedResources
-from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, Subscriptions
+from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
 from pointsman.router.serving.shares import FairQueue, TokenShares
 
 OnChange = Callable[[str, Change], None]
-"""Called with the server's id when one of its lists or a watched resource changed, or it came or went as a whole."""
+"""Called with the server's id when one of its lists or a subscribed resource changed, or when it came or went."""
 
 Kind = Literal["tools", "resources", "prompts"]
 
-FIRST_START_S = 3.0  # how long after its creation a list waits for a server that was never up and never failed
+FIRST_START_S = 3.0  # how long after its creation a list waits for a server that has neither started nor failed
 
 _SUBSCRIBE = "resources/subscribe"
 _UNSUBSCRIBE = "resources/unsubscribe"
 _UPDATED = "notifications/resources/updated"
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 _CHANGED: dict[str, Kind] = {f"notifications/{kind}/list_changed": kind for kind in _KINDS}
-_LISTS: dict[str, tuple[Kind, str]] = {  # method -> the capability it needs, and the field that holds its items
+_LISTS: dict[str, tuple[Kind, str]] = {  # method -> the capability that it needs, and the field with its items
     "tools/list": ("tools", "tools"),
     "resources/list": ("resources", "resources"),
     "resources/templates/list": ("resources", "resourceTemplates"),
@@ -69,16 +67,16 @@ class DownstreamServer:
         self._generations = generations
         self._clock = clock
         self._on_change = on_change
-        self._live: ConnectionLease | None = None
-        self.watches = SubscribedResources()
-        self._introduction: Introduction | None = None  # kept while it is away: capabilities do not flicker
+        self._lease: ConnectionLease | None = None
+        self.subscribed = SubscribedResources()
+        self._introduction: Introduction | None = None  # kept while disconnected, so that capabilities are stable
         self._generation_of: dict[Kind, int] = dict.fromkeys(_KINDS, next(generations))
         self.status = ServerStatus("starting", "it has not been started yet", clock())
         self.first_start_s = FIRST_START_S
         self._born = self._loop.time()
         self._first_start_over = asyncio.Event()
-        self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared connection then serves lists
-        self.wanted: Callable[[], None] = lambda: None  # told when a request finds no connection
+        self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared one then serves lists
+        self.request_reconnect: Callable[[], None] = lambda: None  # called when a request finds no connection
 
     @property
     def list_timeout_s(self) -> float:
@@ -86,7 +84,7 @@ class DownstreamServer:
 
     @property
     def introduction(self) -> Introduction | None:
-        """What the server last said of itself; None before its first connection."""
+        """The result of its last handshake; None before the first."""
         return self._introduction
 
     @property
@@ -97,22 +95,22 @@ class DownstreamServer:
 
     @property
     def generation(self) -> int:
-        """Of its tools, as `ToolSource` has it."""
+        """The generation of its tools."""
         return self._generation_of["tools"]
 
     def generation_of(self, kind: Kind) -> int:
-        """Grows whenever a kept list of that kind stops being true: at each connect and at each `list_changed`."""
+        """Grows whenever a cached list of that kind becomes invalid: at each connect and at each `list_changed`."""
         return self._generation_of[kind]
 
-    def hears_changes(self, kind: Kind) -> bool:
-        """Whether a change of that list would be heard: it is connected, and tells of changes if it has any."""
-        live = self._live
-        if live is None:
+    def announces_changes(self, kind: Kind) -> bool:
+        """Whether a change of that list would reach us: it is connected, and notifies of changes if there are any."""
+        lease = self._lease
+        if lease is None:
             return False
         declared = self.capabilities.get(kind)
         if not isinstance(declared, dict) or not declared.get("listChanged"):
             return True
-        return live.subscriptions is None or live.subscriptions.hears(kind)
+        return lease.subscriptions is None or lease.subscriptions.covers(kind)
 
     async def first_start(self) -> None:
         left_s = self._born + self.first_start_s - self._loop.time()
@@ -128,58 +126,56 @@ class DownstreamServer:
     async def list_page(self, method: str, cursor: str | None) -> Json:
         """One page of `tools/list`, `resources/list`, `resources/templates/list` or `prompts/list`, as it was sent.
 
-        Empty where the server does not declare such things.
+        Empty where the server does not declare the capability.
 
         Raises:
-            ServerUnavailableError, CallTimeoutError, DownstreamHttpError: as `ToolSource.tools_page` has it.
+            ServerUnavailableError, CallTimeoutError, DownstreamError: as `ToolSource.list_page` has it.
         """
-        live = self._shared()
+        lease = self._shared()
         kind, field = _LISTS[method]
         if kind not in self.capabilities:
             return {field: []}
         call = Call(method, {} if cursor is None else {"cursor": cursor})
         limit_s = self.timeouts.list_s
         try:
-            with live:
+            with lease:
                 async with asyncio.timeout(limit_s):
-                    return await live.connection.request(call)
-        except DownstreamHttpError as refusal:
+                    return await lease.connection.request(call)
+        except DownstreamError as refusal:
             if refusal.code == METHOD_NOT_FOUND and method == "resources/templates/list":
-                return {field: []}  # many a server with resources knows no templates
+                return {field: []}  # many servers with resources do not support templates
             raise
-        except TimeoutError:
-            raise CallTimeoutError(self.id, limit_s) from None
-        except ConnectionLostError as error:
-            raise ServerUnavailableError(self.id, str(error)) from None
-        except BudgetExceededError as error:
-            raise ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.") from None
+        except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
+            raise self._as_gateway_error(error, limit_s) from None
 
     async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         if method == _UNSUBSCRIBE:
-            return await self._unwatch(params, request, back)  # never waits: it only frees what the server keeps
+            return await self._unsubscribe(params, request, back)  # never queued: it only frees resources
         queue = self.queue
         if not queue.take_now():
             await queue.take(request.caller.token_id)
         try:
             if method == _SUBSCRIBE:
-                return await self._watch(params, request, back)
-            live = await self._live_for(request.caller)
-            return await self._carry(live, method, params, request, back, queue)
+                return await self._subscribe(params, request, back)
+            lease = self._lease
+            if lease is None or self.own is not None:
+                lease = await self._lease_for(request.caller)
+            return await self._call_server(lease, method, params, request, back, queue)
         finally:
             queue.give_back()
 
-    async def _live_for(self, caller: Caller) -> ConnectionLease:
-        live = self._shared()
+    async def _lease_for(self, caller: Caller) -> ConnectionLease:
+        lease = self._shared()
         if self.own is None:
-            return live
+            return lease
         try:
-            return await self.own.live_for(caller)
+            return await self.own.lease_for(caller)
         except ConnectionLostError as error:
             raise ServerUnavailableError(self.id, str(error)) from None
 
-    async def _carry(
+    async def _call_server(
         self,
-        live: ConnectionLease,
+        lease: ConnectionLease,
         method: str,
         params: Json,
         request: FrontRequest,
@@ -188,138 +184,137 @@ class DownstreamServer:
     ) -> Json:
         limit_s = self.timeouts.call_s
         try:
-            with live, Deadline(self._loop, limit_s, queue, request.caller.token_id) as deadline:
+            with lease, Deadline(self._loop, limit_s, back, queue, request.caller.token_id) as deadline:
                 level = request.client.log_level
-                if level is not None and not live.log_level.suits(level):
-                    await live.log_level.lower(level)
-                return await carry(live.connection, method, params, request, deadline.pausing(back), deadline)
-        except TimeoutError:
-            raise CallTimeoutError(self.id, limit_s) from None
-        except ConnectionLostError as error:
-            raise ServerUnavailableError(self.id, str(error)) from None
-        except BudgetExceededError as error:
-            raise ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.") from None
+                if level is not None and not lease.log_level.covers(level):
+                    await lease.log_level.lower(level)
+                return await request_with_input(lease.connection, method, params, request, deadline)
+        except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
+            raise self._as_gateway_error(error, limit_s) from None
 
-    async def _watch(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        """Subscribe to a resource. It is remembered here, because it must outlive the connection."""
+    def _as_gateway_error(self, error: Exception, limit_s: float) -> GatewayError:
+        if isinstance(error, TimeoutError):
+            return CallTimeoutError(self.id, limit_s)
+        if isinstance(error, BudgetExceededError):
+            return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
+        return ServerUnavailableError(self.id, str(error))
+
+    async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+        """Subscribe to a resource. The server object keeps the subscription, because it must outlive the connection."""
         uri, caller = params.get("uri"), request.caller
-        if not isinstance(uri, str) or self.watches.full:
-            raise DownstreamHttpError(INVALID_PARAMS, "`uri` is missing, or too many resources are watched already")
-        live = await self._live_for(caller)
-        known = uri in self.watches.of(caller)
-        self.watches.add(caller, uri)  # before it is sent: if the connection is replaced meanwhile, the next one has it
+        if not isinstance(uri, str) or self.subscribed.full:
+            raise DownstreamError(INVALID_PARAMS, "`uri` is missing, or there are too many subscriptions already")
+        lease = await self._lease_for(caller)
+        known = uri in self.subscribed.of(caller)
+        self.subscribed.add(caller, uri)  # before it is sent: a connection that replaces this one must know it
         try:
-            if live.subscriptions is not None:
-                result: Json = await self._listen(live, live.subscriptions, uri)
+            if lease.subscriptions is not None:
+                result: Json = await self._listen(lease, lease.subscriptions, uri)
             else:
-                result = await self._carry(live, _SUBSCRIBE, params, request, back)
+                result = await self._call_server(lease, _SUBSCRIBE, params, request, back)
         except BaseException:
             if not known:
-                self.watches.discard(caller, uri)
-                if live.subscriptions is not None:
-                    live.subscriptions.changed()
+                self.subscribed.discard(caller, uri)
+                if lease.subscriptions is not None:
+                    lease.subscriptions.changed()
             raise
-        self.watches.add(caller, uri)  # another request of this caller may have failed or ended meanwhile
+        self.subscribed.add(caller, uri)  # another request of this caller may have failed or ended meanwhile
         if self.own is not None:
             self.own.keep(caller)
         return result
 
-    async def _listen(self, live: ConnectionLease, subscriptions: Subscriptions, uri: str) -> Json:
-        """The modern way: the request that stays open is replaced by one that names the resource as well."""
+    async def _listen(self, lease: ConnectionLease, subscriptions: Subscriptions, uri: str) -> Json:
+        """Subscribe at a modern server: its open request is replaced by one that names the resource as well."""
         limit_s = self.timeouts.call_s
         try:
-            with live:
+            with lease:
                 async with asyncio.timeout(limit_s):
                     await subscriptions.subscribe(uri)
-        except TimeoutError:
-            raise CallTimeoutError(self.id, limit_s) from None
-        except ConnectionLostError as error:
-            raise ServerUnavailableError(self.id, str(error)) from None
-        except BudgetExceededError as error:
-            raise ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.") from None
+        except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
+            raise self._as_gateway_error(error, limit_s) from None
         return {}
 
-    async def _unwatch(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
-        """Of one caller. The server is told when nobody watches it on that connection any more."""
+    async def _unsubscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+        """Unsubscribe one caller, and at the server once no other caller on that connection is subscribed."""
         uri, caller = str(params.get("uri")), request.caller
-        self.watches.discard(caller, uri)
-        live = self._live if self.own is None else self.own.live_now(caller)
-        if live is None or uri in self._watched_with(caller):
-            return {}  # one that is away has forgotten by itself, and is not told of it anew
-        if live.subscriptions is not None:
-            live.subscriptions.changed()
+        self.subscribed.discard(caller, uri)
+        lease = self._lease if self.own is None else self.own.current_lease(caller)
+        if lease is None or uri in self._subscribed_with(caller):
+            return {}  # a disconnected server has lost its subscriptions, and this one is not renewed
+        if lease.subscriptions is not None:
+            lease.subscriptions.changed()
             return {}
-        result = await self._carry(live, _UNSUBSCRIBE, params, request, back)
-        if uri in self._watched_with(caller):  # somebody came while we were at it
-            await self._carry(live, _SUBSCRIBE, params, request, back)
+        result = await self._call_server(lease, _UNSUBSCRIBE, params, request, back)
+        if uri in self._subscribed_with(caller):  # another caller has subscribed meanwhile
+            await self._call_server(lease, _SUBSCRIBE, params, request, back)
         return result
 
-    def _watched_with(self, caller: Caller) -> Collection[str]:
-        """What is watched on the connection that carries this caller's requests."""
-        return self._watched_by_all() if self.own is None else self.watches.of(caller)
+    def _subscribed_with(self, caller: Caller) -> Collection[str]:
+        """The subscriptions on the connection that this caller uses."""
+        return self._subscribed_on_shared() if self.own is None else self.subscribed.of(caller)
 
-    def _watched_by_all(self) -> Collection[str]:
-        """What is watched on the shared connection: nothing, where each caller has its own."""
-        return self.watches.all() if self.own is None else ()
+    def _subscribed_on_shared(self) -> Collection[str]:
+        """The subscriptions on the shared connection: none where each caller has its own."""
+        return self.subscribed.all() if self.own is None else ()
 
     def _shared(self) -> ConnectionLease:
-        if self._live is None:
-            self.wanted()
+        if self._lease is None:
+            self.request_reconnect()
             raise ServerUnavailableError(self.id, self.status.reason)
-        return self._live
+        return self._lease
 
     # ------------------------------------------------------------------ for its supervisor
 
     def attach(self, connection: Connection) -> ConnectionLease:
-        """From now on requests go over `connection`; what is under way on another one stays there."""
+        """Send requests over `connection` from now on; what is under way on another one stays there."""
         self._introduction = connection.introduction
-        self._live = ConnectionLease(connection, self.notice, self._watched_by_all)
+        self._lease = ConnectionLease(connection, self.notice, self._subscribed_on_shared)
         self._set_status("running", "")
         self._first_start_over.set()
         self._all_changed()
-        return self._live
+        return self._lease
 
-    def detach(self, live: ConnectionLease, reason: str) -> None:
-        """`live` has ended. Means nothing if another has taken its place already."""
-        if self._live is live:
+    def detach(self, lease: ConnectionLease, reason: str) -> None:
+        """`lease` has ended. Without effect if another has replaced it already."""
+        if self._lease is lease:
             self.fail(reason)
 
     def starting(self, reason: str) -> None:
-        self._away("starting", reason)
+        self._disconnected("starting", reason)
 
     def fail(self, reason: str) -> None:
-        self._away("failed", reason)
+        self._disconnected("failed", reason)
 
     def stop(self, reason: str) -> None:
-        self._away("stopped", reason)
+        self._disconnected("stopped", reason)
 
-    def _away(self, state: ServerState, reason: str) -> None:
-        was_there, self._live = self._live is not None, None
+    def _disconnected(self, state: ServerState, reason: str) -> None:
+        was_connected, self._lease = self._lease is not None, None
         self._set_status(state, reason)
         if state != "starting":
             self._first_start_over.set()
-        if was_there:
+        if was_connected:
             self._all_changed()
 
     def _all_changed(self) -> None:
-        """What a server offers is in nobody's list while it is away, and may be other things when it is back."""
+        """Invalidate all lists: they are empty while the server is disconnected, and may differ afterwards."""
         for method, kind in _CHANGED.items():
             self._generation_of[kind] = next(self._generations)
             if kind in self.capabilities:
                 self._on_change(self.id, Change(method, {}))
 
     def notice(self, method: str, params: Json) -> None:
-        """A notification that belongs to no call."""
+        """Handle a notification that belongs to no call."""
         kind = _CHANGED.get(method)
         if kind is not None:
             self._generation_of[kind] = next(self._generations)
-        elif method == ACKNOWLEDGED and self._live is not None and self._live.subscriptions is not None:
-            self._live.subscriptions.acknowledged(params)
+        elif method == ACKNOWLEDGED and self._lease is not None and self._lease.subscriptions is not None:
+            self._lease.subscriptions.acknowledged(params)
         if kind is not None or method == _UPDATED:
             self._on_change(self.id, Change(method, params))
 
     def notice_from(self, caller: Caller, method: str, params: Json) -> None:
-        """The same on a caller's own connection: what happened to a resource there concerns nobody else."""
+        """Handle one on a caller's own connection: an update of a resource there concerns that caller only."""
         if method == _UPDATED:
             self._on_change(self.id, Change(method, params, caller))
         else:

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from enum import IntEnum
 
 MOST_AT_ONCE = 8
-SLOT_S = 5.0  # a start that takes longer waits for something (a download, a hang) and gives its slot to the next one
+SLOT_S = 5.0  # a start that takes longer (a download, a hang) releases its slot
 
 
 class Rank(IntEnum):
-    """Lower ranks start first; equal ranks start in the order in which they asked."""
+    """Lower ranks start first; equal ranks start in order of arrival."""
 
     RAN_BEFORE = 0
     NEW = 1
@@ -22,7 +22,7 @@ class Rank(IntEnum):
 
 
 class StartQueue:
-    """A start takes a slot from the spawn until the handshake is done or has failed."""
+    """Limits concurrent starts. A start holds a slot from the spawn until the handshake has succeeded or failed."""
 
     def __init__(self, most: int = MOST_AT_ONCE, slot_s: float = SLOT_S) -> None:
         self._free = most
@@ -51,7 +51,7 @@ class StartQueue:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # the slot came together with the cancellation
+                self._release()  # the slot was granted at the same moment
             raise
 
     def _release(self) -> None:
@@ -64,7 +64,7 @@ class StartQueue:
 
 
 class _Lease:
-    """Ends once, by its holder or by its expiry."""
+    """A slot that is released once, by its holder or by its expiry."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release: Callable[[], None] | None = release

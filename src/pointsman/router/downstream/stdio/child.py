@@ -1,4 +1,4 @@
-"""One child process: always read, and gone with its whole group when it should be."""
+"""Child processes: started in a session of their own, read all the time, and ended with their whole group."""
 
 from __future__ import annotations
 
@@ -7,57 +7,60 @@ import logging
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
-from pointsman.router.downstream.stderr_log import StderrLog
-from pointsman.router.downstream.stdio.exit_watch import when_exited
-from pointsman.router.downstream.stdio.guard import Guard
+from pointsman.router.downstream.connection import ConnectionLostError
+from pointsman.router.downstream.stderr_log import StderrLog, sanitize
+from pointsman.router.downstream.stdio.guard import Guard, when_exited
 
 logger = logging.getLogger(__name__)
+
+_INHERITED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"})
 _LAST_WORDS_S = 0.25  # between a child's exit and the end of its pipes, or the other way round
 
 
 class ChildEvents(Protocol):
-    """Who owns a child hears this of it."""
+    """What a child reports to its owner."""
 
     @property
     def stderr(self) -> StderrLog:
-        """Where to put what it writes there; may hold what earlier children wrote."""
+        """The log for its stderr; may hold what earlier children wrote."""
         ...
 
-    def said(self, data: bytes) -> None: ...
+    def received(self, data: bytes) -> None:
+        """It wrote `data` to stdout."""
+        ...
 
-    def gone(self, reason: str) -> None:
-        """Once: it is dead or as good as dead, and all that it wrote has been handed in."""
+    def exited(self, reason: str) -> None:
+        """Called once: it has exited or closed its output, and all that it wrote has been handed in."""
         ...
 
 
 class Child(Protocol):
     @property
     def pid(self) -> int: ...
-    @property
-    def unsent(self) -> int:
-        """Bytes written that the child has not taken."""
+    def write(self, data: bytes) -> int:
+        """Write to stdin and return how many bytes the child has not taken yet. Never waits."""
         ...
 
-    def write(self, data: bytes) -> None: ...
     def pause(self) -> None: ...
     def resume(self) -> None: ...
     async def stop(self) -> None:
-        """Ask it to go, then make it go, with all its group. Idempotent."""
+        """End it with its whole group: close stdin, then SIGTERM, then SIGKILL. Idempotent."""
         ...
 
     def kill(self) -> None:
-        """The same at once and without waiting."""
+        """Send SIGKILL to its group, without waiting."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StopGrace:
-    """How long a child is waited for: after its stdin was closed, and after SIGTERM. Then comes SIGKILL."""
+    """How long to wait for a child after closing its stdin, after SIGTERM, and after SIGKILL."""
 
     stdin_s: float = 1.0
     term_s: float = 1.0
@@ -77,11 +80,11 @@ class SystemChild:
         self._events = events
         self._guard = guard
         self._grace = grace
-        self._silent_at = events.stderr.total
-        self._awaited = {"exit", "stdout", "stderr"}  # before it is over
+        self._stderr_at_start = events.stderr.total
+        self._awaited = {"exit", "stdout", "stderr"}  # events before it is over
         self._last_words: asyncio.TimerHandle | None = None
         self._exited = asyncio.Event()
-        self._told = False
+        self._reported = False
         self._stopping: asyncio.Task[None] | None = None
         self._pipes: list[asyncio.BaseTransport] = []
         if guard is not None:
@@ -89,18 +92,18 @@ class SystemChild:
         when_exited(process, self._on_exit)
 
     async def open(self) -> None:
-        """Join its pipes to the loop."""
+        """Connect its pipes to the event loop."""
         loop = asyncio.get_running_loop()
         self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._process.stdin)
         self._pipes.append(self._stdin)
-        said, ended = self._events.said, self._on_end_of
-        self._stdout, _ = await loop.connect_read_pipe(lambda: _Pipe("stdout", said, ended), self._process.stdout)
+        received, ended = self._events.received, self._on_end_of
+        self._stdout, _ = await loop.connect_read_pipe(lambda: _Pipe("stdout", received, ended), self._process.stdout)
         self._pipes.append(self._stdout)
-        heard = self._events.stderr.feed
-        stderr, _ = await loop.connect_read_pipe(lambda: _Pipe("stderr", heard, ended), self._process.stderr)
+        logged = self._events.stderr.feed
+        stderr, _ = await loop.connect_read_pipe(lambda: _Pipe("stderr", logged, ended), self._process.stderr)
         self._pipes.append(stderr)
 
-    # --- what happens to it
+    # ------------------------------------------------------------------ what happens to it
 
     def _on_end_of(self, name: str) -> None:
         self._awaited.discard(name)
@@ -108,15 +111,15 @@ class SystemChild:
             self._ending()
 
     def _on_exit(self) -> None:
-        # In this order: until it is collected, the number of its group cannot be given to anybody else.
-        self._signal(signal.SIGKILL)  # what is left of the group would hold the pipes, and be nobody's
+        # In this order: until the child is reaped, the kernel does not reuse the number of its group.
+        self._signal(signal.SIGKILL)  # the rest of the group would keep the pipes open
         if self._guard is not None:
             self._guard.forget(self.pid)
         self._process.poll()
         self._exited.set()
         self._on_end_of("exit")
 
-    # --- the end
+    # ------------------------------------------------------------------ the end
 
     def _ending(self) -> None:
         if not self._awaited:
@@ -125,16 +128,16 @@ class SystemChild:
             self._last_words = asyncio.get_running_loop().call_later(_LAST_WORDS_S, self._finish)
 
     def _finish(self) -> None:
-        if self._told:
+        if self._reported:
             return
-        self._told = True
+        self._reported = True
         if self._last_words is not None:
             self._last_words.cancel()
         if self._exited.is_set():
-            self._close_pipes()  # somebody who left the group may still hold the other ends
+            self._close_pipes()  # a process that left the group may still hold the other ends
         else:
-            self._start_stop()  # it closed its output and lives on, of no use to anybody
-        self._events.gone(self._reason())
+            self._start_stop()  # it closed its output and runs on, of no further use
+        self._events.exited(self._reason())
 
     def _reason(self) -> str:
         code = self._process.returncode
@@ -148,24 +151,21 @@ class SystemChild:
         return what
 
     def _log_last_words(self, what: str) -> None:
-        """For the operator alone: the reason reaches clients, and a child may write anything, secrets too."""
+        """For the operator only: the reason reaches clients, and stderr may hold anything, including secrets."""
         log = self._events.stderr
-        if log.total != self._silent_at and (last := log.last_line()):
-            logger.warning("server %s: %s; the last line of its stderr: %s", log.name, what, last)
+        if log.total != self._stderr_at_start and (last := log.last_line()):
+            logger.warning("server %s: %s; last line on stderr: %s", log.name, what, last)
 
-    # --- what its owner wants
+    # ------------------------------------------------------------------ for its owner
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def unsent(self) -> int:
-        return self._stdin.get_write_buffer_size()
-
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes) -> int:
         if not self._stdin.is_closing():
             self._stdin.write(data)
+        return self._stdin.get_write_buffer_size()
 
     def pause(self) -> None:
         if not self._stdout.is_closing():
@@ -189,7 +189,7 @@ class SystemChild:
     async def _stop(self) -> None:
         if self._exited.is_set():
             return
-        if self.unsent:
+        if self._stdin.get_write_buffer_size():
             self._stdin.abort()  # closing would wait for a child that does not read
         else:
             self._stdin.close()
@@ -209,7 +209,7 @@ class SystemChild:
         return True
 
     def _signal(self, number: signal.Signals) -> None:
-        """To the whole group. Its number is ours as long as we have not heard of the leader's exit."""
+        """Send a signal to the whole group. Its number is ours until the leader has been reaped."""
         if not self._exited.is_set():
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
@@ -237,3 +237,90 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program with its arguments, never a shell line."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    cwd: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """The program without its folder: reasons reach clients, and must not show this machine's paths."""
+        return sanitize(os.path.basename(self.argv[0]))
+
+
+class ProcessStarter(Protocol):
+    async def __call__(self, command: Command, events: ChildEvents) -> Child:
+        """Start a child. Raises ConnectionLostError with a reason that names the command. Safe to cancel."""
+        ...
+
+
+class SystemProcesses:
+    """The real `ProcessStarter`."""
+
+    def __init__(
+        self, guard: Guard | None, grace: StopGrace = USUAL_GRACE, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._guard = guard
+        self._grace = grace
+        self._environment = environment
+
+    async def __call__(self, command: Command, events: ChildEvents) -> Child:
+        env = child_environment(self._environment, command.env)
+        if self._guard is not None:
+            name, value = self._guard.mark
+            env[name] = value
+        try:
+            process = _start(command, env)
+        except (OSError, ValueError) as error:
+            raise ConnectionLostError(_why_not_started(command, error)) from None
+        child = SystemChild(process, events, self._guard, self._grace)
+        opening = asyncio.ensure_future(child.open())
+        try:
+            await asyncio.shield(opening)  # half-connected pipes could not be closed cleanly
+        except OSError as error:  # out of file descriptors, for example
+            child.kill()
+            raise ConnectionLostError(_why_not_started(command, error)) from None
+        except BaseException:
+            child.kill()
+            await asyncio.wait([opening])
+            raise
+        return child
+
+
+def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start without the event loop: uvloop's children inherit descriptors, and asyncio reports an exit too late."""
+    return subprocess.Popen(  # noqa: S603 - a list of arguments from the operator's own configuration
+        command.argv,
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd=command.cwd,
+        start_new_session=True,
+    )
+
+
+def child_environment(ours: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
+    """The variables that any program needs, and those of its entry. None of our secrets are among them."""
+    env = {name: value for name, value in ours.items() if name in _INHERITED or name.startswith("LC_")}
+    env.update(configured)
+    return env
+
+
+def _why_not_started(command: Command, error: OSError | ValueError) -> str:
+    if command.cwd is not None and not command.cwd.is_dir():
+        return f"`{command.name}` cannot be started: its `cwd` is not a folder"
+    if isinstance(error, FileNotFoundError):
+        hint = "Its arguments go into `args`" if " " in command.name.strip() else "Install it, or correct `command`"
+        return f"`{command.name}` cannot be started: there is no such program. {hint}"
+    if isinstance(error, PermissionError):
+        return f"`{command.name}` cannot be started: it is not executable"
+    if isinstance(error, ValueError):
+        return f"`{command.name}` cannot be started: its arguments or environment hold a NUL character"
+    return f"`{command.name}` cannot be started: {os.strerror(error.errno) if error.errno else 'the system refused'}"

@@ -1,9 +1,9 @@
-"""The guard: a program of its own that ends all children when the daemon is gone, however it went.
+"""The guard: a separate program that ends all children when the daemon has ended, for whatever reason.
 
 Run as `python -I -S guard_program.py NAME=VALUE`. Its standard input is a pipe that only the daemon holds open: `+N`
-says that process group N lives, `-N` that it is over. When the pipe closes, every group that is left gets SIGTERM and,
-a second later, SIGKILL. So does every process with NAME=VALUE in its environment (where there is a /proc): a child that
-the daemon had no time to report, or one that left its group.
+means that process group N is alive, `-N` that it has ended. When the pipe closes, every remaining group gets SIGTERM
+and, a second later, SIGKILL. So does every process with NAME=VALUE in its environment (where there is a /proc): a child
+that the daemon had no time to report, or one that left its group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(mark: bytes) -> None:
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             if line.startswith(b"+"):
-                groups[int(line[1:])] = born(int(line[1:]))
+                groups[int(line[1:])] = start_time(int(line[1:]))
             else:
                 groups.pop(int(line[1:]), None)
     end_all(groups, mark)
@@ -39,19 +39,19 @@ def end_all(groups: dict[int, bytes | None], mark: bytes) -> None:
     while left and time.monotonic() < deadline:
         time.sleep(_ROUND_S)
         left = send(0, groups, mark)
-    for _ in range(_LAST_ROUNDS):  # more than once: a process may have been born while the others were ended
+    for _ in range(_LAST_ROUNDS):  # repeated: a process may have forked meanwhile
         if not send(signal.SIGKILL, groups, mark):
             return
         time.sleep(_ROUND_S)
 
 
 def send(number: int, groups: dict[int, bytes | None], mark: bytes) -> bool:
-    """Send a signal to all that is ours; True if there was anybody."""
+    """Send a signal to all children; True if it reached any."""
     reached = False
-    for group, leader_born in groups.items():
-        now = born(group)
-        if now is not None and now != leader_born:
-            continue  # the number has a new owner: our group is over
+    for group, leader_started in groups.items():
+        now = start_time(group)
+        if now is not None and now != leader_started:
+            continue  # the number has been reused: our group has ended
         try:
             os.killpg(group, number)
             reached = True
@@ -66,8 +66,8 @@ def send(number: int, groups: dict[int, bytes | None], mark: bytes) -> bool:
     return reached
 
 
-def born(pid: int) -> bytes | None:
-    """When a process started, in clock ticks: two owners of one number differ in it."""
+def start_time(pid: int) -> bytes | None:
+    """The start time of a process in clock ticks, which tells apart two processes with the same number."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19]
@@ -76,21 +76,21 @@ def born(pid: int) -> bytes | None:
 
 
 def marked(mark: bytes) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     try:
         names = os.listdir("/proc")
     except OSError:
-        return found
+        return pids
     for name in names:
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 if mark in file.read().split(b"\0"):
-                    found.append(int(name))
+                    pids.append(int(name))
         except OSError:
-            pass  # another user's, or gone
-    return found
+            pass  # of another user, or ended
+    return pids
 
 
 if __name__ == "__main__":

@@ -1,25 +1,25 @@
-"""Cuts a stream of bytes into lines, in linear time; a line over the limit is thrown away as it comes."""
+"""Splits a stream of bytes into lines, in linear time; a line over the limit is discarded as it arrives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from pointsman.router.downstream.talk.salvage import HEAD_BYTES, TAIL_BYTES
+from pointsman.router.downstream.talk.decoding import HEAD_BYTES, TAIL_BYTES
 
 Line = bytes | bytearray
 TooLong = Callable[[bytes, bytes], None]
-"""Called with head and tail of a line that is too long: first when the limit is passed (the tail is empty then), and
+"""Called with head and tail of a line that is too long: first when the limit is exceeded (with an empty tail), and
 again at its end."""
 
 
 class LineAssembler:
-    """Holds at most `limit_bytes` of one line that has no end yet."""
+    """Holds at most `limit_bytes` of one incomplete line."""
 
     def __init__(self, limit_bytes: int, too_long: TooLong) -> None:
         self._limit = limit_bytes
         self._too_long = too_long
         self._partial = bytearray()
-        self._head: bytes | None = None  # of a line that is being thrown away
+        self._head: bytes | None = None  # of a line that is being discarded
         self._tail = b""
 
     @property
@@ -28,21 +28,21 @@ class LineAssembler:
 
     @property
     def held(self) -> int:
-        """Bytes of the line that has no end yet."""
+        """Bytes of the incomplete line."""
         return len(self._partial)
 
     def beginning(self, size: int) -> bytes:
         return bytes(self._partial[:size])
 
     def discard(self) -> None:
-        """Throw away the line that has no end yet, and its rest as it comes."""
+        """Discard the incomplete line, and the rest of it as it arrives."""
         self._head = bytes(self._partial[:HEAD_BYTES])
         self._tail = bytes(self._partial[-TAIL_BYTES:])
         self._partial = bytearray()
         self._too_long(self._head, b"")
 
     def feed(self, data: bytes) -> list[Line]:
-        """The lines that `data` completes, without their ends; empty ones are left out."""
+        """The lines that `data` completes; empty ones are skipped."""
         if not self._partial and self._head is None and data.find(b"\n") == len(data) - 1:
             return [data] if 1 < len(data) <= self._limit else self._feed(data)
         return self._feed(data)

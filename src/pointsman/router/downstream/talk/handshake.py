@@ -1,11 +1,11 @@
-"""How a connection begins: which era the server speaks is found out here, whatever the transport."""
+"""The handshake with a server, whatever the transport: detects its era and negotiates the protocol version."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Literal, Protocol
 
-from pointsman.core.errors import DownstreamHttpError
+from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.sdk import (
     HANDSHAKE_PROTOCOL_VERSIONS,
@@ -15,27 +15,27 @@ from pointsman.core.sdk import (
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
-from pointsman.router.downstream.stderr_log import harmless
-from pointsman.router.downstream.talk.envelope import CLIENT_INFO, LEGACY_CAPABILITIES, NAMESPACE, with_envelope
+from pointsman.router.downstream.stderr_log import sanitize
+from pointsman.router.downstream.talk.request_meta import CLIENT_INFO, LEGACY_CAPABILITIES, NAMESPACE, with_meta
 
 WantedEra = Literal["auto", "legacy", "modern"]
-# The two requests that a server must never be told to cancel: it would not know yet what that means.
+# The two requests that must not be cancelled: before the handshake a server need not understand cancellation.
 UNCANCELLABLE = frozenset({"initialize", "server/discover"})
 
 
-class RefusedError(ConnectionLostError):
-    """The server answered, and said no."""
+class HandshakeRefusedError(ConnectionLostError):
+    """The server answered with an error."""
 
-    def __init__(self, method: str, refusal: DownstreamHttpError) -> None:
-        super().__init__(f"it refused {method}: {harmless(refusal.message, 200)} ({refusal.code})")
+    def __init__(self, method: str, refusal: DownstreamError) -> None:
+        super().__init__(f"it refused {method}: {sanitize(refusal.message, 200)} ({refusal.code})")
         self.refusal = refusal
 
 
 class Wire(Protocol):
-    """As much of a transport as a handshake needs. `params` go out as they are."""
+    """What the handshake needs of a transport. `params` go out as they are."""
 
-    async def request(self, method: str, params: Json) -> Json:
-        """Raises DownstreamHttpError, ConnectionLostError, BudgetExceededError."""
+    async def request(self, call: Call) -> Json:
+        """Raises DownstreamError, ConnectionLostError, BudgetExceededError."""
         ...
 
     async def notify(self, method: str, params: Json) -> None:
@@ -43,22 +43,22 @@ class Wire(Protocol):
         ...
 
 
-async def shake_hands(wire: Wire, wanted: WantedEra, probe_s: float) -> Introduction:
-    """Learn who the server is. With `auto` a modern server is recognised by its answer to `server/discover`.
+async def negotiate(wire: Wire, wanted: WantedEra, probe_s: float) -> Introduction:
+    """Negotiate era and version. With `auto` a modern server is recognised by its answer to `server/discover`.
 
-    The total time is the caller's to limit; `probe_s` is how long to wait before `initialize` is tried as well.
+    The caller limits the total time; `probe_s` is how long to wait before `initialize` is tried as well.
 
     Raises:
-        ConnectionLostError: no era that we speak, or the connection ended.
+        ConnectionLostError: the server speaks no version that we do, or the connection ended.
     """
     if wanted == "legacy":
         return await _initialize(wire)
     if wanted == "modern":
         return await _discover(wire)
-    return await _find_out(wire, probe_s)
+    return await _detect_era(wire, probe_s)
 
 
-async def _find_out(wire: Wire, probe_s: float) -> Introduction:
+async def _detect_era(wire: Wire, probe_s: float) -> Introduction:
     probe = asyncio.create_task(_discover(wire))
     tried = [probe]
     try:
@@ -74,10 +74,10 @@ async def _find_out(wire: Wire, probe_s: float) -> Introduction:
 
 
 async def _first_success(attempts: list[asyncio.Task[Introduction]]) -> Introduction:
-    """The first that holds; the last one's error when none does.
+    """The first result; the last attempt's error where all fail.
 
-    Both stay open, because a modern server that is slow to start (one that is being downloaded, say) answers the probe
-    late, has settled on its era by then, and refuses `initialize`.
+    Both stay open, because a modern server that starts slowly (while it is downloaded, for example) answers the probe
+    late, has committed to its era by then, and refuses `initialize`.
     """
     pending = set(attempts)
     while pending:
@@ -90,16 +90,16 @@ async def _first_success(attempts: list[asyncio.Task[Introduction]]) -> Introduc
 
 async def _discover(wire: Wire) -> Introduction:
     try:
-        result = await _ask(wire, "server/discover", _introducing(LATEST_MODERN_VERSION))
-    except RefusedError as refused:
-        version = _named_instead(refused.refusal)
+        result = await _request(wire, "server/discover", _discover_params(LATEST_MODERN_VERSION))
+    except HandshakeRefusedError as refused:
+        version = _offered_instead(refused.refusal)
         if version is None:
             raise
-        result = await _ask(wire, "server/discover", _introducing(version))
+        result = await _request(wire, "server/discover", _discover_params(version))
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
         raise ConnectionLostError("it answered server/discover without supportedVersions")
-    version = _newest_of(offered)
+    version = _newest_common(offered)
     if version is None:
         raise ConnectionLostError(
             f"it speaks none of the modern protocol versions {', '.join(MODERN_PROTOCOL_VERSIONS)}"
@@ -109,17 +109,17 @@ async def _discover(wire: Wire) -> Introduction:
     return Introduction("modern", version, _object(result.get("capabilities")), info)
 
 
-def _introducing(version: str) -> Json:
-    return with_envelope(Call("server/discover", {}), "modern", version, 0)
+def _discover_params(version: str) -> Json:
+    return with_meta(Call("server/discover", {}), "modern", version, 0)
 
 
-def _named_instead(refusal: DownstreamHttpError) -> str | None:
-    """The version that a modern server wants to hear, where it refused ours and named those that it has."""
+def _offered_instead(refusal: DownstreamError) -> str | None:
+    """The version to retry with, where a modern server refused ours and listed those that it supports."""
     named = _object(refusal.data).get("supported") if refusal.code == UNSUPPORTED_PROTOCOL_VERSION else None
-    return _newest_of(named) if isinstance(named, list) else None
+    return _newest_common(named) if isinstance(named, list) else None
 
 
-def _newest_of(offered: list[object]) -> str | None:
+def _newest_common(offered: list[object]) -> str | None:
     return next((known for known in reversed(MODERN_PROTOCOL_VERSIONS) if known in offered), None)
 
 
@@ -129,19 +129,19 @@ async def _initialize(wire: Wire) -> Introduction:
         "capabilities": LEGACY_CAPABILITIES,
         "clientInfo": CLIENT_INFO,
     }
-    result = await _ask(wire, "initialize", params)
+    result = await _request(wire, "initialize", params)
     version = result.get("protocolVersion")
     if version not in HANDSHAKE_PROTOCOL_VERSIONS:
-        raise ConnectionLostError(f"it answered initialize with protocol version {harmless(repr(version), 40)}")
+        raise ConnectionLostError(f"it answered initialize with protocol version {sanitize(repr(version), 40)}")
     await wire.notify("notifications/initialized", {})
     return Introduction("legacy", version, _object(result.get("capabilities")), _object(result.get("serverInfo")))
 
 
-async def _ask(wire: Wire, method: str, params: Json) -> Json:
+async def _request(wire: Wire, method: str, params: Json) -> Json:
     try:
-        return await wire.request(method, params)
-    except DownstreamHttpError as refusal:
-        raise RefusedError(method, refusal) from None
+        return await wire.request(Call(method, params))
+    except DownstreamError as refusal:
+        raise HandshakeRefusedError(method, refusal) from None
     except BudgetExceededError as broken:
         raise ConnectionLostError(str(broken)) from None
 

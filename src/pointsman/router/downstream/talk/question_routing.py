@@ -1,21 +1,21 @@
-"""Calls that share one stream: which call does a question belong to? Where the wire does not tell, calls take turns.
+"""Which call a question belongs to, where calls share one stream. Calls that may ask take turns.
 
-On stdio, on SSE and on the standing stream of a legacy HTTP server a question does not name the call it belongs to.
+On stdio, on SSE and on the standalone stream of a legacy HTTP server a question does not name the call it belongs to.
 It is delivered only where one client alone can be meant:
 
 - A tool that was seen to ask runs alone among all calls that may ask; one that answered without asking runs freely from
   then on. Both are remembered over restarts (`server_memory`).
-- A tool that was never called runs alone as well, but only for `silent_s`: so long it waits for others, and others for
-  it. After that calls run side by side, and what protects them is how a question is placed.
-- Clients that cannot be asked anything do not wait for each other: their questions have one answer, a refusal. Neither
-  do calls of one client session, because all their questions go to the same client.
-- The candidates for a question are the calls that the server had when it asked. If all are of one client, that client
-  is asked. If those that may ask are of one client, the question waits until calls of quiet tools have been answered: a
-  server answers a call after its questions, so none of them was the asker. In all other cases the server gets an error,
-  and the tools in question are suspected from then on: they take turns until one is seen to ask or to answer.
-- A call that ended without the server's answer may still be asking over there. It lingers until the server has heard
-  of its end, and a question that it may have asked is refused. A server may go on all the same, so questions are placed
-  only with the same client until it has answered that call, or `abandoned_s` have passed.
+- A tool that was never called runs alone as well, but only for `silent_s`: that long it waits for others, and others
+  for it. After that calls run concurrently, and only the rules below decide where a question goes.
+- Clients without any of the capabilities do not wait for each other: their questions are refused anyway. Neither do
+  calls of one client session, because all their questions go to the same client.
+- The candidates for a question are the calls under way when it arrives. If all belong to one client, that client is
+  asked. If those that may ask belong to one client, the question waits until calls of quiet tools have been answered: a
+  server answers a call after its questions, so none of those calls asked. In all other cases the server gets an error,
+  and the candidate tools are suspected from then on: they take turns until one is seen to ask or to answer.
+- A call that ended without the server's answer may still be running at the server. It lingers until the server has
+  read the cancellation, and a question that it may have asked is refused. A server may ignore the cancellation, so
+  questions go only to the same client until the server has answered that call, or `abandoned_s` have passed.
 """
 
 from __future__ import annotations
@@ -25,86 +25,87 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pointsman.core.kinds import QUESTION_CAPABILITIES, declares
 from pointsman.core.model import Caller, Json
 from pointsman.router.downstream.connection import Call, ConnectionLostError
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 
 _SEVERAL = (
-    "several calls are under way, and this transport does not tell which one asks; "
-    "try again, because the calls that may be meant take turns from now on"
+    "several calls are under way, and this transport does not say which one asks; "
+    "try again: from now on, the calls that may have asked take turns"
 )
 _OVER = "the call that may have asked this is over"
-_UNABLE = "none of the clients whose calls are under way can be asked anything"
-_CAPABILITIES = ("elicitation", "sampling", "roots")
+_UNABLE = "none of the clients whose calls are under way can be asked"
 _MOST_HELD = 1_000
-_Client = tuple[Caller, Json]  # and what it declared, which is kept once for each session
+_Client = tuple[Caller, Json]  # and its capabilities, one object for each session
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long to wait, handed in so that tests need not."""
+    """How long to wait, injected so that tests need not."""
 
-    silent_s: float = 0.3  # for an unknown tool to ask, or to wait for those that may
+    silent_s: float = 0.3  # for an unknown tool to ask, and for it to wait for tools that may ask
     held_s: float = 30.0  # for calls of quiet tools to end, while a question could be theirs
     turn_s: float = 300.0  # for a turn
-    abandoned_s: float = 30.0  # for a server to go on with a call that was given up
+    abandoned_s: float = 30.0  # for a server to finish a call that was cancelled
 
 
-USUAL_PATIENCE = Waits()
+USUAL_WAITS = Waits()
 
 
 class UnroutableQuestionError(Exception):
-    """No client can be asked, because the call that asks is not known. `str(error)` is the reason, for the server."""
+    """No client can be asked, because the call that asks is unknown. `str(error)` is the reason, for the server."""
 
 
 @dataclass(slots=True, eq=False)
-class _Held:
+class _HeldQuestion:
     """A question that could belong to several calls."""
 
-    candidates: dict[Call, bool]  # and whether its tool was known to be quiet
+    candidates: dict[Call, bool]  # whether the tool of each was known to be quiet
     asker: asyncio.Future[Call | None]
 
 
 class QuestionRouter:
     """The calls under way on one connection that have a client behind them."""
 
-    def __init__(self, record: ServerRecord, *, mixed: bool, patience: Waits = USUAL_PATIENCE) -> None:
+    def __init__(self, record: ServerRecord, *, shared_stream: bool, waits: Waits = USUAL_WAITS) -> None:
         self._record = record
-        self._mixed = mixed  # one stream for all calls
-        self._patience = patience
+        self._shared_stream = shared_stream  # all calls have one stream; otherwise each has its own
+        self._waits = waits
         self._loop = asyncio.get_running_loop()
-        self._inside: dict[Call, None] = {}  # in order of arrival
+        self._inside: dict[Call, str] = {}  # under way, in order of arrival, with the name of the tool
         self._turns: dict[Call, bool] = {}  # those inside that may ask, and whether their clients can be asked
         self._waiting: deque[tuple[Call, asyncio.Future[None]]] = deque()
-        self._lingering: set[Call] = set()  # those inside that are over for us, but not yet for the server
-        self._abandoned: dict[int, _Client] = {}  # calls that the server may go on with, though it heard of their end
-        self._held: set[_Held] = set()
-        self._doubted: set[Call] = set()  # those inside that may have asked a question that was not placed
+        self._lingering: set[Call] = set()  # those inside that ended here, but not yet at the server
+        self._abandoned: dict[int, _Client] = {}  # cancelled calls that the server may still run
+        self._held: set[_HeldQuestion] = set()
+        self._doubted: set[Call] = set()  # those inside that may have asked a question that was not routed
 
     # --- calls
 
     def enter(self, call: Call) -> asyncio.Future[None] | None:
-        """Let `call` in, or give it a number to wait for with `wait_for`. Ends with `leave` in both cases."""
+        """Admit `call`, or return its turn, to be awaited with `wait_for`. Ends with `leave` in both cases."""
         if call.back is None:
             return None
-        if not self._mixed and not self._record.at_large:
-            self._inside[call] = None
+        name = name_of(call)
+        if name in self._record.quiet or not (self._shared_stream or self._record.asks_outside_calls):
+            self._inside[call] = name
             return None
         if self._may_enter(call, first=not self._waiting):
-            self._let_in(call)
+            self._admit(call)
             return None
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append((call, turn))
-        if not self._record.may_ask(name_of(call)):
-            self._loop.call_later(self._patience.silent_s, self._let_pass, call, turn)
+        if not self._record.may_ask(name):
+            self._loop.call_later(self._waits.silent_s, self._admit_unknown, call, turn)
         return turn
 
     async def wait_for(self, turn: asyncio.Future[None], call: Call) -> None:
-        """Wait for one's turn; the clock of the call stands still. Raises ConnectionLostError."""
+        """Wait for the turn of `call`, with its clock paused. Raises ConnectionLostError."""
         if call.clock is not None:
             call.clock.pause()
         try:
-            async with asyncio.timeout(self._patience.turn_s):
+            async with asyncio.timeout(self._waits.turn_s):
                 await turn
         except TimeoutError:
             raise ConnectionLostError(
@@ -116,26 +117,27 @@ class QuestionRouter:
                 call.clock.resume()
 
     def leave(self, call: Call) -> None:
-        """`call` is over, or does not wait any longer."""
+        """`call` is over, or no longer waits."""
         if call.back is None:
             return
-        if call in self._inside:
-            del self._inside[call]
+        name = self._inside.pop(call, None)
+        if name is not None:
             if call in self._lingering:
                 self._lingering.discard(call)
                 self._abandon(call)
-            self._place_held(call)
-            if call.answered and call not in self._doubted:
-                self._record.finished(name_of(call))
+            if self._held:
+                self._route_held(call)
+            if call.answered and name not in self._record.quiet and call not in self._doubted:
+                self._record.finished(name)
             self._doubted.discard(call)
         else:
             self._leave_queue(call)
         turn = self._turns.pop(call, None)
         if turn is not None or self._waiting:
-            self._admit()
+            self._admit_waiting()
 
     def linger(self, call: Call) -> bool:
-        """`call` ends without an answer. False: it may `leave` at once, because nothing depends on it."""
+        """`call` ends without an answer. False: it was never admitted, and may `leave` at once."""
         if call not in self._inside:
             return False
         self._lingering.add(call)
@@ -145,7 +147,7 @@ class QuestionRouter:
         return True
 
     def answered_late(self, number: int) -> None:
-        """The server has answered a call that was given up before, so it asks nothing more for it."""
+        """The server has answered a cancelled call, so no further question belongs to it."""
         self._abandoned.pop(number, None)
         self._lingering = {call for call in self._lingering if call.number != number}
 
@@ -154,10 +156,10 @@ class QuestionRouter:
             del self._abandoned[next(iter(self._abandoned))]
         for client in _clients([call]):
             self._abandoned[call.number] = client
-            self._loop.call_later(self._patience.abandoned_s, self._abandoned.pop, call.number, None)
+            self._loop.call_later(self._waits.abandoned_s, self._abandoned.pop, call.number, None)
 
     def close(self, reason: str) -> None:
-        """The connection is over: nothing waits any longer."""
+        """The connection is over: end all waits."""
         waiting, self._waiting = self._waiting, deque()
         for _, turn in waiting:
             if not turn.done():
@@ -168,7 +170,7 @@ class QuestionRouter:
 
     def _may_enter(self, call: Call, *, first: bool) -> bool:
         if self._is_quiet(call):
-            return True
+            return True  # it may have been seen to be quiet while it waited
         if not first:
             return False
         if not self._turns:
@@ -177,37 +179,36 @@ class QuestionRouter:
             return not any(self._turns.values())
         return _one_client([*self._turns, call])
 
-    def _let_in(self, call: Call) -> None:
-        self._inside[call] = None
-        name = name_of(call)
+    def _admit(self, call: Call) -> None:
+        name = self._inside[call] = name_of(call)
         if name in self._record.quiet:
             return
         self._turns[call] = can_be_asked(call)
         if not self._record.may_ask(name):
-            self._loop.call_later(self._patience.silent_s, self._was_silent, call)
+            self._loop.call_later(self._waits.silent_s, self._end_turn_of_silent, call)
 
-    def _let_pass(self, call: Call, turn: asyncio.Future[None]) -> None:
-        """Most tools never ask: an unknown one does not wait for as long as a person thinks about an answer."""
+    def _admit_unknown(self, call: Call, turn: asyncio.Future[None]) -> None:
+        """Most tools never ask, so an unknown one does not wait as long as a person takes to answer."""
         if not turn.done() and not self._record.may_ask(name_of(call)):
             self._leave_queue(call)
-            self._inside[call] = None
+            self._inside[call] = name_of(call)
             turn.set_result(None)
 
     def _leave_queue(self, call: Call) -> None:
         self._waiting = deque(entry for entry in self._waiting if entry[0] is not call)
 
-    def _was_silent(self, call: Call) -> None:
+    def _end_turn_of_silent(self, call: Call) -> None:
         if call in self._turns and not self._record.may_ask(name_of(call)):
             del self._turns[call]
-            self._admit()
+            self._admit_waiting()
 
-    def _admit(self) -> None:
+    def _admit_waiting(self) -> None:
         kept: deque[tuple[Call, asyncio.Future[None]]] = deque()
         for call, turn in self._waiting:
             if turn.done():
                 continue
             if self._may_enter(call, first=not kept):
-                self._let_in(call)
+                self._admit(call)
                 turn.set_result(None)
             else:
                 kept.append((call, turn))
@@ -216,40 +217,40 @@ class QuestionRouter:
     # --- questions
 
     async def asker(self) -> Call | None:
-        """The call that a question, which has just come, belongs to. None: no call is under way.
+        """Return the call that a question, which has just arrived, belongs to. None: no call is under way.
 
         Raises:
-            UnroutableQuestionError: it could be several, to the end.
+            UnroutableQuestionError: several calls may have asked.
         """
-        self._record.at_large = True  # matters only where calls have streams of their own
+        self._record.asks_outside_calls = True  # matters only where calls have streams of their own
         if not self._inside:
             return None
-        question = _Held({call: self._is_quiet(call) for call in self._inside}, self._loop.create_future())
+        question = _HeldQuestion({call: self._is_quiet(call) for call in self._inside}, self._loop.create_future())
         if self._lingering or self._others_abandoned():
-            raise self._cannot_place(question, _OVER)
+            raise self._unroutable(question, _OVER)
         if len(self._inside) > 1 and not any(map(can_be_asked, self._inside)):
-            raise self._cannot_place(question, _UNABLE)
-        meant = _only_client(question.candidates)
-        if meant is None:
+            raise self._unroutable(question, _UNABLE)
+        asker = _only_client(question.candidates)
+        if asker is None:
             return await self._hold(question)
-        self._note(meant, question)
-        return meant
+        self._record_asker(asker, question)
+        return asker
 
     def _others_abandoned(self) -> bool:
-        """Whether the question may be one of a call that another client gave up."""
+        """Whether the question may come from a cancelled call of another client."""
         return bool(self._abandoned) and not _all_one([*_clients(self._inside), *self._abandoned.values()])
 
-    async def _hold(self, question: _Held) -> Call | None:
+    async def _hold(self, question: _HeldQuestion) -> Call | None:
         """Wait until the other candidates, which are calls of quiet tools, have been answered."""
         may_ask = [call for call, quiet in question.candidates.items() if not quiet]
         if len(self._held) >= _MOST_HELD or (may_ask and not _one_client(may_ask)):
-            raise self._cannot_place(question, _SEVERAL)
+            raise self._unroutable(question, _SEVERAL)
         self._doubted.update(question.candidates)
         if not may_ask:
             self._suspect(question.candidates)
         self._held.add(question)
         try:
-            async with asyncio.timeout(self._patience.held_s):
+            async with asyncio.timeout(self._waits.held_s):
                 return await question.asker
         except TimeoutError:
             self._suspect(question.candidates)
@@ -257,37 +258,37 @@ class QuestionRouter:
         finally:
             self._held.discard(question)
 
-    def _place_held(self, leaving: Call) -> None:
-        """Place the questions that only one client can have asked once `leaving` is answered.
+    def _route_held(self, leaving: Call) -> None:
+        """Route the held questions that only one client can have asked now that `leaving` is answered.
 
-        Only a tool that is known to be quiet is trusted to leave no question behind: another one may have given up
-        waiting for its answer.
+        Only a tool that is known to be quiet is trusted not to leave a question behind: any other may have ended
+        without waiting for its answer.
         """
         for question in self._held:
             quiet = question.candidates.pop(leaving, None)
             if quiet is None or question.asker.done():
                 continue
-            meant = _only_client(question.candidates)
+            asker = _only_client(question.candidates)
             if not quiet:
                 _refuse(question, _OVER)
-            elif meant is not None:
-                self._note(meant, question)
-                question.asker.set_result(meant)
+            elif asker is not None:
+                self._record_asker(asker, question)
+                question.asker.set_result(asker)
 
-    def _cannot_place(self, question: _Held, reason: str) -> UnroutableQuestionError:
+    def _unroutable(self, question: _HeldQuestion, reason: str) -> UnroutableQuestionError:
         self._doubted.update(question.candidates)
         self._suspect(call for call, quiet in question.candidates.items() if not quiet)
         return UnroutableQuestionError(reason)
 
     def _suspect(self, calls: Iterable[Call]) -> None:
-        """From now on calls of these tools take turns, and wait for those that are under way."""
+        """Let calls of these tools take turns from now on, and wait for those under way."""
         for call in calls:
             self._record.suspect(name_of(call))
             if call in self._inside:
                 self._turns[call] = can_be_asked(call)
 
-    def _note(self, asker: Call, question: _Held) -> None:
-        """`asker` is asked. Of several calls of one client it is not known which one asks, and need not be."""
+    def _record_asker(self, asker: Call, question: _HeldQuestion) -> None:
+        """The client of `asker` is asked. Where it has several calls, it does not matter which one asks."""
         if len(question.candidates) > 1:
             self._doubted.update(question.candidates)
             may_ask = [call for call, quiet in question.candidates.items() if not quiet]
@@ -300,34 +301,34 @@ class QuestionRouter:
         return name_of(call) in self._record.quiet
 
 
-def _refuse(question: _Held, reason: str) -> None:
+def _refuse(question: _HeldQuestion, reason: str) -> None:
     if not question.asker.done():
         question.asker.set_exception(UnroutableQuestionError(reason))
 
 
 def _only_client(candidates: Iterable[Call]) -> Call | None:
-    """A call of the only client that can be meant; the last one, of several. None: there are several clients."""
+    """The last call of the only client among the candidates. None: there are several clients."""
     calls = list(candidates)
     return calls[-1] if calls and _one_client(calls) else None
 
 
 def name_of(call: Call) -> str:
-    """What a call is known by: the tool's name, or the method where it is no tool."""
+    """The tool's name, or the method where the call is not of a tool."""
     name = call.params.get("name") if call.method == "tools/call" else None
     return name if type(name) is str else call.method
 
 
 def can_be_asked(call: Call) -> bool:
-    return call.request is not None and any(declares(call.request.client.capabilities, it) for it in _CAPABILITIES)
-
-
-def declares(capabilities: Json, name: str) -> bool:
-    return type(capabilities.get(name)) is dict
+    return call.request is not None and any(
+        declares(call.request.client.capabilities, question) for question in QUESTION_CAPABILITIES
+    )
 
 
 def _one_client(calls: Iterable[Call]) -> bool:
-    """Whether all are of one session of one caller. What a session declared is kept once, so that is its mark;
-    modern requests have no session, and each brings its own."""
+    """Whether all belong to one session of one caller.
+
+    The capabilities of a session are one object, which identifies it; each modern request brings its own.
+    """
     return _all_one(_clients(calls))
 
 

@@ -1,66 +1,105 @@
-"""Keeps `subscriptions/listen` open at a modern server, over any transport, so that its changes are heard of."""
+"""Subscriptions at a server: to its lists and resources, in either era, over any transport."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Collection, Coroutine
 
-from pointsman.core.errors import DownstreamHttpError
-from pointsman.core.model import Json
+from pointsman.core.errors import DownstreamError
+from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND
-from pointsman.router.downstream.connection import BudgetExceededError, Call, Connection, ConnectionLostError, Noticed
-from pointsman.router.downstream.talk.subscribed_resources import Watched
-from pointsman.router.downstream.talk.tasks import Backoff
+from pointsman.router.downstream.connection import (
+    BudgetExceededError,
+    Call,
+    Connection,
+    ConnectionLostError,
+    OnNotification,
+)
+from pointsman.router.serving.tasks import Backoff
 
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 _LISTS = ("tools", "prompts", "resources")
+SubscribedUris = Callable[[], Collection[str]]
+"""The URIs of the resources that are subscribed to on one connection, at this moment."""
+
+_MOST_RESOURCES = 10_000
 
 
-async def subscribe_again(connection: Connection, watched: Watched) -> None:
-    """The legacy way: one request for each resource, on each new connection or session."""
-    for uri in tuple(watched()):
-        if uri not in watched():
-            continue  # nobody wants it any more
+class SubscribedResources:
+    """The resources of one server that callers are subscribed to. Outlives its connections."""
+
+    def __init__(self) -> None:
+        self._of: dict[Caller, set[str]] = {}
+
+    @property
+    def full(self) -> bool:
+        return sum(map(len, self._of.values())) >= _MOST_RESOURCES
+
+    def add(self, caller: Caller, uri: str) -> None:
+        self._of.setdefault(caller, set()).add(uri)
+
+    def discard(self, caller: Caller, uri: str) -> None:
+        uris = self._of.get(caller)
+        if uris is not None:
+            uris.discard(uri)
+            if not uris:
+                del self._of[caller]
+
+    def callers(self) -> Collection[Caller]:
+        return tuple(self._of)
+
+    def of(self, caller: Caller) -> Collection[str]:
+        return frozenset(self._of.get(caller, ()))
+
+    def all(self) -> Collection[str]:
+        return frozenset().union(*self._of.values())
+
+
+async def resubscribe(connection: Connection, subscribed: SubscribedUris) -> None:
+    """Subscribe on a new legacy connection or session, with one request for each resource."""
+    for uri in tuple(subscribed()):
+        if uri not in subscribed():
+            continue  # unsubscribed meanwhile
         try:
             await connection.request(Call("resources/subscribe", {"uri": uri}))
-        except DownstreamHttpError:
-            continue  # that one is no more
+        except DownstreamError:
+            continue  # that resource no longer exists
         except (ConnectionLostError, BudgetExceededError):
             return
 
 
 class Subscriptions:
-    """One request that stays open: for the lists that the server declares, and for the resources being watched."""
+    """Keeps one `subscriptions/listen` open at a modern server: for its lists, and for the subscribed resources."""
 
-    def __init__(self, connection: Connection, noticed: Noticed, watched: Watched) -> None:
+    def __init__(self, connection: Connection, on_notification: OnNotification, subscribed: SubscribedUris) -> None:
         declared = connection.introduction.capabilities
         self._connection = connection
-        self._noticed = noticed
+        self._on_notification = on_notification
         self._lists = [
             name for name in _LISTS if isinstance(declared.get(name), dict) and declared[name].get("listChanged")
         ]
-        self._watched = watched  # its owner says `changed`
-        self._pauses = Backoff()
-        self._missed = False  # there was a gap, in which changes may have gone unheard
+        self._subscribed = subscribed  # its owner calls `changed`
+        self._backoff = Backoff()
+        self._missed = False  # there was a gap, in which changes may have been missed
         self._changed = asyncio.Event()
         self._sent: Json = {}  # the filter of the request that is open
-        self._honoured: Json | None = None  # what the server takes of it; None: it has not acknowledged
-        self._overtaken = False  # a request was replaced before its acknowledgement, which may still come
-        self._refused: DownstreamHttpError | None = None  # for good
-        self._waiting: dict[asyncio.Future[None], str] = {}  # for a resource to be acknowledged
+        self._honoured: Json | None = None  # the part that the server accepted; None: not acknowledged yet
+        self._replaced = False  # a request was replaced before its acknowledgement, which may still come
+        self._refused: DownstreamError | None = None  # permanently
+        self._waiting: dict[asyncio.Future[None], str] = {}  # for the acknowledgement of a resource
 
     def changed(self) -> None:
-        """Other resources are watched now: the request is replaced."""
+        """Replace the request: the set of subscribed resources has changed."""
         self._changed.set()
 
     async def subscribe(self, uri: str) -> None:
-        """Wait until the server has acknowledged that it tells of `uri`, which is watched already.
+        """Wait until the server has acknowledged the subscription to `uri`, which is in the set already.
 
         Raises:
-            DownstreamHttpError: the server refuses, or leaves the resource out of what it takes.
-            ConnectionLostError, BudgetExceededError: the request failed; it is sent again, but not waited for.
+            DownstreamError: the server refuses the request, or does not accept the resource.
+            ConnectionLostError, BudgetExceededError: the request failed; it is retried in the background.
         """
         if self._refused is not None:
             raise self._refused
@@ -74,43 +113,41 @@ class Subscriptions:
         finally:
             del self._waiting[acknowledged]
 
-    def hears(self, kind: str) -> bool:
-        """Whether the server tells of changes to this list now."""
+    def covers(self, kind: str) -> bool:
+        """Whether the server currently notifies us of changes to this list."""
         return self._honoured is not None and bool(self._honoured.get(f"{kind}ListChanged"))
 
     def acknowledged(self, params: Json) -> None:
-        """The server has taken the request. After a gap anything may have changed, so that is what is told."""
-        self._pauses.reset()
+        """The server has accepted the request. After a gap, report all lists as changed: any of them may be."""
+        self._backoff.reset()
         honoured = params.get("notifications")
         self._honoured = honoured if isinstance(honoured, dict) else self._sent
-        self._tell_waiting(self._honoured)
+        self._resolve_waiting(self._honoured)
         if self._missed:
             self._missed = False
             for name in self._lists:
-                self._noticed(f"notifications/{name}/list_changed", {})
+                self._on_notification(f"notifications/{name}/list_changed", {})
 
-    def _tell_waiting(self, honoured: Json) -> None:
-        taken, sent = _resources(honoured), _resources(self._sent)
+    def _resolve_waiting(self, honoured: Json) -> None:
+        accepted, sent = _resources(honoured), _resources(self._sent)
         for waiting, uri in self._waiting.items():
             if waiting.done():
                 continue
-            if uri in taken:
+            if uri in accepted:
                 waiting.set_result(None)
-            elif uri in sent and not self._overtaken:
-                code = INVALID_PARAMS if taken else METHOD_NOT_FOUND
-                waiting.set_exception(
-                    DownstreamHttpError(code, "the server does not take subscriptions to this resource")
-                )
-        self._overtaken = False
+            elif uri in sent and not self._replaced:
+                code = INVALID_PARAMS if accepted else METHOD_NOT_FOUND
+                waiting.set_exception(DownstreamError(code, "the server does not accept this subscription"))
+        self._replaced = False
 
     def _fail_waiting(self, error: Exception, *, all_of_them: bool = False) -> None:
-        """For those whose resource was in the request that failed."""
+        """Fail those whose resource was in the failed request."""
         for waiting, uri in self._waiting.items():
             if not waiting.done() and (all_of_them or uri in _resources(self._sent)):
                 waiting.set_exception(error)
 
     async def run(self) -> None:
-        """Until cancelled, or until the server says that it has no such thing."""
+        """Run until cancelled, or until the server turns out not to support subscriptions."""
         try:
             while await self._run_once():
                 pass
@@ -118,7 +155,7 @@ class Subscriptions:
             self._fail_waiting(self._refused or ConnectionLostError("its connection was replaced"), all_of_them=True)
 
     async def _run_once(self) -> bool:
-        """Returns False where the server has no subscriptions."""
+        """Returns False where the server does not support subscriptions."""
         self._changed.clear()
         self._sent = self._filter()
         if not self._sent:
@@ -126,37 +163,37 @@ class Subscriptions:
             return True
         try:
             await self._listen(self._sent)
-        except DownstreamHttpError as refusal:
+        except DownstreamError as refusal:
             self._fail_waiting(refusal)
             if refusal.code == METHOD_NOT_FOUND:
                 self._refused = refusal
                 return False
         except (ConnectionLostError, BudgetExceededError) as error:
-            # What is wrong with the server shows in its calls; here it is only tried again.
+            # A failure of the server shows in its calls; here the request is only retried.
             self._fail_waiting(error)
         else:
             if not self._changed.is_set():
-                self._fail_waiting(ConnectionLostError("it ended the stream of its changes"))
+                self._fail_waiting(ConnectionLostError("it ended the stream of its subscriptions"))
         if not self._changed.is_set():
             self._missed = True
-            await self._until_changed(self._pauses.wait())
+            await self._until_changed(self._backoff.wait())
         return True
 
     def _filter(self) -> Json:
         wanted: Json = {f"{name}ListChanged": True for name in self._lists}
-        if watched := self._watched():
-            wanted["resourceSubscriptions"] = sorted(watched)
+        if uris := self._subscribed():
+            wanted["resourceSubscriptions"] = sorted(uris)
         return wanted
 
     async def _listen(self, wanted: Json) -> None:
         try:
             await self._until_changed(self._connection.request(Call(LISTEN, {"notifications": wanted})))
         finally:
-            self._overtaken = self._honoured is None and self._changed.is_set()
+            self._replaced = self._honoured is None and self._changed.is_set()
             self._honoured = None
 
     async def _until_changed(self, work: Coroutine[None, None, object]) -> None:
-        """Wait for `work`, or end it when other resources are watched."""
+        """Run `work` until it is done, or until the set of subscribed resources changes."""
         running = asyncio.ensure_future(work)
         change = asyncio.ensure_future(self._changed.wait())
         try:

@@ -1,1 +1,1 @@
-"""HTTP: the protocol with its limits, headers, identity, message bodies, refusals and streams."""
+"""HTTP for both eras: the protocol and its limits, headers, authentication, requests, responses, event streams."""

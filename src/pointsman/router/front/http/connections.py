@@ -1,4 +1,4 @@
-"""Limits open client connections, in all and for each address, and picks the one to close for a newcomer."""
+"""Limits client connections, in total and by address, and evicts idle ones to make room for new ones."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ PRESSURE_KEEP_ALIVE_S = 5  # for an idle connection once half of the connections
 _IPV6_SITE_BITS = 64  # one customer usually has a whole /64
 
 Exempt = Callable[[str], bool]
-"""Whether an address may have more than its share."""
+"""Whether an address may exceed its share."""
 
 Verdict = Literal["admitted", "full", "share", "flood"]
 
 
 def address_key(host: str) -> str:
-    """What counts as one address: an IPv4 address, also where IPv6 maps it, or the /64 of an IPv6 address."""
+    """Return what counts as one address: an IPv4 address, also an IPv6-mapped one, or the /64 of an IPv6 address."""
     return _address(host)[0]
 
 
 def is_exempt(host: str, trusted_proxies: Iterable[str]) -> bool:
-    """Whether many clients may stand behind `host`: loopback, where local proxies run, and the named proxies."""
+    """Return whether `host` may serve many clients: loopback, where local proxies run, and trusted proxies."""
     loopback = _address(host)[1]
     return loopback or any(_contains(network, host) for network in trusted_proxies)
 
@@ -53,22 +53,22 @@ def _contains(network: str, host: str) -> bool:
 
 
 class Evictable(Protocol):
-    """A connection, as the table knows it."""
+    """A connection in the table."""
 
     address: str  # its `address_key`; empty for a Unix socket
 
     @property
     def unread(self) -> int:
-        """Bytes of its answers that the client has not taken."""
+        """Bytes of responses that the client has not read."""
         ...
 
     def evict(self) -> None:
-        """Close it: it has no request under way."""
+        """Close the connection, which has no request under way."""
         ...
 
 
 class ConnectionTable:
-    """All connections of one server. A connection is idle from its opening, and between its requests."""
+    """All connections of one server. A connection is idle before its first request and between requests."""
 
     def __init__(self) -> None:
         self._admitted: Counter[str] = Counter()  # by address
@@ -80,9 +80,9 @@ class ConnectionTable:
         return self._total
 
     def admit(self, connection: Evictable, most: int, *, exempt: bool) -> Verdict:
-        """Count a newcomer, in the place of the longest idle connection where there is no room.
+        """Count a new connection; if the table is full, evict the longest idle one.
 
-        `forget` it at its end, unless the verdict is `flood`.
+        `forget` it when it closes, unless the verdict is `flood`.
         """
         verdict: Verdict = "admitted"
         if not exempt and self._admitted[connection.address] >= max(1, most // 2):
@@ -119,7 +119,7 @@ class ConnectionTable:
         return self._total * 2 >= most
 
     def _evict(self, address: str | None) -> bool:
-        """Close the longest idle connection, of `address` if one is given."""
+        """Close the longest idle connection, of `address` if given."""
         for connection in self._idle:
             if (address is None or connection.address == address) and not connection.unread:
                 connection.evict()  # calls `forget`

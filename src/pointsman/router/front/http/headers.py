@@ -1,4 +1,4 @@
-"""What the headers must be, before anything else is looked at: single, from a Host and an Origin that we know."""
+"""Checks a request's headers before anything else: no duplicates, a known Host and Origin, acceptable media types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from pointsman.config.model import Listen
 from pointsman.core.sdk import HEADER_MISMATCH
 from pointsman.core.seams import INVALID_REQUEST
-from pointsman.router.front.http.refusal import HttpError
+from pointsman.router.front.http.responses import HttpError
 
 Head = dict[bytes, bytes]
 
@@ -19,12 +19,12 @@ _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not
 _HTTP_PORT = 80
 _ONCE = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"x-pointsman-project"})
 _HOST = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_LONGEST_KEPT = 256  # of an Accept header whose reading is kept
+_LONGEST_CACHED = 256  # characters of an Accept header whose parsed form is cached
 
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """The names under which we are reached, and the web pages that may call us. Both are compared exactly."""
+    """The gateway's host names, and the web origins that may call it. Both are compared exactly."""
 
     hosts: frozenset[bytes]
     origins: frozenset[bytes]
@@ -32,13 +32,13 @@ class HostRules:
 
     @classmethod
     def of(cls, listen: Listen, port: int) -> HostRules:
-        """`port` is the one that is really bound; `listen.port` may be 0."""
+        """`port` is the bound port; `listen.port` may be 0."""
         names: list[str] = [*_LOOPBACK]
         if listen.host not in _WILDCARDS:
             names.append(f"[{listen.host}]" if ":" in listen.host else listen.host)
         own = [f"{name}:{port}" for name in names]
         if port == _HTTP_PORT:
-            own += names  # clients leave out the port that goes without saying
+            own += names  # clients omit the default port
         return cls(
             hosts=frozenset(host.lower().encode() for host in (*own, *listen.allowed_hosts)),
             origins=frozenset(
@@ -49,12 +49,14 @@ class HostRules:
 
 
 def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> Head:
-    """The headers by name, in lower case. Raises HttpError 400, 403, 421."""
+    """Return the headers by name, in lower case. Raises HttpError 400, 403, 421."""
     lines = list(headers)
     head = dict(lines)
     if len(head) != len(lines):
-        head = _folded(lines)
-    _check_host(head.get(b"host"), rules)
+        head = _join_duplicates(lines)
+    host = head.get(b"host")
+    if host not in rules.hosts:
+        _check_host(host, rules)
     origin = head.get(b"origin")
     if origin is not None and origin.lower() not in rules.origins:
         raise HttpError(
@@ -71,7 +73,7 @@ def check_content_type(head: Head) -> None:
         raise HttpError(415, "Content-Type must be application/json.")
 
 
-def check_accepts_answers(head: Head) -> None:
+def check_accepts_responses(head: Head) -> None:
     """Raises HttpError 406."""
     if accepted(head.get(b"accept", b"")) != (True, True):
         raise HttpError(406, "Accept must name both application/json and text/event-stream.")
@@ -84,8 +86,8 @@ def check_accepts_stream(head: Head) -> None:
 
 
 def accepted(value: bytes) -> tuple[bool, bool]:
-    """Whether JSON, and whether an event stream, is welcome."""
-    return _accepted(value) if len(value) <= _LONGEST_KEPT else _accepted.__wrapped__(value)
+    """Return whether an Accept header covers JSON, and whether it covers an event stream."""
+    return _accepted(value) if len(value) <= _LONGEST_CACHED else _accepted.__wrapped__(value)
 
 
 @lru_cache(maxsize=128)
@@ -97,10 +99,10 @@ def _accepted(value: bytes) -> tuple[bool, bool]:
     )
 
 
-def _folded(lines: list[tuple[bytes, bytes]]) -> Head:
-    """Headers that appear more than once: lists are joined, what must be single is refused.
+def _join_duplicates(lines: list[tuple[bytes, bytes]]) -> Head:
+    """Join repeated list headers; reject repeated single-valued ones.
 
-    One reader takes the first copy and another the last; whoever sends two wants us to be of two minds.
+    Parsers disagree on which copy of a single-valued header counts, which request smuggling exploits.
     """
     head: Head = {}
     for name, value in lines:
@@ -115,8 +117,6 @@ def _folded(lines: list[tuple[bytes, bytes]]) -> Head:
 
 
 def _check_host(host: bytes | None, rules: HostRules) -> None:
-    if host in rules.hosts:
-        return
     if host is None or not _HOST.fullmatch(host):
         raise HttpError(400, "The Host header is missing or malformed.")
     if host.lower() not in rules.hosts:

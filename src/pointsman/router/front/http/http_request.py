@@ -1,53 +1,49 @@
-"""What every way in begins and ends with: checks of the head, who calls, the message, and refusals in fixed words."""
+"""Reads and authenticates an HTTP request: checked headers, a bounded body, one JSON-RPC message, the caller."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from pointsman.config.model import Limits
-from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import CLIENT_INFO_META_KEY
-from pointsman.core.seams import INTERNAL_ERROR, Gateway
-from pointsman.router.front.client_info import client_name
-from pointsman.router.front.http.answers import respond_refusal
-from pointsman.router.front.http.body import read_body
-from pointsman.router.front.http.failures import Failures
+from pointsman.core.seams import PARSE_ERROR, Gateway
+from pointsman.core.wire import InvalidJsonError, decode
+from pointsman.router.front.http.authentication import Claims, add_meta_claims, authenticate, read_claims
 from pointsman.router.front.http.headers import Head, HostRules, check_content_type, checked_head
-from pointsman.router.front.http.identity import Claims, claims_of, with_meta
-from pointsman.router.front.http.message import echoed_id, meta_of, parse
-from pointsman.router.front.http.refusal import (
+from pointsman.router.front.http.responses import (
     ClientDisconnectedError,
     HttpError,
-    denied,
-    full,
-    no_room,
+    body_too_large,
     overloaded,
-    too_many_streams,
-    unauthorized,
+    too_many_large_bodies,
+    too_many_requests,
 )
-from pointsman.router.front.methods import LEGACY_METHODS
-from pointsman.router.front.open_streams import OpenStreams
-from pointsman.router.serving.in_flight import InFlight, Lease
+from pointsman.router.front.methods import LEGACY_METHODS, client_name
+from pointsman.router.serving.in_flight import LARGE_BYTES, InFlight, Lease
 
-STREAM_SHARE = 4  # one token's streams take at most this part of the connections
-_READ_FOR_AUDIT = 64 << 10  # bytes of a refused body, to learn what was tried
+_READ_FOR_AUDIT = 64 << 10  # bytes of a refused request's body, to record what was attempted
+_LONGEST_LENGTH = 18  # digits of Content-Length; more is too large in any case
+_ID_TYPES = (int, str)  # compared with `type(...)`, because True is an int
+
+Reserve = Callable[[int], None]
+"""Reserves memory for a large body of that size before it is read. Raises HttpError 503."""
 
 
 class HttpRequest:
-    """One HTTP request, and what is known of it so far."""
+    """One HTTP request and what has been read of it so far."""
 
     __slots__ = (
         "_in_flight",
-        "address",
-        "body_taken",
+        "body_read",
         "connection",
         "head",
         "lease",
         "message",
+        "project",
         "receive",
         "send",
         "token",
@@ -56,146 +52,178 @@ class HttpRequest:
 
     def __init__(self, receive: Receive, send: Send, in_flight: InFlight, connection: Any = None) -> None:
         self._in_flight = in_flight
-        self.lease: Lease | None = None  # of a large body, until the request is over
-        self.token_id = ""  # of the caller by its headers; strangers share one share
-        self.connection = connection  # what `protocol.py` keeps of it; None under another server
+        self.lease: Lease | None = None  # of a large body, released when the request ends
+        self.token_id = ""  # of the caller by its headers; unauthenticated requests count together
+        self.connection = connection  # the `GuardedProtocol`; None under another server
         self.receive = receive
         self.send = send
         self.head: Head = {}
         self.token: str | None = None  # for the audit of a refusal
-        self.address: str | None = None  # the project in header or path
+        self.project: str | None = None  # in header or path
         self.message: Json | None = None
-        self.body_taken = False
+        self.body_read = False
 
-    def make_room(self, size: int) -> None:
-        """For a large body. Raises HttpError 503."""
+    def reserve(self, size: int) -> None:
+        """Fits `Reserve`."""
         self.lease = self._in_flight.request(self.token_id, size)
         if self.lease is None:
-            raise no_room()
-
-
-Serve = Callable[[Scope, HttpRequest, Claims], Awaitable[None]]
-"""Answers a visit whose head is good. Raises HttpError, ClientDisconnectedError."""
+            raise too_many_large_bodies()
 
 
 class RequestReader:
+    """Reads requests for every endpoint of the front, with the limits that hold now."""
+
     def __init__(
-        self,
-        gateway: Gateway,
-        failures: Failures,
-        limits: Limits,
-        hosts: HostRules,
-        full: Callable[[], bool],
-        in_flight: InFlight,
+        self, gateway: Gateway, limits: Callable[[], Limits], hosts: HostRules, full: Callable[[], bool]
     ) -> None:
-        self._in_flight = in_flight
         self._gateway = gateway
+        self._limits = limits
         self._full = full
-        self._failures = failures
-        self.limits = limits
         self.hosts = hosts
         self.draining = False
-        self.streams: list[OpenStreams] = []
 
-    async def admit(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError(f"the front serves HTTP, not {scope['type']}")
-        visit = HttpRequest(receive, send, self._in_flight, scope.get("connection"))
-        try:
-            try:
-                await serve(scope, visit, self._claims(scope, visit))
-            except HttpError as refusal:
-                await self._refuse(scope["method"], visit, refusal)
-        except ClientDisconnectedError:
-            return
-        except Exception as error:
-            self._failures.report(scope["method"], error)
-            await respond_refusal(send, HttpError(500, "Internal error", code=INTERNAL_ERROR), echoed_id(visit.message))
-        finally:
-            if visit.lease is not None:
-                visit.lease.release()
-
-    async def message(self, visit: HttpRequest, claims: Claims) -> tuple[Json, Caller]:
-        """The message of a POST, and who sent it. Raises HttpError, ClientDisconnectedError."""
-        caller = self._vouched(claims)
-        check_content_type(visit.head)
-        visit.body_taken = True
-        if caller is not None:
-            visit.token_id = caller.token_id
-        body = await read_body(visit.head, visit.receive, self.limits.body_bytes, visit.make_room)
-        try:
-            message = visit.message = parse(body)
-        except HttpError:
-            if caller is None:
-                self.identify(claims)  # without a token not even the reason is told
-            raise
-        completed = with_meta(claims, meta_of(message))
-        if caller is None or completed is not claims:
-            visit.token = completed.token
-            caller = self.identify(completed)
-        if visit.connection is not None:
-            visit.connection.token_id = caller.token_id
-        if self._full() and message.get("method") in LEGACY_METHODS:
-            raise full()
-        return message, caller
-
-    def identify(self, claims: Claims) -> Caller:
-        """Raises HttpError 401, 403."""
-        try:
-            return self._gateway.identify(claims.token, claims.project)
-        except UnauthorizedError as error:
-            raise unauthorized(str(error)) from None
-        except ForbiddenError as error:
-            raise denied(str(error)) from None
-
-    def check_stream_share(self, caller: Caller) -> None:
-        """Each open stream takes a connection, and one token must not take them all. Raises HttpError 429."""
-        most = max(1, self.limits.connections // STREAM_SHARE)
-        if sum(streams.count(caller.token_id) for streams in self.streams) >= most:
-            raise too_many_streams(most)
-
-    def _claims(self, scope: Scope, visit: HttpRequest) -> Claims:
-        """Raises HttpError."""
-        visit.head = checked_head(scope["headers"], self.hosts)
+    def read_head(self, request: HttpRequest, scope: Scope) -> Claims:
+        """Check the headers and read the claims in headers and path. Raises HttpError 400, 403, 421, 503."""
+        request.head = checked_head(scope["headers"], self.hosts)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
         path_params = scope.get("path_params")
-        claims = claims_of(visit.head, path_params.get("id") if path_params else None)
-        visit.token, visit.address = claims.token, claims.project
+        claims = read_claims(request.head, path_params.get("id") if path_params else None)
+        request.token, request.project = claims.token, claims.project
         return claims
 
-    def _vouched(self, claims: Claims) -> Caller | None:
-        """The caller by its headers alone; None where the body may still say more. Raises HttpError 401, 403."""
+    async def read_message(self, request: HttpRequest, claims: Claims) -> tuple[Json, Caller]:
+        """Read and authenticate the message of a POST. Raises HttpError, ClientDisconnectedError."""
+        caller = self._authenticate_by_headers(claims)
+        check_content_type(request.head)
+        request.body_read = True
+        if caller is not None:
+            request.token_id = caller.token_id
+        body = await read_body(request.head, request.receive, self._limits().body_bytes, request.reserve)
+        try:
+            message = request.message = parse_message(body)
+        except HttpError:
+            if caller is None:
+                authenticate(self._gateway, claims)  # 401 comes first: without a token no details are given
+            raise
+        params = message.get("params")
+        meta = params.get("_meta") if params else None
+        completed = add_meta_claims(claims, meta) if meta else claims
+        if caller is None or completed is not claims:
+            request.token = completed.token
+            caller = authenticate(self._gateway, completed)
+        if request.connection is not None:
+            request.connection.token_id = caller.token_id
+        if self._full() and message.get("method") in LEGACY_METHODS:
+            raise too_many_requests()
+        return message, caller
+
+    async def record_refusal(self, request: HttpRequest, error: HttpError) -> None:
+        """Record a refused POST in the audit. Reads the body if it was not read. Raises ClientDisconnectedError."""
+        if not request.body_read:
+            request.message = await _read_for_audit(request)
+        message = request.message or {}
+        params, method = message.get("params") or {}, message.get("method")
+        info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
+        self._gateway.refused(error.data["code"], request.token, method, params, client_name(info))
+
+    def _authenticate_by_headers(self, claims: Claims) -> Caller | None:
+        """Return None if only `_meta` can complete the claims. Raises HttpError 401, 403."""
         if claims.token is None:
             return None
         try:
-            return self._gateway.identify(claims.token, claims.project)
-        except UnauthorizedError as error:
-            raise unauthorized(str(error)) from None
-        except ForbiddenError as error:
-            if claims.project_stated:
-                raise denied(str(error)) from None
-            return None
+            return authenticate(self._gateway, claims)
+        except HttpError as error:
+            if error.status == 403 and not claims.project_stated:
+                return None
+            raise
 
-    async def _refuse(self, verb: str, visit: HttpRequest, refusal: HttpError) -> None:
-        """Raises ClientDisconnectedError."""
-        if refusal.audited and verb == "POST":
-            await self._report(visit, refusal.data["code"])
-        await respond_refusal(visit.send, refusal, echoed_id(visit.message))
 
-    async def _report(self, visit: HttpRequest, code: str) -> None:
-        """Record the refused request. Reads the body if it was not read yet. Raises ClientDisconnectedError."""
-        if not visit.body_taken:
-            visit.message = await self._tried(visit)
-        message = visit.message or {}
-        params, method = message.get("params") or {}, message.get("method")
-        info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
-        self._gateway.refused(code, visit.token, method, params, client_name(info))
+async def read_body(head: Head, receive: Receive, limit: int, reserve: Reserve | None = None) -> bytes:
+    """Read a body of at most `limit` bytes; `protocol.py` limits its time.
 
-    async def _tried(self, visit: HttpRequest) -> Json | None:
-        try:
-            message = parse(await read_body(visit.head, visit.receive, _READ_FOR_AUDIT))
-            with_meta(Claims(None, None, project_stated=False), meta_of(message))  # takes the secrets out
-        except HttpError:
-            return None
-        return message
+    Raises HttpError 413, ClientDisconnectedError, and what `reserve` raises.
+    """
+    length = head.get(b"content-length", b"0")
+    if not length.isdigit() or len(length) > _LONGEST_LENGTH or (expected := int(length)) > limit:
+        raise body_too_large(limit)
+    if expected > LARGE_BYTES and reserve is not None:
+        reserve(expected)
+        reserve = None
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        if len(body) > limit:
+            raise body_too_large(limit)
+        return body
+    pieces: list[bytes] = []
+    size = 0
+    while message["type"] == "http.request":
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > limit:
+            raise body_too_large(limit)
+        if size > LARGE_BYTES and reserve is not None:
+            reserve(limit)  # a chunked body does not state its length
+            reserve = None
+        if not message.get("more_body"):
+            return b"".join(pieces)
+        message = await receive()
+    raise ClientDisconnectedError
+
+
+def parse_message(body: bytes) -> Json:
+    """Parse one JSON-RPC request, notification or response. Raises HttpError 400.
+
+    Checked by hand, so that no library's error text reaches the client.
+    """
+    try:
+        message = decode(body)
+    except InvalidJsonError:
+        raise HttpError(400, "Parse error: the body is not JSON.", code=PARSE_ERROR) from None
+    if type(message) is not dict or message.get("jsonrpc") != "2.0":
+        raise HttpError(400, 'The body must be one JSON-RPC message, an object with "jsonrpc": "2.0".')
+    if "method" in message:
+        _check_call(message)
+    else:
+        _check_response(message)
+    return message
+
+
+def echoed_id(message: Any) -> Any:
+    """Return the id to answer under, or None if the message has no valid one."""
+    request_id = message.get("id") if type(message) is dict else None
+    return request_id if type(request_id) in _ID_TYPES else None
+
+
+async def _read_for_audit(request: HttpRequest) -> Json | None:
+    try:
+        message = parse_message(await read_body(request.head, request.receive, _READ_FOR_AUDIT))
+        meta = (message.get("params") or {}).get("_meta")
+        add_meta_claims(Claims(None, None, project_stated=False), meta or {})  # removes the secrets
+    except HttpError:
+        return None
+    return message
+
+
+def _check_call(message: Json) -> None:
+    if type(message["method"]) is not str or not message["method"]:
+        raise HttpError(400, "`method` must be a string.")
+    if "id" in message and type(message["id"]) not in _ID_TYPES:
+        raise HttpError(400, "`id` must be a string or an integer.")
+    if "result" in message or "error" in message:
+        raise HttpError(400, "A message with `method` carries no `result` and no `error`.")
+    params = message.get("params")
+    if params is None:
+        return
+    if type(params) is not dict:
+        raise HttpError(400, "`params` must be an object.")
+    if type(params.get("_meta")) not in (dict, type(None)):
+        raise HttpError(400, "`params._meta` must be an object.")
+
+
+def _check_response(message: Json) -> None:
+    if ("result" in message) == ("error" in message):
+        raise HttpError(400, "The message is neither a request (`method`) nor a response (`result` or `error`).")
+    if type(message.get("id")) not in _ID_TYPES:
+        raise HttpError(400, "`id` must be a string or an integer.")

@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol with the limits that it lacks: time, size and number of what clients send, and time to read.
+"""uvicorn's HTTP protocol with limits: for the time and size of requests, for slow readers, and for connections.
 
-Which connections are admitted is decided in `connections.py`, how much may wait to be read in `unread.py`.
+`connections.py` decides which connections are admitted, `unread.py` how many unread bytes may accumulate.
 
-It stands on `HttpToolsProtocol`, which is not public API; hence the narrow pin of uvicorn, and the tests.
+Builds on `HttpToolsProtocol`, which is not public API: hence the narrow pin of uvicorn, and the tests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pointsman.config.model import Limits
-from pointsman.router.front.http.answers import error_message, respond
 from pointsman.router.front.http.connections import (
     PRESSURE_KEEP_ALIVE_S,
     ConnectionTable,
@@ -28,13 +27,13 @@ from pointsman.router.front.http.connections import (
     address_key,
     is_exempt,
 )
-from pointsman.router.front.http.one_piece import CoalescingTransport
-from pointsman.router.front.http.refusal import HttpError, overloaded
+from pointsman.router.front.http.responses import HttpError, overloaded, respond
 from pointsman.router.front.http.unread import UnreadBudget
 
 HEAD_BYTES = 64 << 10
-READ_S = 10.0  # in each such time a client that is behind must take `READ_BYTES`, or all that was left
+READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or the rest if that is less
 READ_BYTES = 64 << 10
+_LARGE_BYTES = 256 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _SLOW_HEAD = HttpError(408, "The request header took too long.")
 _SLOW_BODY = HttpError(408, "The request body took too long.")
@@ -50,28 +49,25 @@ _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header 
 
 
 class HeadTooLargeError(Exception):
-    """Raised inside the parser, which then gives up."""
-
-
-def _as_json_rpc(refusal: HttpError) -> bytes:
-    return error_message(None, refusal.code, refusal.message, refusal.data)
+    """Raised inside the parser, which then stops."""
 
 
 def guarded_protocol(
     limits: Callable[[], Limits],
     read_s: float = READ_S,
-    worded: Callable[[HttpError], bytes] = _as_json_rpc,
+    error_body: Callable[[HttpError], bytes] = HttpError.body,
     exempt: Exempt = lambda host: is_exempt(host, ()),
     unread: UnreadBudget | None = None,
 ) -> type[GuardedProtocol]:
-    """For `uvicorn.Config(http=...)`. `limits` and `exempt` are asked for each connection, so that a reload holds.
+    """Return a class for `uvicorn.Config(http=...)`.
 
-    `worded` makes the body of a refusal that is given below ASGI.
+    `limits` and `exempt` are called for each connection, so that a reload takes effect. `error_body` encodes errors
+    that are answered below ASGI.
     """
     shared = {
         "limits_now": (limits,),
         "read_s": read_s,
-        "worded": (worded,),
+        "error_body": (error_body,),
         "exempt": (exempt,),
         "table": ConnectionTable(),
         "budget": unread or UnreadBudget(lambda: limits().unread_bytes),
@@ -84,7 +80,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     limits_now: ClassVar[tuple[Callable[[], Limits]]]  # in a tuple, because a bare function would become a method
     read_s: ClassVar[float]
-    worded: ClassVar[tuple[Callable[[HttpError], bytes]]]
+    error_body: ClassVar[tuple[Callable[[HttpError], bytes]]]
     exempt: ClassVar[tuple[Exempt]]
     table: ClassVar[ConnectionTable]
     budget: ClassVar[UnreadBudget]
@@ -94,29 +90,29 @@ class GuardedProtocol(HttpToolsProtocol):
         self._limits = self.limits_now[0]()
         self._verdict: Verdict | None = None  # None: not in the table, or no longer
         self.address = ""
-        self.token_id: str | None = None  # whose request came last
+        self.token_id: str | None = None  # of the latest request
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
         self._reading_head = False
         self._reading_body = False
         self._declining = False
-        self._request_clock: asyncio.TimerHandle | None = None  # for the head or the body that is coming in
-        self._read_clock: asyncio.TimerHandle | None = None  # for what the client still has to take
-        self._goal = 0  # bytes that it must have taken by then
+        self._request_timer: asyncio.TimerHandle | None = None  # for the head or body being received
+        self._read_timer: asyncio.TimerHandle | None = None  # for a client that reads slowly
+        self._goal = 0  # bytes that the client must have read when the timer fires
 
     # The connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
         super().connection_made(transport)
-        self._line = CoalescingTransport(transport)
-        self.transport = self._line  # type: ignore[assignment]  # a transport by its shape
+        self._coalescing = CoalescingTransport(transport)
+        self.transport = self._coalescing  # type: ignore[assignment]  # a transport by its shape
         self._limits = self.limits_now[0]()
         host = self.client[0] if self.client else ""
         self.address = address_key(host)
         exempt = not host or self.exempt[0](host)
         self._verdict = self.table.admit(self, self._limits.connections, exempt=exempt)
         if self._verdict == "flood":
-            transport.abort()  # not even room for polite words
+            transport.abort()  # a response would cost too much
             return
         if self._verdict != "admitted":
             self.app = self._too_many_connections
@@ -124,17 +120,17 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave_table()
-        self._stop_clock()
-        self._stop_read_clock()
+        self._stop_request_timer()
+        self._stop_read_timer()
         super().connection_lost(exc)
 
     def evict(self) -> None:
-        """Close an idle connection in favour of a newcomer."""
+        """Close an idle connection to make room for a new one."""
         self._leave_table()
         self.transport.close()
 
     def cut(self) -> None:
-        """Reset the connection: a plain close would leave what is unread with the kernel for minutes."""
+        """Reset the connection: after a plain close the kernel would buffer unread bytes for minutes."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
             with suppress(OSError):
@@ -143,9 +139,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     @property
     def unread(self) -> int:
-        """As memory: the transport keeps a piece whole until the last byte of it is taken."""
-        unread = self._line.get_write_buffer_size()
-        return max(unread, self._line.last) if unread else 0
+        """Return the bytes in memory: the transport keeps a buffer whole until its last byte is sent."""
+        unread = self._coalescing.get_write_buffer_size()
+        return max(unread, self._coalescing.last) if unread else 0
 
     def _leave_table(self) -> None:
         if self._verdict is not None:
@@ -157,8 +153,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._piece_bytes = len(data)
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offer:
-            self._decline_upgrade(data[offer.args[0] :])
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             too_large = isinstance(error.__context__, HeadTooLargeError)
             self._answer_and_close(_LARGE_HEAD if too_large else _BAD_REQUEST)
@@ -166,19 +162,17 @@ class GuardedProtocol(HttpToolsProtocol):
             self._head_bytes += self._piece_bytes
             if self._head_bytes > HEAD_BYTES:
                 self._answer_and_close(_LARGE_HEAD)
-        if self._request_clock is None and not self.transport.is_closing():
-            self._keep_time()
+        if self._request_timer is None and not self.transport.is_closing():
+            self._start_request_timer()
 
-    def _keep_time(self) -> None:
+    def _start_request_timer(self) -> None:
         if self._reading_body:
             self._expect(self._limits.body_s, self._body_is_late)
-        elif self._reading_head or self._silent():
+            return
+        idle = self.cycle is None or self.cycle.response_complete
+        # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
+        if self._reading_head or (idle and self.timeout_keep_alive_task is None):
             self._expect(self._limits.header_s, self._head_is_late)
-
-    def _silent(self) -> bool:
-        """Bytes came, but neither a request nor the wait for one is under way: blank lines, for example."""
-        over = self.cycle is None or self.cycle.response_complete
-        return over and self.timeout_keep_alive_task is None
 
     # The parser's callbacks
 
@@ -188,7 +182,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reading_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """In place of the base's, which would keep the blanks around a value that httptools leaves there."""
+        """Override the base's method, which does not strip the blanks around a value."""
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self.expect_100_continue = True
@@ -198,11 +192,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reading_head = False
         self._declining = self.parser.should_upgrade()
         if self._declining:
-            return  # the parser stops here, and the request is read again without the offer
+            return  # the parser stops here, and the request is parsed again without the upgrade headers
         if self._head_bytes + self._piece_bytes > HEAD_BYTES:
             self._measure_head()
         self._reading_body = True
-        self._stop_clock()
+        self._stop_request_timer()
         self.table.busy(self)
         self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
@@ -211,49 +205,46 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._declining:
             return
         self._reading_body = False
-        self._piece_bytes = 0  # what follows in this piece belongs to the next request
-        self._stop_clock()
+        self._piece_bytes = 0  # the rest of these bytes belongs to the next request
+        self._stop_request_timer()
         super().on_message_complete()
 
     def _measure_head(self) -> None:
-        """The head came to its end in a piece so large that it may hide a head that is too large."""
+        """Measure the head alone: it was received together with other bytes."""
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES:
             raise HeadTooLargeError
 
-    # The clock of what comes in: one for a whole head or body, however many pieces it comes in
+    # The request timer: one for a whole head or body, however many pieces it arrives in
 
     def _expect(self, seconds: float, late: Callable[[], None]) -> None:
-        self._request_clock = self.loop.call_later(seconds, late)
+        self._request_timer = self.loop.call_later(seconds, late)
 
-    def _stop_clock(self) -> None:
-        if self._request_clock is not None:
-            self._request_clock.cancel()
-            self._request_clock = None
+    def _stop_request_timer(self) -> None:
+        if self._request_timer is not None:
+            self._request_timer.cancel()
+            self._request_timer = None
 
     def _head_is_late(self) -> None:
-        self._request_clock = None
-        if self._reading_head and self._nothing_under_way():
+        self._request_timer = None
+        if self._reading_head and (self.cycle is None or self.cycle.response_complete):
             self._answer_and_close(_SLOW_HEAD)
         else:
             self.transport.abort()
 
     def _body_is_late(self) -> None:
-        self._request_clock = None
-        if self.pipeline:  # it waits behind another request, so the delay is ours
+        self._request_timer = None
+        if self.pipeline:  # it is queued behind another request, so the client did not cause the delay
             self._expect(self._limits.body_s, self._body_is_late)
         elif self.cycle is not None and not self.cycle.response_started:
             self._answer_and_close(_SLOW_BODY)
         else:
             self.transport.abort()
 
-    def _nothing_under_way(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    # The clock of what goes out: a client that never reads must not hold its answer for ever
+    # The read timer: a client that never reads must not keep its response in memory
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._start_read_clock()
+        self._start_read_timer()
 
     def on_response_complete(self) -> None:
         if self.table.under_pressure(self._limits.connections):
@@ -261,42 +252,43 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self.timeout_keep_alive = self.config.timeout_keep_alive
         super().on_response_complete()
-        self._line.flush()
+        if self._coalescing.head:
+            self._coalescing.flush()
         if self.transport.get_write_buffer_size():
-            self._start_read_clock()
+            self._start_read_timer()
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
             self.table.idle(self)
 
-    def _start_read_clock(self) -> None:
-        if self._read_clock is None:
+    def _start_read_timer(self) -> None:
+        if self._read_timer is None:
             unread = self.transport.get_write_buffer_size()
-            self._goal = self._line.written - unread + min(unread, READ_BYTES)
-            self._read_clock = self.loop.call_later(self.read_s, self._check_reader)
+            self._goal = self._coalescing.written - unread + min(unread, READ_BYTES)
+            self._read_timer = self.loop.call_later(self.read_s, self._check_reader)
             self.budget.behind(self)
 
-    def _stop_read_clock(self) -> None:
+    def _stop_read_timer(self) -> None:
         self.budget.caught_up(self)
-        if self._read_clock is not None:
-            self._read_clock.cancel()
-            self._read_clock = None
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
     def _check_reader(self) -> None:
-        self._read_clock = None
+        self._read_timer = None
         unread = self.transport.get_write_buffer_size()
         if not unread:
             self.budget.caught_up(self)
             return
-        if self._line.written - unread < self._goal:
+        if self._coalescing.written - unread < self._goal:
             self.cut()
         else:
-            self._start_read_clock()
+            self._start_read_timer()
 
-    # Answers below ASGI
+    # Responses below ASGI
 
     def _decline_upgrade(self, rest: bytes) -> None:
-        """Read the request again as if it had offered nothing.
+        """Parse the request again without its upgrade headers.
 
-        Java's client offers HTTP/2 with its first request, and httptools takes the body for the new protocol.
+        Java's client offers HTTP/2 with its first request, and httptools treats the body as the new protocol's.
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
@@ -309,15 +301,58 @@ class GuardedProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
-    def _answer_and_close(self, refusal: HttpError) -> None:
+    def _answer_and_close(self, error: HttpError) -> None:
         if self.transport.is_closing():
             return
-        body = self.worded[0](refusal)
+        body = self.error_body[0](error)
         head = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (refusal.status, _PHRASES[refusal.status], len(body)) + body)
+        self.transport.write(head % (error.status, _PHRASES[error.status], len(body)) + body)
         self.transport.close()
-        self._start_read_clock()
+        self._start_read_timer()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
-        await respond(send, refusal.status, self.worded[0](refusal), (*refusal.headers, (b"connection", b"close")))
+        error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
+        await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
+
+
+class CoalescingTransport:
+    """Writes the head of a response together with its body. Fits `asyncio.Transport` by its shape.
+
+    uvicorn writes head and body one after the other, and uvloop would send each with a system call of its own.
+    """
+
+    __slots__ = ("_transport", "get_write_buffer_size", "head", "is_closing", "last", "written")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.head = b""  # held back until the body follows
+        self.written = 0  # bytes in all
+        self.last = 0  # bytes of the latest write
+        self.is_closing = transport.is_closing  # bound here, because each request calls these two
+        self.get_write_buffer_size = transport.get_write_buffer_size
+
+    def write(self, data: bytes) -> None:
+        if self.head and len(data) > _LARGE_BYTES:
+            head, self.head = self.head, b""
+            self.written += len(head)
+            self._transport.write(head)  # a copy of the body would cost more than a system call
+        elif self.head:
+            data, self.head = self.head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self.head = data
+            return
+        self.last = len(data)
+        self.written += self.last
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """Write a head that has no body."""
+        if self.head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)

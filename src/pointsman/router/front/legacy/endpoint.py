@@ -1,157 +1,252 @@
-"""The legacy era, 2024-11-05 to 2025-11-25, on one path: a handshake opens a session, and requests come in it."""
+"""The legacy era, 2024-11-05 to 2025-11-25, on one path: a handshake opens a session, and requests belong to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
-from starlette.types import Receive, Send
+from starlette.types import Send
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HEADER_MISMATCH, PROTOCOL_VERSION_META_KEY
-from pointsman.core.seams import ProtocolError
-from pointsman.router.front.client_info import legacy_client
+from pointsman.core.seams import Change, Client, FrontRequest, ProtocolError
+from pointsman.core.wire import encode
 from pointsman.router.front.exchange import EraRules, Exchange
-from pointsman.router.front.http.answers import respond, result_message
+from pointsman.router.front.http.authentication import Claims
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.message import meta_of
-from pointsman.router.front.http.refusal import HttpError, overloaded, unknown_session
-from pointsman.router.front.legacy.methods import LegacyMethods, wanted
+from pointsman.router.front.http.http_request import HttpRequest
+from pointsman.router.front.http.responses import (
+    PING,
+    HttpError,
+    respond,
+    result_message,
+    too_many_sessions,
+    unknown_session,
+)
+from pointsman.router.front.http.stream import EventStream, OpenStreams, forward_changes, serve_stream
 from pointsman.router.front.legacy.replay import CHANGES, EventLog, ReplayGapError
-from pointsman.router.front.legacy.resume import serve_changes, serve_rest
 from pointsman.router.front.legacy.sessions import Session, Sessions, TooManySessionsError
-from pointsman.router.front.open_streams import OpenStreams
+from pointsman.router.front.methods import LEGACY_METHODS, legacy_client, log_level, method_not_found, progress_token
 from pointsman.router.front.state import FrontState
+from pointsman.router.front.subscriptions import SUBSCRIBE, UNSUBSCRIBE, UPDATED
 
-RULES = EraRules(leaving_cancels=False, error_status={})  # a legacy client may leave and still want its call to run
+RULES: Final = EraRules(disconnect_cancels=False, error_status={})  # a legacy client may disconnect and resume
+_MODERN_FIELDS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+_SUBSCRIBING: Final = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 
 
-class LegacyEra:
+class LegacyMethods:
+    """Handles the messages of a legacy session, whichever transport they arrive by."""
+
+    def __init__(self, state: FrontState) -> None:
+        self._state = state
+
+    def initialize(self, client: Client, caller: Caller) -> Json:
+        """Return the result of `initialize`."""
+        result: Json = {
+            "protocolVersion": client.version,
+            "capabilities": self._state.gateway.capabilities(caller, "legacy"),
+            "serverInfo": self._state.server_info,
+        }
+        instructions = self._state.instructions(caller)
+        if instructions is not None:
+            result["instructions"] = instructions
+        return result
+
+    def notify(self, session: Session, method: str, params: Json) -> None:
+        """Handle a notification. Only cancellations have an effect."""
+        if method != "notifications/cancelled":
+            return
+        client_id = params.get("requestId")
+        if type(client_id) is int or type(client_id) is str:
+            session.cancel(client_id)
+
+    async def run(self, session: Session, message: Json, caller: Caller, exchange: Exchange) -> None:
+        """Handle a request and write its response."""
+        client_id, method = message["id"], message["method"]
+        same_id = session.calls.setdefault(client_id, [])
+        same_id.append(exchange)
+        try:
+            await exchange.run(method, self._handle(session, method, message.get("params") or {}, caller, exchange))
+        finally:
+            same_id.remove(exchange)
+            if not same_id:
+                del session.calls[client_id]
+
+    async def _handle(self, session: Session, method: str, params: Json, caller: Caller, exchange: Exchange) -> Json:
+        """Raises ProtocolError."""
+        check = LEGACY_METHODS.get(method)
+        if check is not None:
+            check(params)
+            client, meta = session.client, params.get("_meta")
+            token = progress_token(meta) if meta else None
+            if token is not None:
+                client = replace(client, progress_token=token)
+            request = FrontRequest(self._state.new_id(), method, params, caller, client)
+            if method in _SUBSCRIBING:
+                return as_legacy(await session.subscriptions.handle(request, exchange))
+            return as_legacy(await self._state.gateway.handle(request, exchange))
+        if method == "ping":
+            return {}
+        if method == "logging/setLevel":
+            session.client = replace(session.client, log_level=log_level(params.get("level"), "level"))
+            return {}
+        raise method_not_found()
+
+
+class LegacyEndpoint:
+    """POST, GET and DELETE of `/mcp` with a legacy protocol version."""
+
     def __init__(
         self,
-        desk: FrontState,
+        state: FrontState,
         methods: LegacyMethods,
         sessions: Sessions,
         streams: OpenStreams,
-        check_share: Callable[[Caller], None],
+        check_stream_share: Callable[[Caller], None],
     ) -> None:
-        """`check_share` raises Refusal where a token has its share of streams."""
-        self._desk = desk
+        """`check_stream_share` raises HttpError 429."""
+        self._state = state
         self._methods = methods
         self._sessions = sessions
         self._streams = streams
-        self._check_share = check_share
+        self._check_stream_share = check_stream_share
 
-    async def post(
-        self, head: Head, message: Json, caller: Caller, address: str | None, receive: Receive, send: Send
-    ) -> None:
+    async def post(self, http: HttpRequest, message: Json, caller: Caller) -> None:
         """Raises HttpError 400, 404, 503."""
-        method = message.get("method")
-        meta = meta_of(message)
+        method, params = message.get("method"), message.get("params")
+        meta = params.get("_meta") if params else None
         if meta and PROTOCOL_VERSION_META_KEY in meta and method != "initialize":
             raise HttpError(
                 400, "The MCP-Protocol-Version header does not match the version in `_meta`.", code=HEADER_MISMATCH
             )
-        if method == "initialize" and "id" in message and b"mcp-session-id" not in head:
-            await self._initialize(message, caller, address, send)
+        if method == "initialize" and "id" in message and b"mcp-session-id" not in http.head:
+            await self._initialize(http, message, caller)
             return
-        session = self._session(head, caller, address)
+        session = self._find_session(http, caller)
         if method is None:
-            session.questions.answered(message)
-            await self._accept(session, send)
+            session.questions.resolve(message)
+            await self._accept(session, http.send)
         elif "id" not in message:
-            self._methods.notice(session, method, message.get("params") or {})
-            await self._accept(session, send)
+            self._methods.notify(session, method, params or {})
+            await self._accept(session, http.send)
         elif method == "initialize":
             raise HttpError(400, "This session is initialized already. Leave out Mcp-Session-Id to open another one.")
         else:
-            exchange = Exchange(self._desk, message["id"], receive, send, RULES, session, session.events)
+            exchange = Exchange(self._state, message["id"], http.receive, http.send, RULES, session, session.events)
             try:
                 await self._methods.run(session, message, caller, exchange)
             finally:
                 self._sessions.touch(session)
 
-    async def get(self, head: Head, caller: Caller, address: str | None, receive: Receive, send: Send) -> None:
-        """The stream of changes, or the rest of a request's stream. Raises HttpError 400, 404, 429."""
-        session = self._session(head, caller, address)
-        log, after = _place(session, head)
+    async def get(self, http: HttpRequest, caller: Caller) -> None:
+        """Serve the session's changes, or resume the stream of a request. Raises HttpError 400, 404, 429."""
+        session = self._find_session(http, caller)
+        log, after = _find_log(session, http.head)
         if log.number == CHANGES:
-            session.end_stream()  # a new stream takes the place of the old one
-        self._check_share(caller)
+            session.end_stream()  # a new stream replaces the old one
+        self._check_stream_share(caller)
         try:
             if log.number == CHANGES:
-                await self._changes(session, caller, log, after, receive, send)
+                await self._serve_changes(http, session, caller, log, after)
             else:
-                assert after is not None
-                await self._rest(caller, log, after, receive, send)
-        except Exception as error:  # the stream has ended properly; it cannot be answered once more
-            self._desk.failures.report("GET", error)
+                await self._resume(http, caller, log, after)
+        except Exception as error:  # the response has begun, so no error can be sent
+            self._state.failures.report("GET", error)
         finally:
             self._sessions.touch(session)
 
-    async def delete(self, head: Head, caller: Caller, address: str | None, send: Send) -> None:
+    async def delete(self, http: HttpRequest, caller: Caller) -> None:
         """Raises HttpError 400, 404."""
-        self._sessions.end(self._session(head, caller, address))
-        await respond(send, 200)
+        self._sessions.end(self._find_session(http, caller))
+        await respond(http.send, 200)
 
-    def project_of(self, head: Head) -> str | None:
-        """The project of the session that is meant: GET and DELETE have no `_meta` to name it in."""
-        return self._sessions.project_of(_session_id(head))
+    def claims_of_session(self, claims: Claims, head: Head) -> Claims:
+        """Add the project of the session: GET and DELETE have no `_meta` to state one in. Raises HttpError 400."""
+        if claims.project_stated or b"mcp-session-id" not in head:
+            return claims
+        return Claims(claims.token, self._sessions.project_of(_session_id(head)), project_stated=False)
 
-    def _session(self, head: Head, caller: Caller, address: str | None) -> Session:
+    def _find_session(self, http: HttpRequest, caller: Caller) -> Session:
         try:
-            session = self._sessions.find(_session_id(head), caller.token_id, address)
+            session = self._sessions.find(_session_id(http.head), caller.token_id, http.project)
         except TooManySessionsError:
-            raise _full() from None
+            raise too_many_sessions() from None
         if session is None:
             raise unknown_session()
         return session
 
-    async def _initialize(self, message: Json, caller: Caller, address: str | None, send: Send) -> None:
+    async def _initialize(self, http: HttpRequest, message: Json, caller: Caller) -> None:
         try:
             client = legacy_client(message.get("params") or {})
         except ProtocolError as error:
             raise HttpError(400, error.message, code=error.code) from None
-        body = result_message(message["id"], self._methods.welcome(client, caller))
+        body = result_message(message["id"], self._methods.initialize(client, caller))
         try:
-            session = self._sessions.open(caller, address, client)
+            session = self._sessions.open(caller, http.project, client)
         except TooManySessionsError:
-            raise _full() from None
-        await respond(send, 200, body, ((b"mcp-session-id", session.id.encode()),))
+            raise too_many_sessions() from None
+        await respond(http.send, 200, body, ((b"mcp-session-id", session.id.encode()),))
 
     async def _accept(self, session: Session, send: Send) -> None:
         self._sessions.touch(session)
         await respond(send, 202)
 
-    async def _changes(
-        self, session: Session, caller: Caller, log: EventLog, after: int | None, receive: Receive, send: Send
+    async def _serve_changes(
+        self, http: HttpRequest, session: Session, caller: Caller, log: EventLog, after: int | None
     ) -> None:
-        with self._streams.entered(caller) as ended:
+        def notify(change: Change) -> bool:
+            return not is_subscribed(session, change) or log.add(notification(change))
+
+        with self._streams.track(caller) as ended:
             session.stream = ended
             try:
-                await serve_changes(
-                    receive,
-                    send,
-                    log,
-                    after,
-                    self._desk.gateway.changes(caller),
-                    lambda change: wanted(session, change),
-                    ended,
-                    self._desk.unread,
-                    ping_s=self._desk.ping_s,
-                    wait_s=self._desk.resume_s,
-                )
+                stream = self._attach(http, log, after)
+                log.prime()
+                feed = forward_changes(self._state.gateway.changes(caller), notify, ended)
+                resume_s = self._state.resume_s
+                await serve_stream(stream, http.receive, lambda: log.detach(stream, resume_s), feed, resume_s)
             finally:
                 if session.stream is ended:
                     session.stream = None
 
-    async def _rest(self, caller: Caller, log: EventLog, after: int, receive: Receive, send: Send) -> None:
-        desk = self._desk
-        with self._streams.entered(caller):
-            await serve_rest(receive, send, log, after, desk.unread, ping_s=desk.ping_s, wait_s=desk.resume_s)
+    async def _resume(self, http: HttpRequest, caller: Caller, log: EventLog, after: int | None) -> None:
+        with self._streams.track(caller):
+            stream = self._attach(http, log, after)
+            await serve_stream(stream, http.receive, lambda: log.detach(stream, self._state.resume_s))
+
+    def _attach(self, http: HttpRequest, log: EventLog, after: int | None) -> EventStream:
+        stream = EventStream(http.send, self._state.ping_s, self._state.unread)
+        stream.put(PING)  # sends the head, so that the client sees at once that the stream is open
+        log.attach(stream, after)
+        return stream
 
 
-def _place(session: Session, head: Head) -> tuple[EventLog, int | None]:
-    """The stream that is meant, and the last event of it that the client has. Raises HttpError 400."""
+def is_subscribed(session: Session, change: Change) -> bool:
+    """Return whether to notify this session: always of a changed list, of a resource if it subscribed to it."""
+    return change.method != UPDATED or change.params.get("uri") in session.subscriptions
+
+
+def notification(change: Change) -> bytes:
+    return encode({"jsonrpc": "2.0", "method": change.method, "params": change.params})
+
+
+def as_legacy(result: Json) -> Json:
+    """Remove what only the modern era defines. Copies a result that it changes, because it may be shared."""
+    content = result.get("structuredContent")
+    illegal = content is not None and type(content) is not dict
+    if not illegal and _MODERN_FIELDS.isdisjoint(result):
+        return result
+    return {
+        key: value
+        for key, value in result.items()
+        if key not in _MODERN_FIELDS and not (illegal and key == "structuredContent")
+    }
+
+
+def _find_log(session: Session, head: Head) -> tuple[EventLog, int | None]:
+    """Return the stream to serve, and the last event of it that the client has. Raises HttpError 400."""
     given = head.get(b"last-event-id")
     if given is None:
         return session.events.changes(), None
@@ -159,10 +254,6 @@ def _place(session: Session, head: Head) -> tuple[EventLog, int | None]:
         return session.events.find(given.decode("latin-1")) or (session.events.changes(), None)
     except ReplayGapError:
         raise HttpError(400, "What followed this Last-Event-ID is kept no longer. Make the request again.") from None
-
-
-def _full() -> HttpError:
-    return overloaded("Too many sessions are open. Try again later.")
 
 
 def _session_id(head: Head) -> str:

@@ -1,4 +1,4 @@
-"""What was said on the streams of legacy sessions, kept for a while: a client that lost its line comes back for it."""
+"""Records the events of legacy sessions' streams for a while, so that a client that lost its connection can resume."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from pointsman.router.front.http.answers import numbered_event, priming_event
-from pointsman.router.front.http.failures import Clock
+from pointsman.router.front.http.responses import numbered_event, priming_event
 from pointsman.router.front.http.stream import EventStream
+from pointsman.router.front.state import Clock
 
 KEEP_S: Final = 60.0
 SESSION_BYTES: Final = 16 << 20  # the largest result that a server may send still fits
@@ -19,7 +19,7 @@ CHANGES: Final = 0  # the number of the stream that a GET opens; those of reques
 
 
 class ReplayGapError(Exception):
-    """The events of that stream are kept no longer, or not all of them."""
+    """Events of that stream have been evicted, so it cannot be resumed without a gap."""
 
 
 class Event:
@@ -32,56 +32,56 @@ class Event:
         self.until = until
 
 
-class Store:
-    """All kept events in the order in which they came, so that the oldest go first, whosever they are."""
+class EventStore:
+    """The recorded events of all sessions, in order of arrival, so that the oldest are evicted first."""
 
     def __init__(self, clock: Clock, keep_s: float = KEEP_S, most_bytes: int = ALL_BYTES) -> None:
         self._clock = clock
         self._keep_s = keep_s
         self._most_bytes = most_bytes
-        self._kept: deque[Event] = deque()
+        self._events: deque[Event] = deque()
         self.size = 0
 
-    def keep(self, log: EventLog, number: int, data: bytes) -> Event:
+    def record(self, log: EventLog, number: int, data: bytes) -> Event:
         event = Event(log, number, data, self._clock() + self._keep_s)
-        self._kept.append(event)
+        self._events.append(event)
         self.size += len(data)
         return event
 
-    def tidy(self) -> None:
-        """Let go of what is too old or too much."""
+    def evict(self) -> None:
+        """Evict events that are too old or exceed the size limit."""
         now = self._clock()
-        while self._kept and (self._kept[0].until <= now or self.size > self._most_bytes):
-            oldest = self._kept.popleft()
+        while self._events and (self._events[0].until <= now or self.size > self._most_bytes):
+            oldest = self._events.popleft()
             if oldest.data:
-                oldest.log.forget_oldest()
+                oldest.log.evict_oldest()
 
     def release(self, event: Event) -> None:
         self.size -= len(event.data)
-        event.data = b""  # the rest goes when its turn comes
+        event.data = b""  # the entry itself is removed when it is the oldest
 
 
 class SessionEvents:
-    """The streams of one session. `primed`: its client knows events that have an id and say nothing."""
+    """The recorded streams of one session. `primed`: its client supports events that have an id and no data."""
 
     __slots__ = ("_count", "_epoch", "_logs", "primed", "size", "store")
 
-    def __init__(self, store: Store, *, primed: bool) -> None:
+    def __init__(self, store: EventStore, *, primed: bool) -> None:
         self.store = store
         self.primed = primed
         self.size = 0
-        self._epoch = secrets.token_hex(4)  # ids from before a restart must not be taken for ours
+        self._epoch = secrets.token_hex(4)  # distinguishes ids from before a restart
         self._count = CHANGES
         self._logs: dict[int, EventLog] = {}
 
     def changes(self) -> EventLog:
-        """The log of the stream that a GET opens, which is one for the whole session."""
+        """Return the log of the GET stream, one for the whole session."""
         if CHANGES not in self._logs:
             self._logs[CHANGES] = EventLog(self, CHANGES)
         return self._logs[CHANGES]
 
     def open(self, on_abandoned: Callable[[], None] | None = None) -> EventLog:
-        """The log of a request's stream. `on_abandoned` is called when its client is not expected back."""
+        """Open the log of a request's stream. `on_abandoned` is called when the time to resume it is over."""
         self._count += 1
         log = self._logs[self._count] = EventLog(self, self._count, on_abandoned)
         return log
@@ -90,13 +90,13 @@ class SessionEvents:
         return b"%b-%x-%x" % (self._epoch.encode(), stream, number)
 
     def find(self, event_id: str) -> tuple[EventLog, int] | None:
-        """The log that an event belongs to, and its number there. None: an id that says nothing here.
+        """Return the log that an event belongs to and its number there, or None for an id that is not valid here.
 
         Raises:
-            ReplayGapError: a request's stream, and it cannot be told on without a gap.
+            ReplayGapError: a request's stream, and it cannot be resumed without a gap.
         """
-        epoch, _, place = event_id.partition("-")
-        stream, _, number = place.partition("-")
+        epoch, _, position = event_id.partition("-")
+        stream, _, number = position.partition("-")
         try:
             key, last = int(stream, 16), int(number, 16)
         except ValueError:
@@ -114,22 +114,22 @@ class SessionEvents:
 
     def make_room(self) -> None:
         while self.size > SESSION_BYTES:
-            oldest = min((log for log in self._logs.values() if log.kept), key=lambda log: log.kept[0].until)
-            oldest.forget_oldest()
+            oldest = min((log for log in self._logs.values() if log.events), key=lambda log: log.events[0].until)
+            oldest.evict_oldest()
 
     def end(self) -> None:
         for log in list(self._logs.values()):
-            log.forget_all()
+            log.evict_all()
 
 
 class EventLog:
-    """One stream: its events, and the connection that reads them now, if any."""
+    """One stream: its events, and the connection that reads it now, if any."""
 
-    __slots__ = ("_abandoned", "_done", "_last", "_on_abandoned", "_reader", "_session", "_timer", "kept", "number")
+    __slots__ = ("_abandoned", "_done", "_last", "_on_abandoned", "_reader", "_session", "_timer", "events", "number")
 
     def __init__(self, session: SessionEvents, number: int, on_abandoned: Callable[[], None] | None = None) -> None:
         self.number = number
-        self.kept: deque[Event] = deque()
+        self.events: deque[Event] = deque()
         self._session = session
         self._last = 0  # the number of the newest event
         self._reader: EventStream | None = None
@@ -139,21 +139,21 @@ class EventLog:
         self._on_abandoned = on_abandoned
 
     def prime(self) -> None:
-        """Tell the reader an id before there is anything to say, so that it can come back."""
+        """Send the reader an id before the first message, so that it can resume from there."""
         if self._reader is not None and self._session.primed:
             self._last += 1
             self._reader.put(priming_event(self._session.id_of(self.number, self._last)))
 
     def add(self, message: bytes) -> bool:
-        """False where nobody reads and nobody is expected back, or where the reader is too slow."""
-        data = self._keep(message)
+        """Record and send a message. Return False if the stream is abandoned or its reader too slow."""
+        data = self._record(message)
         if self._reader is not None:
             return self._reader.put(data)
         return not self._abandoned
 
     def finish(self, message: bytes) -> None:
-        """The last event."""
-        data = self._keep(message)
+        """Record and send the last message."""
+        data = self._record(message)
         self._done = True
         self._stop_timer()
         if self._reader is not None:
@@ -161,53 +161,53 @@ class EventLog:
             self._reader = None
 
     def attach(self, reader: EventStream, after: int | None = None) -> None:
-        """`reader` gets all that comes, and before that all that came after the event of that number."""
+        """Replay the events after number `after` to `reader`, which then receives all new ones."""
         self._stop_timer()
         self._abandoned = False
         if self._reader is not None:
             self._reader.close()
         self._reader = reader
         if after is not None:
-            for event in self.kept:
+            for event in self.events:
                 if event.number > after:
                     reader.put(event.data, always=True)
         if self._done:
             reader.close()
             self._reader = None
 
-    def lost(self, reader: EventStream, wait_s: float) -> None:
-        """The reader's connection is gone. After `wait_s` nobody is expected back."""
+    def detach(self, reader: EventStream, resume_s: float) -> None:
+        """Close a reader that disconnected. After `resume_s` without a new one the stream is abandoned."""
         reader.close()
         if self._reader is not reader:
             return
         self._reader = None
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._abandon)
+        self._timer = asyncio.get_running_loop().call_later(resume_s, self._abandon)
 
     def reaches_back_to(self, number: int) -> bool:
-        """Whether nothing after that number is missing."""
-        first = self.kept[0].number if self.kept else self._last + 1
+        """Return whether no event after that number has been evicted."""
+        first = self.events[0].number if self.events else self._last + 1
         return number >= first - 1
 
-    def forget_oldest(self) -> None:
-        event = self.kept.popleft()
+    def evict_oldest(self) -> None:
+        event = self.events.popleft()
         self._session.size -= len(event.data)
         self._session.store.release(event)
-        if self._done and not self.kept:
+        if self._done and not self.events:
             self._session.drop(self)
 
-    def forget_all(self) -> None:
+    def evict_all(self) -> None:
         self._stop_timer()
-        while self.kept:
-            self.forget_oldest()
+        while self.events:
+            self.evict_oldest()
 
-    def _keep(self, message: bytes) -> bytes:
+    def _record(self, message: bytes) -> bytes:
         self._last += 1
         session = self._session
         data = numbered_event(session.id_of(self.number, self._last), message)
-        self.kept.append(session.store.keep(self, self._last, data))
+        self.events.append(session.store.record(self, self._last, data))
         session.size += len(data)
         session.make_room()
-        session.store.tidy()
+        session.store.evict()
         return data
 
     def _abandon(self) -> None:

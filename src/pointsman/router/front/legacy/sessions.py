@@ -1,65 +1,79 @@
-"""Legacy sessions: about a kilobyte each, no task, bound to the token and the address that opened them."""
+"""Legacy sessions: about a kilobyte each, without a task, bound to the token and project that opened them.
+
+A session id is sealed and says what it stands for, so any process with the keys can restore the session from it.
+"""
 
 from __future__ import annotations
 
+import hmac
 import secrets
+import time
 from asyncio import Future
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from pointsman.config.model import Limits
 from pointsman.core.model import Caller, Json
+from pointsman.core.sdk import SealError, Sealing
 from pointsman.core.seams import Client
-from pointsman.router.front.http.failures import Clock
-from pointsman.router.front.legacy.questions import Questions, check_may_ask
-from pointsman.router.front.legacy.replay import SessionEvents, Store
-from pointsman.router.front.legacy.session_ids import INITIAL_LEVEL, LIFE_S, Record, SessionIds
+from pointsman.core.wire import decode, encode
+from pointsman.router.front.legacy.replay import EventStore, SessionEvents
+from pointsman.router.front.methods import INITIAL_LOG_LEVEL, initial_client
+from pointsman.router.front.questions import Questions, check_may_ask
+from pointsman.router.front.state import Clock, WallClock
 from pointsman.router.front.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from pointsman.router.front.exchange import Exchange
 
-PRIMED_SINCE = "2025-11-25"  # clients of this version know events that only prime them with an id
-_MOST_ENDED = 100_000  # ids that are remembered as over
+LIFE_S: Final = 7 * 86_400.0  # an id older than this restores no session; one that is open stays open
+PRIMED_SINCE: Final = "2025-11-25"  # clients from this version on support events that have an id and no data
+_MOST_ENDED: Final = 100_000  # remembered ids of ended sessions
+_MOST_ID_BYTES: Final = 1024  # of a sealed record; the id is a header of every request, and proxies limit those
+_PURPOSE: Final = b"pointsman session id"  # separates the key from that of `requestState`
+_VERSION: Final = 1
 
 
 class TooManySessionsError(Exception):
-    """The cap is reached, and each session has a call under way or a stream open."""
+    """The limit is reached, and every session has a call under way or a stream open."""
 
 
 @dataclass(slots=True, eq=False)
 class Session:
     id: str
-    caller: Caller  # who opened it
-    address: str | None  # the project that header or path named; `_meta` names one for each request anew
+    caller: Caller  # that opened it
+    project: str | None  # stated in header or path; `_meta` may state another for each request
     client: Client
     used: float
     events: SessionEvents
     subscriptions: Subscriptions
-    calls: dict[str | int, list[Exchange]] = field(default_factory=dict)  # by the client's ids, which may repeat
+    calls: dict[str | int, list[Exchange]] = field(
+        default_factory=dict
+    )  # by the client's request ids, which may repeat
     questions: Questions = field(default_factory=Questions)
-    stream: Future[None] | None = None  # of the open GET stream; done when it shall end
+    stream: Future[None] | None = None  # of the open GET stream; done when that must end
 
     @property
     def busy(self) -> bool:
         return bool(self.calls) or self.stream is not None
 
     @property
-    def outgrew_its_id(self) -> bool:
-        """It holds what its id does not say: taken up again by its id alone, it would silently be another one."""
-        return bool(self.subscriptions) or self.client.log_level != INITIAL_LEVEL
+    def has_unsealed_state(self) -> bool:
+        """Whether it has state that its id does not store, and that restoring it from the id would lose."""
+        return bool(self.subscriptions) or self.client.log_level != INITIAL_LOG_LEVEL
 
     async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
         """Fits `Asker`."""
         check_may_ask(self.client.capabilities, method, params)
         if params.get("mode") == "url" and "elicitationId" not in params:
-            params = {**params, "elicitationId": secrets.token_hex(8)}  # this era demands one, the modern has none
+            params = {**params, "elicitationId": secrets.token_hex(8)}  # this era requires one, the modern era has none
         return await self.questions.ask(exchange, method, params)
 
     def cancel(self, client_id: str | int) -> None:
-        """All running calls of that id: the client cannot tell them apart either."""
+        """Cancel all running calls with that request id, which the client cannot tell apart either."""
         for exchange in list(self.calls.get(client_id, ())):
             exchange.cancel()
 
@@ -68,7 +82,7 @@ class Session:
             self.stream.set_result(None)
 
     def close(self) -> None:
-        """Its calls are cancelled, its stream ends, its questions stay without an answer."""
+        """Cancel its calls, end its stream, and abandon its questions."""
         self.end_stream()
         for client_id in list(self.calls):
             self.cancel(client_id)
@@ -77,46 +91,78 @@ class Session:
         self.events.end()
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a session id stores."""
+
+    caller: Caller
+    project: str | None  # stated in header or path
+    client: Client
+
+
+class SessionIds:
+    def __init__(self, keys: Sequence[str], clock: WallClock = time.time) -> None:
+        self._codec = Sealing([hmac.digest(key.encode(), _PURPOSE, "sha256") for key in keys])
+        self._clock = clock
+
+    def mint(self, record: Record) -> str:
+        """Return a new id. If the record is too large to seal, the id is random and ends with this process."""
+        caller, client = record.caller, record.client
+        sealed = [_VERSION, self._clock(), caller.token_id, caller.project_id, record.project]
+        data = encode([*sealed, client.version, client.name, client.capabilities])
+        return self._codec.seal(data) if len(data) <= _MOST_ID_BYTES else secrets.token_hex(20)
+
+    def read(self, session_id: str) -> Record | None:
+        """Return the record in an id, or None if the id is not ours or too old."""
+        try:
+            fields = decode(self._codec.unseal(session_id))
+        except SealError:
+            return None
+        if fields[0] != _VERSION or self._clock() - fields[1] > LIFE_S:
+            return None
+        token_id, project_id, stated_project, version, name, capabilities = fields[2:]
+        return Record(Caller(token_id, project_id), stated_project, initial_client(name, version, capabilities))
+
+
 class Sessions:
-    """All open sessions, the longest unused first. One that is not open can be taken up again by its id."""
+    """All open sessions, the longest unused first. A closed one can be restored from its id."""
 
     def __init__(
         self,
         clock: Clock,
-        most: int,
-        idle_s: float,
+        limits: Callable[[], Limits],
         ids: SessionIds,
         subscriptions: Callable[[], Subscriptions],
     ) -> None:
         self._clock = clock
+        self._limits = limits
         self._ids = ids
         self._subscriptions = subscriptions
-        self._events = Store(clock)
+        self._events = EventStore(clock)
         self._open: OrderedDict[str, Session] = OrderedDict()
-        self._held: Counter[str] = Counter()  # how many are open, by token id
-        self._ended: OrderedDict[bytes, float] = OrderedDict()  # digests of ids that revive nothing, with their time
-        self.most = most
-        self.idle_s = idle_s
+        self._count: Counter[str] = Counter()  # of open sessions, by token id
+        self._ended: OrderedDict[bytes, float] = OrderedDict()  # digests of ended sessions' ids, with their expiry
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller, address: str | None, client: Client) -> Session:
+    def open(self, caller: Caller, project: str | None, client: Client) -> Session:
         """Raises TooManySessionsError."""
-        return self._opened(self._ids.mint(caller, address, client), Record(caller, address, client))
+        record = Record(caller, project, client)
+        return self._add(self._ids.mint(record), record)
 
-    def find(self, session_id: str, token_id: str, address: str | None) -> Session | None:
-        """The session of that id, if it is this token's. Raises TooManySessionsError."""
+    def find(self, session_id: str, token_id: str, project: str | None) -> Session | None:
+        """Return the session with that id if it belongs to this token and project. Raises TooManySessionsError."""
         session = self._open.get(session_id)
-        if session is not None and self._expired(session):
-            self._let_go(session)
+        if session is not None and self._is_expired(session):
+            self._close(session)
             session = None
         if session is None:
-            return self._revived(session_id, token_id, address)
-        return session if session.caller.token_id == token_id and session.address == address else None
+            return self._restore(session_id, token_id, project)
+        return session if session.caller.token_id == token_id and session.project == project else None
 
     def project_of(self, session_id: str) -> str | None:
-        """The project that a session was opened for, whosever it is."""
+        """Return the project that a session was opened for, without a check of the token."""
         session = self._open.get(session_id)
         if session is not None:
             return session.caller.project_id
@@ -129,7 +175,7 @@ class Sessions:
             self._open.move_to_end(session.id)
 
     def end(self, session: Session) -> None:
-        """For good: its id revives nothing any more."""
+        """End a session for good: it cannot be restored."""
         self._remove(session)
         self._ended[_digest(session.id)] = self._clock() + LIFE_S
         if len(self._ended) > _MOST_ENDED:
@@ -137,41 +183,41 @@ class Sessions:
         session.close()
 
     def reap(self) -> None:
-        """Let go of what has been unused for too long."""
+        """Close sessions that have been unused for too long."""
         for session in list(self._open.values()):
-            if self._expired(session):
-                self._let_go(session)
+            if self._is_expired(session):
+                self._close(session)
         now = self._clock()
         while self._ended and next(iter(self._ended.values())) <= now:
             self._ended.popitem(last=False)
-        self._events.tidy()
+        self._events.evict()
 
     def end_streams(self) -> None:
         for session in self._open.values():
             session.end_stream()
 
-    def _opened(self, session_id: str, record: Record) -> Session:
-        while len(self._open) >= self.most:
+    def _add(self, session_id: str, record: Record) -> Session:
+        while len(self._open) >= self._limits().sessions:
             self._evict()
         events = SessionEvents(self._events, primed=record.client.version >= PRIMED_SINCE)
         session = Session(
-            session_id, record.caller, record.address, record.client, self._clock(), events, self._subscriptions()
+            session_id, record.caller, record.project, record.client, self._clock(), events, self._subscriptions()
         )
         self._open[session_id] = session
-        self._held[record.caller.token_id] += 1
+        self._count[record.caller.token_id] += 1
         return session
 
-    def _revived(self, session_id: str, token_id: str, address: str | None) -> Session | None:
+    def _restore(self, session_id: str, token_id: str, project: str | None) -> Session | None:
         record = self._ids.read(session_id)
-        if record is None or record.caller.token_id != token_id or record.address != address:
+        if record is None or record.caller.token_id != token_id or record.project != project:
             return None
         if _digest(session_id) in self._ended:
             return None
-        return self._opened(session_id, record)
+        return self._add(session_id, record)
 
-    def _let_go(self, session: Session) -> None:
-        """Free what it takes. Where its id says it all, its client will not even notice."""
-        if session.outgrew_its_id:
+    def _close(self, session: Session) -> None:
+        """Free a session. It is restored at its next request, unless its id does not store its whole state."""
+        if session.has_unsealed_state:
             self.end(session)
             return
         self._remove(session)
@@ -181,27 +227,27 @@ class Sessions:
         if self._open.pop(session.id, None) is None:
             return
         token_id = session.caller.token_id
-        self._held[token_id] -= 1
-        if not self._held[token_id]:
-            del self._held[token_id]
+        self._count[token_id] -= 1
+        if not self._count[token_id]:
+            del self._count[token_id]
 
-    def _expired(self, session: Session) -> bool:
-        return not session.busy and self._clock() - session.used > self.idle_s
+    def _is_expired(self, session: Session) -> bool:
+        return not session.busy and self._clock() - session.used > self._limits().session_idle_s
 
     def _evict(self) -> None:
-        """The longest unused session of the token that has the most, so that one token cannot push out the others'."""
-        largest = max(self._held, key=self._held.__getitem__)
-        found: Session | None = None
+        """Close the longest unused session of the token with the most, so that no token evicts the others' sessions."""
+        largest = max(self._count, key=self._count.__getitem__)
+        victim: Session | None = None
         for session in self._open.values():
             if session.busy:
                 continue
             if session.caller.token_id == largest:
-                found = session
+                victim = session
                 break
-            found = found or session
-        if found is None:
+            victim = victim or session
+        if victim is None:
             raise TooManySessionsError
-        self._let_go(found)
+        self._close(victim)
 
 
 def _digest(session_id: str) -> bytes:

@@ -1,11 +1,9 @@
-"""The modern era, 2026-07-28: each POST stands alone, says who it is in `_meta`, and ends when its connection does."""
+"""The modern era, 2026-07-28: each POST is independent, identifies itself in `_meta`, and ends with its connection."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
-
-from starlette.types import Receive, Send
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import (
@@ -18,21 +16,20 @@ from pointsman.core.sdk import (
     validate_mcp_param_headers,
 )
 from pointsman.core.seams import FrontRequest
-from pointsman.router.front.client_info import modern_client
 from pointsman.router.front.exchange import EraRules, Exchange
-from pointsman.router.front.http.answers import respond
 from pointsman.router.front.http.headers import Head
-from pointsman.router.front.http.refusal import HttpError
-from pointsman.router.front.methods import MODERN_METHODS, method_not_found
-from pointsman.router.front.modern.listen import Listening
-from pointsman.router.front.modern.parking import Parking
+from pointsman.router.front.http.http_request import HttpRequest
+from pointsman.router.front.http.responses import HttpError, respond
+from pointsman.router.front.methods import MODERN_METHODS, method_not_found, modern_client
+from pointsman.router.front.modern.listen import Listeners
+from pointsman.router.front.modern.parked_calls import ParkedCalls
 from pointsman.router.front.state import FrontState
 
-_RULES = EraRules(leaving_cancels=True, error_status=ERROR_CODE_HTTP_STATUS)
-_PARAM: Final = b"mcp-param-"
+_RULES = EraRules(disconnect_cancels=True, error_status=ERROR_CODE_HTTP_STATUS)
+_PARAM_PREFIX: Final = b"mcp-param-"
 _ROUTING_HEADERS: Final = {name.encode(): name for name in ("mcp-protocol-version", "mcp-method", "mcp-name")}
-# How long a client may keep an answer where the gateway says nothing itself. Lists are filtered by the
-# caller's rights, which may change at any moment; what we are, and the two tools, hardly ever change.
+# How long a client may cache a result for which the gateway sets no time itself. Lists depend on the caller's
+# rights, which may change at any moment; the server's description and the two tools rarely change.
 _TTL_MS: Final = {
     "server/discover": 60_000,
     "tools/list": 60_000,
@@ -43,105 +40,108 @@ _TTL_MS: Final = {
 }
 
 
-class ModernEra:
-    def __init__(self, desk: FrontState, parking: Parking, listening: Listening) -> None:
-        self._desk = desk
-        self._parking = parking
-        self._listening = listening
-        self._stamp = parking.stamp
+class ModernEndpoint:
+    """POST of `/mcp` with a modern protocol version."""
 
-    async def post(self, head: Head, message: Json, caller: Caller, receive: Receive, send: Send) -> None:
+    def __init__(self, state: FrontState, parked: ParkedCalls, listeners: Listeners) -> None:
+        self._state = state
+        self._parked = parked
+        self._listeners = listeners
+        self._meta = parked.meta
+
+    async def post(self, http: HttpRequest, message: Json, caller: Caller) -> None:
         """Raises HttpError 400."""
+        head = http.head
         if "method" not in message:
             raise HttpError(400, "The body must be a JSON-RPC request or notification: a modern client is never asked.")
         routing = {name: head[key].decode("latin-1") for key, name in _ROUTING_HEADERS.items() if key in head}
         if "id" not in message:
-            _refuse_rejected(unsupported_protocol_version_rejection(routing["mcp-protocol-version"]))
-            await respond(send, 202)  # this era has no notification that a client could send to any effect
+            rejection = unsupported_protocol_version_rejection(routing["mcp-protocol-version"])
+            if rejection is not None:
+                raise _rejected(rejection)
+            await respond(http.send, 202)  # no notification of a client has an effect in this era
             return
         verdict = classify_inbound_request(message, headers=routing)
         if isinstance(verdict, InboundLadderRejection):
-            _refuse_rejected(verdict)
+            raise _rejected(verdict)
         if message["method"] == "tools/call":
-            self._check_mirrored(head, message["params"], caller)
-        exchange = Exchange(self._desk, message["id"], receive, send, _RULES, self._parking)
-        await exchange.run(message["method"], self._work(message, caller, exchange))
+            name = message["params"].get("name")
+            schema = self._state.gateway.tool_schema(caller, name) if type(name) is str else None
+            if schema is not None:
+                _check_param_headers(head, schema, message["params"].get("arguments"))
+        exchange = Exchange(self._state, message["id"], http.receive, http.send, _RULES, self._parked)
+        await exchange.run(message["method"], self._handle(message, caller, exchange))
 
-    def _check_mirrored(self, head: Head, params: Json, caller: Caller) -> None:
-        """Arguments that a tool wants to see in headers, too, must be the same there. Raises HttpError."""
-        name, arguments = params.get("name"), params.get("arguments")
-        schema = self._desk.gateway.tool_schema(caller, name) if type(name) is str else None
-        if schema is None:
-            return
-        mirrored = {key.decode(): value.decode("latin-1") for key, value in head.items() if key.startswith(_PARAM)}
-        given = arguments if type(arguments) is dict else {}
-        _refuse_rejected(validate_mcp_param_headers(schema, given, mirrored))
-
-    async def _work(self, message: Json, caller: Caller, exchange: Exchange) -> Json:
+    async def _handle(self, message: Json, caller: Caller, exchange: Exchange) -> Json:
         """Raises ProtocolError."""
         method, params = message["method"], message["params"]
         check = MODERN_METHODS.get(method)
         if check is not None:
             client = modern_client(params["_meta"])
             check(params)
-            request = exchange.request = FrontRequest(self._desk.new_id(), method, params, caller, client)
+            request = exchange.request = FrontRequest(self._state.new_id(), method, params, caller, client)
             if params.get("requestState") is not None and method in INPUT_REQUIRED_METHODS:
                 return await self._retry(request, exchange)
-            return await self._carry(request, exchange)
+            return await self._call_gateway(request, exchange)
         if method == "server/discover":
             modern_client(params["_meta"])
-            return self._stamped(method, self._discovered(caller))
+            return self._as_modern(method, self._describe_server(caller))
         if method == "subscriptions/listen":
-            request = FrontRequest(self._desk.new_id(), method, params, caller, modern_client(params["_meta"]))
-            return self._stamped(method, await self._listening.serve(message["id"], request, exchange))
+            request = FrontRequest(self._state.new_id(), method, params, caller, modern_client(params["_meta"]))
+            return self._as_modern(method, await self._listeners.serve(message["id"], request, exchange))
         raise method_not_found()
 
     async def _retry(self, request: FrontRequest, exchange: Exchange) -> Json:
-        """A request that answers questions, of a parked call or of a modern server. Raises ProtocolError."""
-        carried = self._parking.seal.open(request, request.params["requestState"])
-        if "park" in carried:
-            return await self._parking.resume(carried["park"], exchange)
-        params = {**request.params, "requestState": carried["state"]}
-        return await self._carry(replace(request, params=params), exchange)
+        """Handle a retry that answers questions of a parked call or of a modern server. Raises ProtocolError."""
+        state = self._parked.seal.open(request, request.params["requestState"])
+        if "park" in state:
+            return await self._parked.resume(state["park"], exchange)
+        params = {**request.params, "requestState": state["state"]}
+        return await self._call_gateway(replace(request, params=params), exchange)
 
-    async def _carry(self, request: FrontRequest, exchange: Exchange) -> Json:
+    async def _call_gateway(self, request: FrontRequest, exchange: Exchange) -> Json:
         """Raises ProtocolError."""
-        result = await self._desk.gateway.handle(request, exchange)
+        result = await self._state.gateway.handle(request, exchange)
         if result.get("resultType") == "input_required":
-            result = self._sealed(request, result)
-        return self._stamped(request.method, result)
+            result = self._seal_state(request, result)
+        return self._as_modern(request.method, result)
 
-    def _sealed(self, request: FrontRequest, result: Json) -> Json:
-        """A modern server's own state under our seal: it comes back only from this caller, for this very call."""
+    def _seal_state(self, request: FrontRequest, result: Json) -> Json:
+        """Seal a modern server's own state: only this caller can return it, for this very call."""
         state = result.get("requestState")
         if state is None:
             return result
-        parking = self._parking
-        return {**result, "requestState": parking.seal.close(request, {"state": state}, parking.wait_s)}
+        return {**result, "requestState": self._parked.seal.close(request, {"state": state}, self._parked.wait_s)}
 
-    def _stamped(self, method: str, result: Json) -> Json:
-        """With what this era demands of a result. The gateway may share its dict, so it is copied."""
+    def _as_modern(self, method: str, result: Json) -> Json:
+        """Add what this era requires of a result. Copies the result, because the gateway may share it."""
         meta = result.get("_meta")
-        stamped = {"resultType": "complete", **result, "_meta": {**meta, **self._stamp} if meta else self._stamp}
+        modern = {"resultType": "complete", **result, "_meta": {**meta, **self._meta} if meta else self._meta}
         ttl_ms = _TTL_MS.get(method)
-        if ttl_ms is not None and stamped["resultType"] == "complete":
-            stamped.setdefault("ttlMs", ttl_ms)
-            stamped["cacheScope"] = "private"  # what a caller sees depends on its token
-        return stamped
+        if ttl_ms is not None and modern["resultType"] == "complete":
+            modern.setdefault("ttlMs", ttl_ms)
+            modern["cacheScope"] = "private"  # results depend on the caller's token
+        return modern
 
-    def _discovered(self, caller: Caller) -> Json:
+    def _describe_server(self, caller: Caller) -> Json:
         result: Json = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
-            "capabilities": self._desk.gateway.capabilities(caller, "modern"),
+            "capabilities": self._state.gateway.capabilities(caller, "modern"),
         }
-        instructions = self._desk.instructions(caller)
+        instructions = self._state.instructions(caller)
         if instructions is not None:
             result["instructions"] = instructions
         return result
 
 
-def _refuse_rejected(rejection: InboundLadderRejection | None) -> None:
-    """Raises HttpError."""
+def _check_param_headers(head: Head, schema: Json, arguments: object) -> None:
+    """Check that arguments that are repeated in headers are the same in both. Raises HttpError."""
+    headers = {key.decode(): value.decode("latin-1") for key, value in head.items() if key.startswith(_PARAM_PREFIX)}
+    rejection = validate_mcp_param_headers(schema, arguments if type(arguments) is dict else {}, headers)
     if rejection is not None:
-        status = ERROR_CODE_HTTP_STATUS.get(rejection.code, 400)
-        raise HttpError(status, rejection.message, code=rejection.code, data=rejection.data)
+        raise _rejected(rejection)
+
+
+def _rejected(rejection: InboundLadderRejection) -> HttpError:
+    status = ERROR_CODE_HTTP_STATUS.get(rejection.code, 400)
+    return HttpError(status, rejection.message, code=rejection.code, data=rejection.data)

@@ -1,12 +1,12 @@
-"""The sealed `requestState` of the modern era: what a client carries for us between two rounds of one call.
+"""Seals the `requestState` of the modern era, which a client stores for us between two rounds of one call.
 
-The cryptography is the SDK's. What is sealed opens only for the same caller, method, target and arguments, in time.
+The cryptography is the SDK's. A state opens only for the same caller, method, target and arguments, before it expires.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -16,16 +16,15 @@ from pointsman.core.model import Json
 from pointsman.core.sdk import NAME_BEARING_METHODS, SealError, Sealing
 from pointsman.core.seams import INVALID_PARAMS, FrontRequest, ProtocolError
 from pointsman.core.wire import InvalidJsonError, decode, encode
-
-WallClock = Callable[[], float]
+from pointsman.router.front.state import WallClock
 
 _VERSION: Final = 1
-_SKEW_S: Final = 60.0  # clocks of two replicas differ
+_SKEW_S: Final = 60.0  # between the clocks of two replicas
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
 class Seal:
-    """Holds no state of its own: any replica with the same keys opens what another one sealed."""
+    """Stateless: any replica with the same keys opens what another one sealed."""
 
     def __init__(self, keys: Sequence[str], audience: str, clock: WallClock = time.time) -> None:
         self._codec = Sealing(keys)
@@ -33,13 +32,13 @@ class Seal:
         self._clock = clock
 
     def close(self, request: FrontRequest, content: Json, life_s: float) -> str:
-        """`content` for the client to bring back with the same request."""
+        """Seal `content` for the client to return with the same request."""
         now = self._clock()
         claims = {**self._binding(request), "iat": now, "exp": now + life_s, "s": content}
         return self._codec.seal(encode(claims))
 
     def open(self, request: FrontRequest, state: object) -> Json:
-        """What was sealed. Raises ProtocolError, which never says why: that would help only a forger."""
+        """Return the sealed content. Raises ProtocolError, which never says why: that would only help a forger."""
         if type(state) is not str:
             raise invalid_state()
         try:

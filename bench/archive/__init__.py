@@ -1,0 +1,1 @@
+"""What the archive's tools cost, and how well they correct typos."""

@@ -1,0 +1,1 @@
+"""Trivial MCP servers, so that the gateway is what is measured."""

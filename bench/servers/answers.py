@@ -1,0 +1,54 @@
+"""What the benchmark's servers answer: the least that both eras allow, so that the gateway is what is measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bench.servers.tools import echo_tool, many_tools
+
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
+INFO = {"name": "bench", "version": "1"}
+TTL_MS = 60_000
+METHOD_NOT_FOUND = -32601
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+class Answers:
+    """One server's answers. `count` tools of its own besides the one that echoes; its lists are good for `ttl_ms`."""
+
+    def __init__(self, server: int = 0, count: int = 0, ttl_ms: int = TTL_MS) -> None:
+        self._results: dict[str, dict[str, Any]] = {
+            "initialize": {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": INFO},
+            "server/discover": {
+                "supportedVersions": [MODERN],
+                "capabilities": {"tools": {}},
+                "_meta": {"io.modelcontextprotocol/serverInfo": INFO},
+                **fresh(ttl_ms),
+            },
+            "tools/list": {"tools": [*many_tools(server, count), echo_tool()], **fresh(ttl_ms)},
+            "ping": {},
+        }
+
+    def answer(self, message: dict[str, Any]) -> bytes | None:
+        """None for a notification."""
+        if "id" not in message:
+            return None
+        method = message["method"]
+        if method == "tools/call":
+            text = message["params"]["arguments"]["text"]
+            result = {"content": [{"type": "text", "text": text}], "isError": False, "resultType": "complete"}
+        elif method in self._results:
+            result = self._results[method]
+        else:
+            error = {"code": METHOD_NOT_FOUND, "message": f"No method {method}"}
+            return encode({"jsonrpc": "2.0", "id": message["id"], "error": error})
+        return encode({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+def fresh(ttl_ms: int) -> dict[str, Any]:
+    return {"resultType": "complete", "ttlMs": ttl_ms, "cacheScope": "public"}

@@ -1,0 +1,146 @@
+"""`documents_list_collections` and `documents_list_documents`: what the archive holds, page by page."""
+
+from __future__ import annotations
+
+from pointsman.archive.archive import Archive
+from pointsman.archive.model.documents import Collection
+from pointsman.archive.tools.arguments import Arguments
+from pointsman.archive.tools.base import ArchiveTool, Call, Json
+from pointsman.archive.tools.documents_lookup import (
+    COLLECTION_PARAMETER,
+    COLLECTION_SCHEMA,
+    EMPTY_ARCHIVE,
+    MAX_NAME_CHARS,
+    collection_fields,
+    find_collection,
+)
+
+MAX_COLLECTIONS = 500
+DEFAULT_PAGE = 100
+MAX_PAGE = 1_000
+MAX_OFFSET = 1_000_000_000
+
+
+def list_collections(archive: Archive, arguments: Json, call: Call) -> Json:
+    collections = archive.storage.documents.collections()
+    answer: Json = {"collections": [_describe(each) for each in collections[:MAX_COLLECTIONS]]}
+    if not collections:
+        answer["notice"] = EMPTY_ARCHIVE
+    if len(collections) > MAX_COLLECTIONS:
+        answer["notice"] = (
+            f"Shows the first {MAX_COLLECTIONS} of {len(collections)} collections; documents_search takes any of them."
+        )
+    return answer
+
+
+def _describe(collection: Collection) -> Json:
+    entry: Json = {**collection_fields(collection), "documentCount": collection.documents}
+    if collection.manifest.description:
+        entry["description"] = collection.manifest.description
+    if collection.manifest.version:
+        entry["version"] = collection.manifest.version
+    return entry
+
+
+def list_documents(archive: Archive, arguments: Json, call: Call) -> Json:
+    given = Arguments(arguments)
+    limit = given.integer("limit", low=1, high=MAX_PAGE, default=DEFAULT_PAGE)
+    offset = given.integer("offset", low=0, high=MAX_OFFSET, default=0)
+    collection = find_collection(archive, given.text("collection", at_most=MAX_NAME_CHARS))
+    page = archive.storage.documents.list_documents(collection.name, limit, offset)
+    following = offset + len(page.documents)
+    answer: Json = {
+        **collection_fields(collection),
+        "documents": [{"id": each.id, "title": each.title, "size": each.size} for each in page.documents],
+        "total": page.total,
+        "hasMore": following < page.total,
+    }
+    if page.documents and following < page.total:
+        answer["notice"] = f"Continue with offset {following}."
+    elif not page.documents and page.total:
+        answer["notice"] = f"Offset {offset} is past the last of {page.total} documents."
+        answer["hasMore"] = False
+    return answer
+
+
+DOCUMENTS_LIST_COLLECTIONS = ArchiveTool(
+    name="documents_list_collections",
+    title="List collections",
+    description=(
+        "Show which collections of documents are there: the libraries, knowledge bases and other sources of docs "
+        "and manuals that are available, with the name of each, what it is about, its version and how many "
+        "documents it has. Use this to see which documentation sets are loaded and can be searched. Not for what "
+        "is inside a single collection."
+    ),
+    input_schema={"type": "object", "properties": {}},
+    output_schema={
+        "type": "object",
+        "properties": {
+            "collections": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        **COLLECTION_SCHEMA,
+                        "documentCount": {"type": "integer"},
+                        "description": {"type": "string"},
+                        "version": {"type": "string"},
+                    },
+                    "required": ["collection", "documentCount"],
+                },
+            },
+            "notice": {"type": "string"},
+        },
+        "required": ["collections"],
+    },
+    run=list_collections,
+)
+
+DOCUMENTS_LIST_DOCUMENTS = ArchiveTool(
+    name="documents_list_documents",
+    title="List documents",
+    description=(
+        "List all documents in a collection, page by page: an inventory of its docs, with the IDs, titles and "
+        "sizes of the files, pages and articles inside that collection. Use this to browse everything that a "
+        "library contains before searching, or instead of it. Supports pagination for large collections. Lists "
+        "documents of one collection only, and not their text."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "collection": COLLECTION_PARAMETER,
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_PAGE,
+                "default": DEFAULT_PAGE,
+                "description": "Maximum documents to return",
+            },
+            "offset": {"type": "integer", "minimum": 0, "default": 0, "description": "Offset for pagination"},
+        },
+        "required": ["collection"],
+    },
+    output_schema={
+        "type": "object",
+        "properties": {
+            **COLLECTION_SCHEMA,
+            "documents": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "id": {"type": "string"},
+                        "title": {"type": "string"},
+                        "size": {"type": "integer", "description": "Character count"},
+                    },
+                    "required": ["id", "title", "size"],
+                },
+            },
+            "total": {"type": "integer"},
+            "hasMore": {"type": "boolean"},
+            "notice": {"type": "string"},
+        },
+        "required": ["collection", "documents", "total", "hasMore"],
+    },
+    run=list_documents,
+)

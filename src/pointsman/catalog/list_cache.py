@@ -1,0 +1,410 @@
+"""Caches the lists of the servers: one `ListCache` for each kind of list, one `CachedList` in it for each server.
+
+A list is fetched once for all requests that need it at the same time (single-flight), and kept until it is too old or
+the server starts a new generation (a new connection, a `list_changed`). A request asks all servers at once under one
+deadline, and a server without a list costs only its own part. A failed list is retried in the background with
+exponential backoff; until then requests do not wait for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Generic, Literal, TypeVar
+
+from pointsman.catalog.definitions import encode_entry, quote_names
+from pointsman.catalog.pages import MalformedListError, walk
+from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
+from pointsman.core.kinds import ListKind
+from pointsman.core.model import Json, ToolSource
+
+logger = logging.getLogger(__name__)
+
+MAX_ROUNDS = 3  # of a fetch during which the server sends `list_changed`
+MAX_DOUBLINGS = 30  # of the retry delay
+
+Item = TypeVar("Item")
+Clock = Callable[[], float]  # monotonic seconds
+BuildItems = Callable[[ToolSource, dict[str, Json], dict[str, Item]], dict[str, Item]]
+"""Builds the items from a list's entries; also receives the previous items, to reuse those that are unchanged."""
+
+Gap = Literal["starting", "failed", "timeout", "cut", "unreadable"]
+"""Why a server's list is missing or incomplete."""
+
+UsableServers = Callable[[], tuple[str, ...]]
+"""The servers that a caller may use at this moment, in the order of the configuration."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot(Generic[Item]):
+    """A server's list as it was at one moment."""
+
+    items: dict[str, Item]
+    cut: bool  # the server has more entries than we take
+    valid_until: float | None  # according to the server; None: it sent no time to live
+    unreadable: tuple[str, ...] = ()  # names with invisible characters, left out
+
+
+@dataclass(frozen=True, slots=True)
+class ListFailure:
+    """Why there is no list."""
+
+    kind: Literal["timeout", "failed"]
+    reason: str
+
+
+Pending = Snapshot[Item] | ListFailure | asyncio.Task[Snapshot[Item] | ListFailure]
+"""A cached list, or the fetch under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListWaits:
+    """The backoff after a failed list, and how long an overview waits for lists that were never fetched."""
+
+    first_s: float = 1.0
+    longest_s: float = 30.0
+    overview_s: float = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Collected(Generic[Item]):
+    """The lists of all usable servers."""
+
+    parts: dict[str, Snapshot[Item]]  # by server, in the order of the configuration
+    gaps: dict[str, Gap]  # servers whose list is missing or incomplete
+    ttl_s: float  # how long all of it is valid; 0 if a server gives no time to live or is missing
+
+
+class ListCache(Generic[Item]):
+    """One kind of list of all servers. `sources` is a live view of the servers by id; its owner may change it."""
+
+    def __init__(
+        self,
+        kind: ListKind,
+        build_items: BuildItems[Item],
+        sources: Mapping[str, ToolSource],
+        clock: Clock,
+        waits: ListWaits,
+    ) -> None:
+        self.kind = kind
+        self._build_items = build_items
+        self._sources = sources
+        self._clock = clock
+        self._waits = waits
+        self._lists: dict[str, CachedList[Item]] = {}
+        self._cancelled: set[asyncio.Task[Snapshot[Item] | ListFailure]] = set()
+
+    async def collect(self, usable: UsableServers, max_age_s: float) -> Collected[Item]:
+        """Fetch from all usable servers at once what is not cached."""
+        sources = {server_id: self._sources.get(server_id) for server_id in usable()}
+        deadline = asyncio.get_running_loop().time() + max(
+            (source.list_timeout_s for source in sources.values() if source is not None), default=0.0
+        )
+        pending = self._cached_or_fetch(sources, {}, max_age_s)  # before the wait for servers that are starting
+        if await self._wait_for_first_starts(sources.values(), deadline):
+            pending = self._cached_or_fetch(sources, pending, max_age_s)
+        gaps: dict[str, Gap] = {
+            server_id: "starting" if source is None or source.status.state == "starting" else "failed"
+            for server_id, source in sources.items()
+            if server_id not in pending
+        }
+        answers = await _results_of(pending.values(), deadline)
+        still_usable = frozenset(usable())  # rights may have changed during the wait
+        parts: dict[str, Snapshot[Item]] = {}
+        for server_id, answer in zip(pending, answers, strict=True):
+            if isinstance(answer, ListFailure):
+                gaps[server_id] = answer.kind
+            elif server_id in still_usable:
+                parts[server_id] = answer
+                if answer.cut:
+                    gaps[server_id] = "cut"
+                elif answer.unreadable:
+                    gaps[server_id] = "unreadable"
+        gaps = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
+        missing = any(gap != "unreadable" for gap in gaps.values())
+        return Collected(parts, gaps, 0.0 if missing else self._ttl_s(parts.values()))
+
+    def _cached_or_fetch(
+        self, sources: Mapping[str, ToolSource | None], pending: Mapping[str, Pending[Item]], max_age_s: float
+    ) -> dict[str, Pending[Item]]:
+        """For all running servers, in the order of `sources`; those in `pending` are taken from there."""
+        lists: dict[str, Pending[Item]] = {}
+        for server_id, source in sources.items():
+            if server_id in pending:
+                lists[server_id] = pending[server_id]
+            elif source is not None and source.status.state == "running":
+                listed = self.list_of(source)
+                lists[server_id] = listed.cached(max_age_s) or listed.fetch()
+        return lists
+
+    async def _wait_for_first_starts(self, sources: Iterable[ToolSource | None], deadline: float) -> bool:
+        """Wait for servers that were never up and never failed, so that a first request includes them.
+
+        Returns whether there were any.
+        """
+        starting = [source for source in sources if source is not None and source.status.state == "starting"]
+        if not starting:
+            return False
+        starts = [asyncio.create_task(source.first_start()) for source in starting]
+        try:
+            await asyncio.wait(starts, timeout=_seconds_left(deadline))
+        finally:
+            for start in starts:
+                start.cancel()
+        return True
+
+    async def fetch_for_item(self, listed: CachedList[Item], max_age_s: float) -> Snapshot[Item] | ListFailure:
+        """The list, fetched anew if the cached one may be too old to prove that an item is missing."""
+        [answer] = await _results_of([listed.cached(max_age_s, exact_ttl=True) or listed.fetch()], None)
+        return answer
+
+    def list_of(self, source: ToolSource) -> CachedList[Item]:
+        listed = self._lists.get(source.id)
+        if listed is not None and listed.source is source:
+            return listed
+        self._evict(source.id)  # a reload replaced the server, and the new one counts its generations from 0
+        listed = CachedList(source, self.kind, self._build_items, self._clock, self._waits)
+        self._lists[source.id] = listed
+        return listed
+
+    async def wait_for_first_lists(self, server_ids: Iterable[str]) -> None:
+        """Wait briefly for running servers whose list was never fetched."""
+        sources = (self._sources.get(server_id) for server_id in server_ids)
+        running = [source for source in sources if source is not None and source.status.state == "running"]
+        fetches = [listed.fetch() for listed in map(self.list_of, running) if not listed.has_answered]
+        if fetches:
+            await asyncio.wait(fetches, timeout=self._waits.overview_s)
+
+    def last_list(self, server_id: str) -> Snapshot[Item] | None:
+        """The last list that the server gave, however old."""
+        listed = self._lists.get(server_id)
+        return listed.last_list() if listed is not None else None
+
+    def was_listed(self, server_id: str, key: str) -> bool:
+        """Whether the last list that the server gave, however old, had the item."""
+        listed = self._lists.get(server_id)
+        return listed is not None and listed.was_listed(key)
+
+    def keep_only(self, server_ids: Iterable[str]) -> None:
+        """Evict the lists of all other servers."""
+        for server_id in self._lists.keys() - set(server_ids):
+            self._evict(server_id)
+
+    async def close(self) -> None:
+        """Cancel the background work and wait for its end."""
+        self.keep_only(())
+        while self._cancelled:
+            await asyncio.wait(self._cancelled)
+
+    def _evict(self, server_id: str) -> None:
+        listed = self._lists.pop(server_id, None)
+        fetch = listed.cancel() if listed is not None else None
+        if fetch is not None:
+            self._cancelled.add(fetch)
+            fetch.add_done_callback(self._cancelled.discard)
+
+    def _ttl_s(self, parts: Iterable[Snapshot[Item]]) -> float:
+        now = self._clock()
+        left = [0.0 if part.valid_until is None else max(0.0, part.valid_until - now) for part in parts]
+        return min(left, default=0.0)
+
+
+class CachedList(Generic[Item]):
+    """One kind of list of one server."""
+
+    def __init__(
+        self, source: ToolSource, kind: ListKind, build_items: BuildItems[Item], clock: Clock, waits: ListWaits
+    ) -> None:
+        self.source = source
+        self.kind = kind
+        self._build_items = build_items
+        self._clock = clock
+        self._waits = waits
+        self._snapshot: Snapshot[Item] | None = None
+        self._generation = -1  # of the snapshot
+        self._fetched_at = 0.0
+        self._ttl_s: float | None = None
+        self._digest: bytes | None = None  # of the entries that the snapshot was built from
+        self._failure: ListFailure | None = None
+        self._failure_generation = -1
+        self._failures = 0
+        self._fetch: asyncio.Task[Snapshot[Item] | ListFailure] | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._cancelled = False
+
+    def cached(self, max_age_s: float, *, exact_ttl: bool = False) -> Snapshot[Item] | ListFailure | None:
+        """The cached list or failure; None: it has to be fetched. Never waits.
+
+        `exact_ttl` honours a time to live of 0, for an item that the list does not have.
+        """
+        generation = self.source.generation_of(self.kind.family)
+        if self._failure is not None and self._failure_generation == generation:
+            return self._failure
+        ttl_s = self._ttl_s
+        if ttl_s == 0 and not exact_ttl and self.source.announces_changes(self.kind.family):
+            ttl_s = None  # servers send 0 by default, which means nothing if they announce changes
+        lifetime_s = max_age_s if ttl_s is None else min(ttl_s, max_age_s)
+        current = self._generation == generation and self._clock() - self._fetched_at < lifetime_s
+        return self._snapshot if current else None
+
+    def cached_item(self, key: str, max_age_s: float) -> Item | None:
+        """An item that can be used without fetching the list again.
+
+        Ignores `ttlMs`: servers send 0 by default, and each call would cost two requests. If the item disappeared
+        without a `list_changed`, its server rejects the call.
+        """
+        if self._generation != self.source.generation_of(self.kind.family):
+            return None
+        if self._clock() - self._fetched_at >= max_age_s:
+            return None
+        assert self._snapshot is not None
+        return self._snapshot.items.get(key)
+
+    def last_item(self, key: str) -> Item | None:
+        """An item of this connection's last list, however old, for a server that is too busy to list."""
+        return self.cached_item(key, math.inf)
+
+    def was_listed(self, key: str) -> bool:
+        """Whether the last list, of this or an earlier connection, had the item."""
+        return self._snapshot is not None and key in self._snapshot.items
+
+    def last_list(self) -> Snapshot[Item] | None:
+        """The last list that this server gave, however old."""
+        return self._snapshot
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether this connection has given its list, or has failed to."""
+        generation = self.source.generation_of(self.kind.family)
+        return generation == self._generation or (self._failure is not None and generation == self._failure_generation)
+
+    def fetch(self) -> asyncio.Task[Snapshot[Item] | ListFailure]:
+        """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting, too."""
+        if self._fetch is None:
+            self._fetch = asyncio.create_task(self._run(), name=f"{self.kind.words} of {self.source.id}")
+        return self._fetch
+
+    def cancel(self) -> asyncio.Task[Snapshot[Item] | ListFailure] | None:
+        """Cancel the background work; return the fetch that was under way."""
+        self._cancelled = True
+        self._cancel_retry()
+        if self._fetch is not None:
+            self._fetch.cancel()
+        return self._fetch
+
+    async def _run(self) -> Snapshot[Item] | ListFailure:
+        generation = self.source.generation_of(self.kind.family)
+        limit_s = self.source.list_timeout_s
+        failed = ListFailure("failed", f"it gave no list of its {self.kind.words}")
+        try:
+            async with asyncio.timeout(limit_s):
+                snapshot = await self._fetch_pages()
+        except (TimeoutError, CallTimeoutError):
+            timeout = ListFailure("timeout", f"{failed.reason} within {limit_s:g} s")
+            return self._fail(generation, timeout, f"timed out after {limit_s:g} s")
+        except ServerUnavailableError as error:
+            return self._fail(generation, failed, f"failed: {error.reason!r}")  # quoted: it may be the server's text
+        except (DownstreamError, MalformedListError) as error:
+            return self._fail(generation, failed, f"failed: {str(error)!r}")
+        except Exception:  # a surprise of one server must not cost the answers of the others
+            logger.exception("server %s: %s could not be read", self.source.id, self.kind.method)
+            return self._fail(generation, failed, "could not be read")
+        finally:
+            self._fetch = None
+        self._reset_backoff()
+        return snapshot
+
+    async def _fetch_pages(self) -> Snapshot[Item]:
+        for _ in range(MAX_ROUNDS):
+            generation = self.source.generation_of(self.kind.family)
+            asked_at = self._clock()
+            walked = await walk(lambda cursor: self.source.list_page(self.kind.method, cursor), self.kind)
+            items = self._items_of(walked.items)
+            valid_until = None if walked.ttl_s is None else asked_at + walked.ttl_s
+            self._log_omissions(walked.unreadable, walked.skipped, walked.cut)
+            # Kept even if it is outdated by now: the next fetch reuses its unchanged items.
+            self._snapshot = Snapshot(items, walked.cut, valid_until, walked.unreadable)
+            if self.source.generation_of(self.kind.family) == generation:
+                self._generation, self._fetched_at, self._ttl_s = generation, asked_at, walked.ttl_s
+                break
+            self._generation = -1
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def _log_omissions(self, unreadable: tuple[str, ...], skipped: int, cut: bool) -> None:
+        server_id, words = self.source.id, self.kind.words
+        if unreadable and (self._snapshot is None or self._snapshot.unreadable != unreadable):
+            names = quote_names(unreadable)
+            logger.warning(
+                "server %s: skipped %d %s with invisible characters in their names: %s",
+                *(server_id, len(unreadable), words, names),
+            )
+        if skipped or cut:
+            logger.warning(
+                "server %s: skipped %d invalid or duplicate %s%s",
+                *(server_id, skipped, words, "; the list is longer than the limit" if cut else ""),
+            )
+
+    def _items_of(self, entries: dict[str, Json]) -> dict[str, Item]:
+        """Build the items, or reuse the previous ones if the list is the same to the byte."""
+        encoded = encode_entry({"name": self.source.name, "entries": [*entries.values()]})
+        digest = sha256(encoded).digest() if encoded is not None else None
+        if digest is not None and digest == self._digest and self._snapshot is not None:
+            return self._snapshot.items
+        self._digest = digest
+        return self._build_items(self.source, entries, self._snapshot.items if self._snapshot is not None else {})
+
+    def _fail(self, generation: int, failure: ListFailure, detail: str) -> ListFailure:
+        self._failure, self._failure_generation = failure, generation
+        if self._failures == 0:
+            logger.warning("server %s skipped: %s %s", self.source.id, self.kind.method, detail)
+        self._cancel_retry()
+        if not self._cancelled:
+            delay_s = min(self._waits.first_s * 2**self._failures, self._waits.longest_s)
+            self._failures = min(self._failures + 1, MAX_DOUBLINGS)
+            self._retry = asyncio.get_running_loop().call_later(delay_s, self._fetch_again)
+        return failure
+
+    def _reset_backoff(self) -> None:
+        if self._failures:
+            logger.info("server %s is back: %s succeeded", self.source.id, self.kind.method)
+        self._failures = 0
+        self._failure = None
+        self._cancel_retry()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    def _fetch_again(self) -> None:
+        if self.source.status.state == "running":  # otherwise its next connection is a new generation
+            self.fetch()
+
+
+async def _results_of(pending: Iterable[Pending[Item]], deadline: float | None) -> list[Snapshot[Item] | ListFailure]:
+    """Wait for the fetches. Cancelling this does not cancel them: other requests may be waiting for them.
+
+    A list that arrives after `deadline` (on the loop's clock) is missing here and cached for the next request.
+    """
+    lists = list(pending)
+    fetches = [each for each in lists if isinstance(each, asyncio.Task)]
+    if fetches:
+        await asyncio.wait(fetches, timeout=None if deadline is None else _seconds_left(deadline))
+    return [_result_of(each) if isinstance(each, asyncio.Task) else each for each in lists]
+
+
+def _result_of(fetch: asyncio.Task[Snapshot[Item] | ListFailure]) -> Snapshot[Item] | ListFailure:
+    if not fetch.done():
+        return ListFailure("timeout", "it gave no list in time")
+    if fetch.cancelled():  # a reload removed its server during the wait
+        return ListFailure("failed", "it was taken out of the configuration")
+    return fetch.result()
+
+
+def _seconds_left(deadline: float) -> float:
+    return max(0.0, deadline - asyncio.get_running_loop().time())

@@ -1,0 +1,281 @@
+"""Adds and removes entries of the configuration file; every other character stays as it was.
+
+A round trip through a YAML library would reflow lists, quotes, indentation and comments.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+
+from pointsman.config.document import Document
+from pointsman.config.errors import ConfigError, ConfigProblem, closest
+from pointsman.config.files import rewrite
+from pointsman.config.loader import validate
+from pointsman.config.tree import CORE, NULL, child, compose
+
+_NOT_EDITABLE = "`{}` is written in a form that Pointsman cannot edit safely; edit the file by hand"
+
+
+class NameTakenError(Exception):
+    def __init__(self, section: str, name: str) -> None:
+        super().__init__(f"`{section}.{name}` exists already.")
+        self.name = name
+
+
+class UnknownNameError(Exception):
+    def __init__(self, section: str, name: str, hint: str | None) -> None:
+        super().__init__(f"There is no `{section}.{name}`.")
+        self.name = name
+        self.hint = hint
+
+
+class InvalidEntryError(Exception):
+    """The new entry is invalid. It was never written, so its problems have no position in the file."""
+
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+        super().__init__("\n".join(problem.message for problem in problems))
+
+
+def add_token(
+    path: Path,
+    name: str,
+    sha256: str,
+    projects: Sequence[str],
+    servers: Sequence[str],
+    expires: str | None,
+    environ: Mapping[str, str],
+) -> None:
+    """Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError."""
+    token: dict[str, Any] = {"sha256": sha256, "projects": list(projects), "servers": list(servers)}
+    if expires is not None:
+        token["expires"] = expires
+    add_entry(path, "tokens", name, token, environ)
+
+
+def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> None:
+    """Raises UnknownNameError, InvalidEntryError (another entry needs it), ConfigError, EditError, ReplaceError."""
+    remove_entry(path, "tokens", name, environ)
+
+
+def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        entries = _entries(old, section)
+        if name in entries:
+            raise NameTakenError(section, name)
+        added = Document(json.dumps({section: {name: value}}), str(path), environ)  # as it is read back
+        new = insert(text, old.root, section, name, value)
+        return _checked(old, new, section, {**entries, **_entries(added, section)})
+
+    rewrite(path, change)
+
+
+def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]) -> None:
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        entries = _entries(old, section)
+        if name not in entries:
+            raise UnknownNameError(section, name, closest(name, entries))
+        new = remove(text, old.root, section, name)
+        return _checked(old, new, section, {key: value for key, value in entries.items() if key != name})
+
+    rewrite(path, change)
+
+
+def _checked(old: Document, text: str, section: str, expected: Mapping[str, Any]) -> str:
+    """Return the new text if it has exactly the expected entries and no problem that the old text did not have.
+
+    Problems of the old text do not count: environment variables that only the daemon has are missing in the shell in
+    which a token is revoked.
+    """
+    try:
+        new = Document(text, old.file_name, old.environ)
+    except ConfigError:
+        raise EditError(_NOT_EDITABLE.format(section)) from None
+    rest_of_old, rest_of_new = ({**_data(document), section: None} for document in (old, new))
+    if rest_of_old != rest_of_new or _entries(new, section) != expected:
+        raise EditError(_NOT_EDITABLE.format(section))
+    known = {(problem.key, problem.reason) for problem in _problems(old)}
+    fresh = [problem for problem in _problems(new) if (problem.key, problem.reason) not in known]
+    if fresh:
+        raise InvalidEntryError(fresh)
+    return text
+
+
+def _entries(document: Document, section: str) -> dict[str, Any]:
+    entries = _data(document).get(section)
+    return entries if isinstance(entries, dict) else {}
+
+
+def _data(document: Document) -> dict[str, Any]:
+    return document.data if isinstance(document.data, dict) else {}
+
+
+def _problems(document: Document) -> Sequence[ConfigProblem]:
+    try:
+        validate(document)
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+_STEP = "  "
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
+
+
+class EditError(Exception):
+    """The text cannot be edited safely. `str(error)` is shown to the person."""
+
+
+def insert(text: str, root: Node | None, section: str, key: str, value: Mapping[str, Any]) -> str:
+    """Add `key: value` as the last entry of `section`. `root` is the tree of the text, without that key."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if root is None or root.tag == NULL:
+        return _append_section(text, section, key, value, newline)
+    if not isinstance(root, MappingNode):
+        raise EditError("the file is not a mapping of keys to values")
+    found = child(root, section)
+    if found is None:
+        if root.flow_style:
+            return _insert_in_flow(text, root, section, {key: value}, newline)
+        return _append_section(text, section, key, value, newline)
+    heading, body = found
+    if isinstance(body, MappingNode) and body.value:
+        if body.flow_style:
+            return _insert_in_flow(text, body, key, value, newline)
+        return _insert_in_block(text, root, body, key, value, newline)
+    if not _empty(body):
+        raise EditError(f"`{section}` is not a mapping of keys to values")
+    if root.flow_style:
+        return _replace(text, body, json.dumps({key: value}, ensure_ascii=False))
+    return _open_section(text, heading, body, _block(key, value, heading.start_mark.column + len(_STEP), newline))
+
+
+def remove(text: str, root: Node | None, section: str, key: str) -> str:
+    """Remove the entry `key` from `section`, with the comments inside it. `root` is the tree of the text."""
+    found = child(root, section)
+    body = found[1] if found else None
+    if not isinstance(root, MappingNode) or not isinstance(body, MappingNode):
+        raise EditError(f"`{section}` is not a mapping of keys to values")
+    index = next((i for i, (node, _) in enumerate(body.value) if node.value == key), None)
+    if index is None:
+        raise EditError(f"`{section}.{key}` is not written out in this file (an alias or `<<`?); edit it by hand")
+    if body.flow_style:
+        return _remove_from_flow(text, body, index)
+    start, end = _span(text, root, body, index)
+    return text[:start] + text[end:]
+
+
+def _append_section(text: str, section: str, key: str, value: Mapping[str, Any], newline: str) -> str:
+    if text and not text.endswith("\n"):
+        text += newline
+    gap = newline if text.strip() else ""
+    return f"{text}{gap}{section}:{newline}{_block(key, value, len(_STEP), newline)}"
+
+
+def _open_section(text: str, heading: Node, body: Node, block: str) -> str:
+    """Turn `tokens:`, `tokens: {}` or `tokens: null` into a section with one entry; keep a comment after it."""
+    if body.end_mark.index > body.start_mark.index:
+        head = text[: body.start_mark.index].rstrip(" ")
+        text = head + text[body.end_mark.index :]
+    end = text.find("\n", heading.end_mark.index) + 1
+    if end == 0:
+        newline = "\r\n" if "\r\n" in block else "\n"
+        return text + newline + block
+    return text[:end] + block + text[end:]
+
+
+def _insert_in_block(
+    text: str, root: MappingNode, body: MappingNode, key: str, value: Mapping[str, Any], newline: str
+) -> str:
+    _, end = _span(text, root, body, len(body.value) - 1)
+    block = _block(key, value, body.value[0][0].start_mark.column, newline)
+    gap = "" if text[:end].endswith("\n") else newline
+    return text[:end] + gap + block + text[end:]
+
+
+def _insert_in_flow(text: str, body: MappingNode, key: str, value: Mapping[str, Any], newline: str) -> str:
+    entry = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+    if not body.value:
+        return _replace(text, body, f"{{{entry}}}")
+    last_key, last_value = body.value[-1]
+    line_start = _line_start(text, last_key.start_mark.index)
+    indent = text[line_start : last_key.start_mark.index]
+    gap = f"{newline}{indent}" if line_start and not indent.strip() else " "
+    end = last_value.end_mark.index
+    return f"{text[:end]},{gap}{entry}{text[end:]}"
+
+
+def _remove_from_flow(text: str, body: MappingNode, index: int) -> str:
+    key, value = body.value[index]
+    start, end = key.start_mark.index, value.end_mark.index
+    if index > 0:
+        start = body.value[index - 1][1].end_mark.index
+    elif len(body.value) > 1:
+        end = body.value[1][0].start_mark.index
+    return text[:start] + text[end:]
+
+
+def _span(text: str, root: MappingNode, body: MappingNode, index: int) -> tuple[int, int]:
+    """The range from the line of a block entry's key to the end of its last line.
+
+    Trailing blank lines and comments belong to the next entry, unless they are indented deeper than this key.
+    """
+    key = body.value[index][0].start_mark
+    if index + 1 < len(body.value):
+        next_key = body.value[index + 1][0].start_mark.index
+    else:
+        next_key = next((k.start_mark.index for k, _ in root.value if k.start_mark.index > key.index), len(text))
+    start = _line_start(text, key.index)
+    end = _line_start(text, next_key) if next_key < len(text) else next_key
+    while (last := _line_start(text, end - 1)) > start and _belongs_to_next(text[last:end], key.column):
+        end = last
+    return start, end
+
+
+def _line_start(text: str, index: int) -> int:
+    return text.rfind("\n", 0, index) + 1
+
+
+def _belongs_to_next(line: str, column: int) -> bool:
+    content = line.strip()
+    if content in ("", "..."):
+        return True
+    return content.startswith("#") and len(line) - len(line.lstrip()) <= column
+
+
+def _replace(text: str, node: Node, new: str) -> str:
+    return text[: node.start_mark.index] + new + text[node.end_mark.index :]
+
+
+def _empty(node: Node) -> bool:
+    return node.tag == NULL or (isinstance(node, MappingNode) and not node.value)
+
+
+def _block(key: str, value: Mapping[str, Any], indent: int, newline: str) -> str:
+    lines = [f"{' ' * indent}{_scalar(key)}:"]
+    lines += [f"{' ' * indent}{_STEP}{_scalar(name)}: {_inline(item)}" for name, item in value.items()]
+    return newline.join(lines) + newline
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, str):
+        return _scalar(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_inline(item) for item in value)}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _scalar(text: str) -> str:
+    """Unquoted if YAML reads the same text back, quoted otherwise."""
+    if _PLAIN.fullmatch(text):
+        node = compose(text, "")
+        if isinstance(node, ScalarNode) and node.tag in (CORE + "str", CORE + "timestamp"):
+            return text
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,134 @@
+"""Reads and replaces files safely: regular files only, one writer at a time, each change atomic."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+_ATTEMPTS = 10
+_BOM = b"\xef\xbb\xbf"
+_KINDS = {
+    stat.S_IFIFO: "FIFO",
+    stat.S_IFDIR: "directory",
+    stat.S_IFCHR: "device",
+    stat.S_IFBLK: "device",
+    stat.S_IFSOCK: "socket",
+}
+
+
+class NotRegularFileError(OSError):
+    """The path names something else than a regular file; `kind` says what."""
+
+    def __init__(self, mode: int) -> None:
+        self.kind = _KINDS.get(stat.S_IFMT(mode), "special file")
+        super().__init__(f"it is a {self.kind}, not a regular file")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading. A FIFO, a device or a socket could block the reader, so it is rejected.
+
+    Raises:
+        NotRegularFileError, OSError
+    """
+    _require_regular(path.stat())  # before it is opened: opening a device can have side effects
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        _require_regular(os.fstat(handle))  # it may have been replaced since
+    except BaseException:
+        os.close(handle)
+        raise
+    return os.fdopen(handle, "rb")
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise NotRegularFileError(status.st_mode)
+
+
+class ReplaceError(Exception):
+    """The file was not changed. `str(error)` is shown to the person at the terminal."""
+
+
+def rewrite(path: Path, change: Callable[[str], str]) -> None:
+    """Replace the text of `path` (or of the file it links to) by `change(text)`; keep mode and owner.
+
+    `change` is called again with the newer text if a program that does not take our lock, such as an editor, saved
+    the file in the meantime.
+
+    Raises:
+        ReplaceError: it cannot be read or written.
+    """
+    try:
+        target = path.resolve(strict=True)
+        for _ in range(_ATTEMPTS):
+            with _locked(target) as file:
+                before = os.fstat(file.fileno())
+                raw = file.read()
+                mark = _BOM if raw.startswith(_BOM) else b""
+                new = mark + change(raw.removeprefix(_BOM).decode()).encode()
+                if _replace_unchanged(target, new, before):
+                    return
+    except NotRegularFileError as error:
+        raise ReplaceError(f"{path} cannot be changed: {error}.") from error
+    except OSError as error:
+        raise ReplaceError(_reason(path, error)) from error
+    except UnicodeDecodeError as error:
+        raise ReplaceError(f"{path} cannot be changed: it is not UTF-8 text.") from error
+    raise ReplaceError(f"{path} cannot be changed: another program keeps writing it. Try again.")
+
+
+@contextmanager
+def _locked(target: Path) -> Iterator[BinaryIO]:
+    """Lock the file that has this name now, not one that was replaced during the wait for the lock."""
+    while True:
+        with open_regular(target) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), target.stat()):
+                yield file
+                return
+
+
+def _replace_unchanged(target: Path, new: bytes, before: os.stat_result) -> bool:
+    """Replace the file atomically; return False if another program wrote it first."""
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with suppress(PermissionError):  # only root may change the owner
+                os.fchown(file.fileno(), before.st_uid, before.st_gid)
+            os.fchmod(file.fileno(), before.st_mode & 0o7777)
+            file.write(new)
+            file.flush()
+            os.fsync(file.fileno())
+        if _version(target.stat()) != _version(before):
+            return False
+        os.replace(name, target)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+    _sync_folder(target.parent)
+    return True
+
+
+def _version(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)  # so that the rename survives a power failure
+    finally:
+        os.close(handle)
+
+
+def _reason(path: Path, error: OSError) -> str:
+    if error.errno == errno.EBUSY:
+        return f"{path} cannot be replaced because it is mounted as a single file. Mount its folder instead."
+    return f"{path} cannot be changed: {error.strerror}."

@@ -1,0 +1,233 @@
+"""Loads the configuration: YAML in, a frozen model out, or a list of everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pointsman.config.document import Document, KeyPath
+from pointsman.config.errors import ConfigError, ConfigProblem, closest
+from pointsman.config.files import NotRegularFileError, open_regular
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Token
+from pointsman.config.model_errors import explain
+
+MAX_BYTES = 8 * 1_048_576
+
+CLIENT_SECTION = "mcpServers"  # a client's own block of servers, accepted as it is
+_CLIENT_TRANSPORTS = {
+    "stdio": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "sse": "sse",
+}
+_RESERVED_PROJECT = "UNASSIGNED_PROJECT_ID"  # in a request, the word for "no project"
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration, and the texts in it that came from the environment or from files: they may be secrets."""
+
+    config: GatewayConfig
+    external_texts: frozenset[str]
+
+
+def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
+    """Load a file. Reject an empty one: it would silently revoke every right. Raises ConfigError."""
+    text = read_text(path)
+    if not text.strip():
+        reason = "is empty; delete it and run `pointsman serve` to create a sample"
+        raise ConfigError([_whole_file(path, reason)])
+    return parse(text, str(path), environ)
+
+
+def parse(text: str, file_name: str, environ: Mapping[str, str]) -> GatewayConfig:
+    """Raises ConfigError."""
+    return examine(text, file_name, environ).config
+
+
+def examine(text: str, file_name: str, environ: Mapping[str, str]) -> Loaded:
+    """Raises ConfigError."""
+    document = Document(text, file_name, environ)
+    return Loaded(validate(document), frozenset(document.external_texts))
+
+
+def validate(document: Document) -> GatewayConfig:
+    """Raises ConfigError with all problems at once."""
+    _move_client_servers(document)
+    _check_names(document)
+    try:
+        config = GatewayConfig.model_validate(document.data, context={"folder": document.folder})
+    except ValidationError as error:
+        explain(error, document)
+        raise ConfigError(document.problems) from None
+    if document.problems:
+        raise ConfigError(document.problems)
+    return config
+
+
+def load_tokens(path: Path, environ: Mapping[str, str]) -> Mapping[str, Token]:
+    """The tokens alone, even if the rest of the file is invalid. Raises ConfigError."""
+    document = Document(read_text(path), str(path), environ)
+    data = document.data if isinstance(document.data, dict) else {}
+    try:
+        return GatewayConfig.model_validate({"tokens": data.get("tokens")}).tokens
+    except ValidationError as error:
+        explain(error, document)
+        raise ConfigError(document.problems) from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a configuration file, with its line endings as they are. Raises ConfigError."""
+    try:
+        with open_regular(path) as file:
+            raw = file.read(MAX_BYTES + 1)
+    except NotRegularFileError as error:
+        reason = f"is a {error.kind}; the configuration must be a regular file"
+        raise ConfigError([_whole_file(path, reason)]) from None
+    except OSError as error:
+        raise ConfigError([_whole_file(path, f"cannot be read: {error.strerror}")]) from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError([_whole_file(path, f"is larger than {MAX_BYTES} bytes")])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line, column = raw.count(b"\n", 0, error.start) + 1, error.start - raw.rfind(b"\n", 0, error.start)
+        raise ConfigError([ConfigProblem(str(path), line, column, "", "is not UTF-8 text")]) from None
+
+
+def advice(config: GatewayConfig) -> tuple[str, ...]:
+    """Warnings about what is valid but hardly intended, each with its keys and the next step."""
+    projects = cloud_projects(config)
+    if config.cloud_search is not None or not projects:
+        return ()
+    sections = ("unassigned" if project_id is None else f"projects.{project_id}" for project_id in projects)
+    keys = ", ".join(f"`{section}.optimization`" for section in sections)
+    return (f"{keys}: `cloud` needs `cloud_search` with `url` and `token`; until it is set, the local search answers.",)
+
+
+def cloud_projects(config: GatewayConfig) -> tuple[str | None, ...]:
+    """The projects with `optimization: cloud`; None stands for callers without a project."""
+    projects = [project_id for project_id, project in config.projects.items() if project.optimization == "cloud"]
+    return (*projects, None) if config.unassigned.optimization == "cloud" else tuple(projects)
+
+
+def _whole_file(path: Path, reason: str) -> ConfigProblem:
+    return ConfigProblem(str(path), None, None, "", reason)
+
+
+def _move_client_servers(document: Document) -> None:
+    """Move the entries of `mcpServers` to `servers`, translated, and remember where they were written."""
+    data = document.data
+    if not isinstance(data, dict) or CLIENT_SECTION not in data:
+        return
+    entries, servers = data[CLIENT_SECTION] or {}, data.get("servers") or {}
+    document.data = {key: value for key, value in data.items() if key != CLIENT_SECTION}
+    if not isinstance(entries, dict):
+        document.add_problem((CLIENT_SECTION,), "must be a mapping of keys to values")
+        return
+    if not isinstance(servers, dict):
+        return  # the model reports it
+    merged = dict(servers)
+    for server_id, entry in entries.items():
+        path = (CLIENT_SECTION, server_id)
+        if server_id in servers:
+            document.add_problem(path, "is also defined under `servers`; keep one of them", key=True)
+            continue
+        document.record_move(("servers", server_id), path)
+        merged[server_id] = _translate_entry(entry, path, document) if isinstance(entry, dict) else entry
+    document.data["servers"] = merged
+
+
+def _translate_entry(entry: dict[str, Any], path: KeyPath, document: Document) -> dict[str, Any]:
+    server = dict(entry)
+    for client_key, key in (("type", "transport"), ("disabled", "enabled")):
+        if client_key in entry and key in entry:
+            document.add_problem((*path, client_key), f"means the same as `{key}`; keep one of them", key=True)
+            del server[client_key]
+    if "type" in server:
+        _translate_type(server, path, document)
+    if "disabled" in server:
+        _translate_disabled(server, path, document)
+    return server
+
+
+def _translate_type(server: dict[str, Any], path: KeyPath, document: Document) -> None:
+    kind = server.pop("type")
+    transport = _CLIENT_TRANSPORTS.get(kind) if isinstance(kind, str) else None
+    if transport is not None:
+        document.record_move(("servers", *path[1:], "transport"), (*path, "type"))
+        server["transport"] = transport
+        return
+    shown = isinstance(kind, str) and kind not in document.external_texts
+    hint = closest(kind, _CLIENT_TRANSPORTS) if shown else None
+    document.add_problem((*path, "type"), "must be `stdio`, `http`, `streamable-http` or `sse`", hint)
+
+
+def _translate_disabled(server: dict[str, Any], path: KeyPath, document: Document) -> None:
+    disabled = server.pop("disabled")
+    if isinstance(disabled, bool):
+        server["enabled"] = not disabled
+        return
+    document.add_problem((*path, "disabled"), "must be true or false")
+
+
+def _check_names(document: Document) -> None:
+    """Check that every project and server which one section names is defined in another.
+
+    Works on plain data, so it reports these problems together with those that the model finds.
+    """
+    projects, servers = _section(document, "projects"), _section(document, "servers")
+    for server_id, server in servers.items():
+        for path, project in _listed_names(("servers", server_id, "projects"), server):
+            _require_defined(document, path, "project", project, projects)
+    for token_id, token in _section(document, "tokens").items():
+        for path, project in _listed_names(("tokens", token_id, "projects"), token):
+            _require_defined(document, path, "project", project, projects, also=(ANY, UNASSIGNED))
+        for path, server in _listed_names(("tokens", token_id, "servers"), token):
+            _require_defined(document, path, "server", server, servers, also=(ANY,))
+    if _RESERVED_PROJECT in projects:
+        document.add_problem(
+            ("projects", _RESERVED_PROJECT), "is reserved for `no project`; choose another id", key=True
+        )
+    _check_secrets_are_unique(document)
+
+
+def _check_secrets_are_unique(document: Document) -> None:
+    first: dict[str, str] = {}
+    for token_id, token in _section(document, "tokens").items():
+        sha256 = token.get("sha256") if isinstance(token, dict) else None
+        if not isinstance(sha256, str):
+            continue
+        other = first.setdefault(sha256.lower(), token_id)
+        if other != token_id:
+            reason = f"is the secret of token `{other}`, too; create a new one"
+            document.add_problem(("tokens", token_id, "sha256"), reason)
+
+
+def _require_defined(
+    document: Document, path: KeyPath, kind: str, name: str, defined: Collection[str], also: tuple[str, ...] = ()
+) -> None:
+    if name in defined or name in also or path in document.unresolved:
+        return
+    if name in document.external_texts:  # may be a secret: do not repeat it
+        document.add_problem(path, f"no such {kind}")
+        return
+    document.add_problem(path, f"no {kind} `{name}`", closest(name, defined))
+
+
+def _section(document: Document, name: str) -> dict[str, Any]:
+    section = document.data.get(name) if isinstance(document.data, dict) else None
+    return section if isinstance(section, dict) else {}
+
+
+def _listed_names(path: KeyPath, entry: object) -> Iterator[tuple[KeyPath, str]]:
+    names = entry.get(path[-1]) if isinstance(entry, dict) else None
+    for index, name in enumerate(names if isinstance(names, list) else ()):
+        if isinstance(name, str):
+            yield (*path, index), name

@@ -1,0 +1,151 @@
+"""One search over an index: the fit of each tool for each query, fused into one list, each hit with an explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
+from pointsman.providers.bm25.documents import FIELDS, Prepared, Vocabulary
+from pointsman.providers.bm25.names import NOTE, put_first
+from pointsman.providers.bm25.postings import Floats
+from pointsman.providers.bm25.query import Query, parse_all, synonyms_of
+
+if TYPE_CHECKING:
+    from pointsman.providers.bm25.index import Index
+
+ALL_WEIGHT = 0.2  # of the sum over all queries, added to the best of them
+CONTEXT_WEIGHT = 0.3
+SERVES = 0.5  # the share of the best hit's relevance for an intent from which a tool serves it, too
+FITS = 0.2  # the relevance from which a tool serves an intent at all
+MAX_EXPLAINED_WORDS = 6
+
+_Numbers = tuple[list[int], list[int]]  # of a word itself, and of its synonyms
+
+
+def rank(index: Index, request: SearchRequest) -> SearchHits:
+    """Rank the tools of the index, best first."""
+    *queries, context = parse_all([*request.queries, request.context or ""])
+    fits = [index.fit(query) for query in queries]
+    named = [index.exact_names.rows(text) for text in request.queries]
+    for fit, rows in zip(fits, named, strict=True):
+        put_first(fit, rows)
+    exact = frozenset(chain.from_iterable(named))
+    explainer = Explainer(queries, context, index.vocabulary)
+    hits = [
+        SearchHit(
+            index.tool_keys[hit.row],
+            round(hit.relevance, 3),
+            NOTE if hit.row in exact else explainer.explain(index.documents[hit.row], hit.intents),
+            hit.intents,
+        )
+        for hit in fuse(fits, index.fit(context), request.max_results, exact)
+    ]
+    return SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    row: int
+    relevance: float
+    intents: tuple[int, ...]
+
+
+def fuse(
+    fits: Sequence[Floats], context: Floats, max_results: int, first: Collection[int] = frozenset()
+) -> list[Fused]:
+    """Fuse the queries into one list, best first: the best fit of a tool for any query, plus a little for its fit to
+    the others and to the context.
+
+    Every query gets its best tool into the list if there is room. The rows in `first` come before all others.
+    """
+    context_share = CONTEXT_WEIGHT * context
+    by_query = np.array(fits) if fits else np.zeros((1, len(context)))
+    best = by_query.max(axis=0)
+    scores = best + ALL_WEIGHT * by_query.sum(axis=0) + context_share
+    if first:
+        scores[list(first)] += scores.max()
+    relevance = np.maximum(best, context_share)
+    rows = _choose(scores, by_query, max_results)
+    return [Fused(row, float(relevance[row]), _intents(by_query, row)) for row in rows]
+
+
+def _choose(scores: Floats, by_query: Floats, max_results: int) -> list[int]:
+    """The best hit for each query, as far as there is room, and then the best of all the others."""
+    tops = {int(fit.argmax()): float(fit.max()) for fit in by_query if fit.any()}
+    must = sorted(tops, key=lambda row: -tops[row])[:max_results]
+    chosen = dict.fromkeys([*must, *_best(scores, max_results)])
+    return sorted(list(chosen)[:max_results], key=lambda row: (-scores[row], row))
+
+
+def _best(scores: Floats, most: int) -> list[int]:
+    """The rows with the highest scores; of equals the first. Sorts only the candidates."""
+    rows: NDArray[np.intp] = scores.nonzero()[0]
+    if len(rows) > most:
+        least = np.partition(scores[rows], len(rows) - most)[len(rows) - most]
+        rows = rows[scores[rows] >= least]
+    best: list[int] = rows[np.argsort(-scores[rows], kind="stable")][:most].tolist()
+    return best
+
+
+def _intents(by_query: Floats, row: int) -> tuple[int, ...]:
+    """The intents that a tool fits, and nearly as well as the best tool does.
+
+    A tool that fits none of them may still be the best that there is for one: then it serves that one.
+    """
+    fits, tops = by_query[:, row], by_query.max(axis=1)
+    serves = (fits >= FITS) & (fits >= np.minimum(SERVES * tops, fits.max()))
+    if not serves.any():
+        serves = (fits > 0) & (by_query.argmax(axis=1) == row)
+    return tuple(serves.nonzero()[0].tolist())
+
+
+class Explainer:
+    """Explains a hit by the words that matched and where: `weather in name; city in parameter`."""
+
+    def __init__(self, queries: Sequence[Query], context: Query, vocabulary: Vocabulary) -> None:
+        self._queries = [_word_numbers(query, vocabulary) for query in queries]
+        self._context = _word_numbers(context, vocabulary)
+
+    def explain(self, tool: Prepared, intents: Sequence[int]) -> str:
+        """By the words of the queries that it serves, or of all if it serves none."""
+        fields = tool.fields_by_word()
+        words: dict[str, _Numbers] = {}
+        for index in intents or range(len(self._queries)):
+            words |= self._queries[index]
+        by_field: list[list[str]] = [[] for _ in FIELDS]
+        for word, (itself, synonyms) in (words | self._context).items():
+            if (field := _weightiest_field(fields, itself)) is not None:
+                by_field[field].append(word)
+            elif (field := _weightiest_field(fields, synonyms)) is not None:
+                by_field[field].append(f"~{word}")
+        room, parts = MAX_EXPLAINED_WORDS, []
+        for field, matched in enumerate(by_field):
+            if matched and room > 0:
+                parts.append(f"{', '.join(matched[:room])} in {FIELDS[field]}")
+                room -= len(matched)
+        return "; ".join(parts) or "similar in meaning"
+
+
+def _word_numbers(query: Query, vocabulary: Vocabulary) -> dict[str, _Numbers]:
+    return {
+        word: (_numbers((token,), vocabulary), _numbers(synonyms_of(token), vocabulary))
+        for token, word in query.tokens.items()
+    }
+
+
+def _numbers(tokens: Iterable[str], vocabulary: Vocabulary) -> list[int]:
+    return [number for token in tokens if (number := vocabulary.get(token)) is not None]
+
+
+def _weightiest_field(fields: Mapping[int, int], words: Iterable[int]) -> int | None:
+    """The weightiest field that has one of the words: the lowest bit of all."""
+    bits = 0
+    for word in words:
+        bits |= fields.get(word, 0)
+    return (bits & -bits).bit_length() - 1 if bits else None

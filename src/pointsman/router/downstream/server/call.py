@@ -1,0 +1,210 @@
+"""One call to a server: its total deadline, and the rounds of questions that a modern server asks in its results."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any
+
+from pointsman.core.errors import DownstreamError
+from pointsman.core.kinds import QUESTION_CAPABILITIES, declares
+from pointsman.core.model import Json
+from pointsman.core.seams import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    REQUEST_CANCELLED,
+    BackChannel,
+    CannotAskError,
+    ClientGoneError,
+    FrontRequest,
+    ProtocolError,
+)
+from pointsman.router.downstream.connection import Call, Connection
+from pointsman.router.serving.shares import FairQueue
+
+_ROUNDS = 10  # bounds a server that never stops asking
+_SHOWN_CHARS = 40  # of a server's own word
+
+
+class Deadline:
+    """`with Deadline(loop, 60, back) as deadline`: raises TimeoutError at its end, whatever the server sends meanwhile.
+
+    Fits `BackChannel`, with the clock paused while the client is asked, and `Clock`. `asyncio.timeout` would look up
+    the running loop five times; on Python 3.11 each of them is a system call.
+    """
+
+    __slots__ = (
+        "_back",
+        "_due",
+        "_earlier_cancellations",
+        "_expired",
+        "_left_s",
+        "_loop",
+        "_paused",
+        "_queue",
+        "_task",
+        "_timer",
+        "_token_id",
+        "notify",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        back: BackChannel,
+        queue: FairQueue | None = None,
+        token_id: str = "",
+    ) -> None:
+        """`queue`: the call holds one of its slots, and releases it while the client is asked."""
+        self._loop = loop
+        self._back = back
+        self.notify = back.notify
+        self._queue = queue
+        self._token_id = token_id
+        self._left_s = seconds
+        self._due = 0.0
+        self._paused = 0  # how many questions are open
+        self._expired = False
+        self._earlier_cancellations = 0  # of the task, not by us
+        self._task: asyncio.Task[Any] | None = None  # None: not entered, or over
+        self._timer: asyncio.TimerHandle | None = None  # None: paused
+
+    def __enter__(self) -> Deadline:
+        task = self._task = asyncio.current_task(self._loop)
+        assert task is not None
+        self._earlier_cancellations = task.cancelling()
+        self._due = self._loop.time() + self._left_s
+        self._timer = self._loop.call_later(self._left_s, self._expire)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        task, self._task = self._task, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._paused and self._queue is not None:
+            self._queue.resume(self._token_id)  # the caller that took the slot gives it back
+        assert task is not None
+        if self._expired and task.uncancel() <= self._earlier_cancellations and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+    async def ask(self, method: str, params: Json) -> Json:
+        self.pause()
+        try:
+            return await self._back.ask(method, params)
+        finally:
+            self.resume()
+
+    def pause(self) -> None:
+        self._paused += 1
+        if self._paused == 1 and self._task is not None and self._queue is not None:
+            self._queue.pause(self._token_id)
+        if self._paused == 1 and self._timer is not None:
+            self._left_s = max(self._due - self._loop.time(), 0.0)
+            self._timer.cancel()
+            self._timer = None
+
+    def resume(self) -> None:
+        self._paused -= 1
+        # The answer to a question may arrive when the call is over.
+        if self._paused or self._task is None:
+            return
+        if self._queue is not None:
+            self._queue.resume(self._token_id)
+        if not self._expired:
+            self._due = self._loop.time() + self._left_s
+            self._timer = self._loop.call_later(self._left_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._expired = True
+        assert self._task is not None
+        self._task.cancel()
+
+
+async def request_with_input(
+    connection: Connection, method: str, params: Json, request: FrontRequest, deadline: Deadline
+) -> Json:
+    """Send one call; where a modern server answers `input_required`, ask a legacy client and repeat the call.
+
+    A modern client gets `input_required` unchanged, and repeats the call itself.
+
+    Raises:
+        ConnectionLostError, BudgetExceededError, DownstreamError.
+    """
+    result = await connection.request(Call(method, params, request, deadline, deadline))
+    if connection.introduction.era == "legacy" or not _requires_input(result):
+        return result
+    if request.client.era == "modern":
+        _check_declared(result, request.client.capabilities)
+        return result
+    for _ in range(_ROUNDS):
+        repeated = {**params, "inputResponses": await _responses(result, deadline)}
+        if "requestState" in result:
+            repeated["requestState"] = result["requestState"]
+        result = await connection.request(Call(method, repeated, request, deadline, deadline))
+        if not _requires_input(result):
+            return result
+    raise DownstreamError(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
+
+
+def _requires_input(result: Json) -> bool:
+    """Whether a result is a question. Raises DownstreamError where it is neither that nor an answer.
+
+    Other kinds of results (a task, for example) belong to extensions that this gateway does not support: a client
+    could not use them, because its next request would not reach that server.
+    """
+    kind = result.get("resultType", "complete")
+    if kind == "complete":
+        return False
+    if kind == "input_required":
+        return True
+    shown = kind if isinstance(kind, str) and len(kind) <= _SHOWN_CHARS else type(kind).__name__
+    raise DownstreamError(
+        INTERNAL_ERROR, f"the server answered with a result of type `{shown}`, which this gateway does not support"
+    )
+
+
+def _check_declared(result: Json, capabilities: Json) -> None:
+    """Refuse questions that the client did not declare it can answer. Raises DownstreamError."""
+    for question in _questions(result).values():
+        method = _method(question)
+        if method in QUESTION_CAPABILITIES and not declares(capabilities, method):
+            raise _cannot_answer(method)
+
+
+def _cannot_answer(method: str) -> DownstreamError:
+    return DownstreamError(INVALID_REQUEST, f"the server needs `{method}`, which this client does not support")
+
+
+def _questions(result: Json) -> Json:
+    questions = result.get("inputRequests") or {}
+    if not isinstance(questions, dict):
+        raise DownstreamError(INVALID_REQUEST, "the server asked for input in a form that cannot be read")
+    return questions
+
+
+def _method(question: object) -> str:
+    method = question.get("method") if isinstance(question, dict) else None
+    return method if isinstance(method, str) else ""
+
+
+async def _responses(result: Json, back: BackChannel) -> Json:
+    return {key: await _ask(question, back) for key, question in _questions(result).items()}
+
+
+async def _ask(question: object, back: BackChannel) -> Json:
+    method = _method(question)
+    if not isinstance(question, dict) or method not in QUESTION_CAPABILITIES:
+        raise DownstreamError(INVALID_REQUEST, "the server asked for input of an unknown kind")
+    params = question.get("params")
+    try:
+        return await back.ask(method, params if isinstance(params, dict) else {})
+    except CannotAskError:
+        raise _cannot_answer(method) from None
+    except ClientGoneError:
+        raise DownstreamError(REQUEST_CANCELLED, "the client left before it answered") from None
+    except ProtocolError as error:
+        raise DownstreamError(error.code, error.message, error.data) from None

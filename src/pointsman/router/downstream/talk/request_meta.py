@@ -1,0 +1,53 @@
+"""The `_meta` of a request to a server: the client's keys without reserved ones, and what the server's era demands."""
+
+from __future__ import annotations
+
+from pointsman import __version__
+from pointsman.core.model import Json
+from pointsman.core.seams import Era
+from pointsman.router.downstream.connection import Call
+
+NAMESPACE = "io.modelcontextprotocol/"
+OWN_NAMESPACE = "pointsman/"  # keys that only the gateway may set
+CLIENT_INFO: Json = {"name": "pointsman", "version": __version__}
+# All callers share a legacy connection, so it declares what any of them might offer;
+# a caller that lacks a capability answers the server's question with an error.
+LEGACY_CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+_TASKS = "tasks"  # as a capability (2025-11-25) and as an extension
+_PRIVATE = frozenset({"token", "projectId", "progressToken"})
+_RESERVED = (NAMESPACE, OWN_NAMESPACE)
+
+
+def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
+    """The params to send for `call`. `progress_token` is the connection's own number for it.
+
+    The gateway's own keys are in `_meta` of the call's params, never in that of the client's request.
+    """
+    meta: Json = {}
+    if call.request is not None:
+        given = call.request.params.get("_meta")
+        if given:
+            meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(_RESERVED)}
+        if call.request.client.progress_token is not None:
+            meta["progressToken"] = progress_token
+    if era == "modern":
+        meta[NAMESPACE + "protocolVersion"] = version
+        meta[NAMESPACE + "clientInfo"] = CLIENT_INFO
+        client = call.request.client if call.request is not None else None
+        meta[NAMESPACE + "clientCapabilities"] = _without_tasks(client.capabilities) if client is not None else {}
+        if client is not None and client.log_level is not None:
+            meta[NAMESPACE + "logLevel"] = client.log_level
+    if "_meta" in call.params:
+        meta |= call.params["_meta"]
+    return {**call.params, "_meta": meta} if meta else call.params
+
+
+def _without_tasks(capabilities: Json) -> Json:
+    """A client's capabilities without tasks: a later request for a task would not reach the server through us."""
+    extensions = capabilities.get("extensions")
+    if _TASKS not in capabilities and not extensions:
+        return capabilities
+    kept = {name: value for name, value in capabilities.items() if name != _TASKS}
+    if isinstance(extensions, dict):
+        kept["extensions"] = {name: value for name, value in extensions.items() if name != NAMESPACE + _TASKS}
+    return kept

@@ -1,0 +1,89 @@
+"""Authenticates a request: reads its token and project from headers, path or `_meta`, and maps a failure to 401 or 403.
+
+Whether a token is valid and may use a project is decided in `catalog/rights.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pointsman.catalog.rights import NO_PROJECT
+from pointsman.core.errors import ForbiddenError, UnauthorizedError
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import Gateway
+from pointsman.router.front.http.headers import Head
+from pointsman.router.front.http.responses import HttpError, forbidden, unauthorized
+
+_BEARER: Final = b"bearer"
+
+
+class Claims(NamedTuple):
+    """The identity that a request claims, not verified yet."""
+
+    token: str | None
+    project: str | None  # None: unassigned
+    project_stated: bool  # False: neither header nor path names one, and `_meta` still may
+
+
+def authenticate(gateway: Gateway, claims: Claims) -> Caller:
+    """Raises HttpError 401, 403."""
+    try:
+        return gateway.identify(claims.token, claims.project)
+    except UnauthorizedError as error:
+        raise unauthorized(str(error)) from None
+    except ForbiddenError as error:
+        raise forbidden(str(error)) from None
+
+
+def read_claims(head: Head, path_project: str | None) -> Claims:
+    """Read the claims in headers and path. Raises HttpError 400, 403."""
+    authorization = head.get(b"authorization")
+    token = None if authorization is None else _bearer_token(authorization)
+    header_project = head.get(b"x-pointsman-project")
+    if header_project is None and path_project is None:
+        return Claims(token, None, project_stated=False)
+    if header_project is None:
+        assert path_project is not None
+        return Claims(token, _project(path_project), project_stated=True)
+    project = _project(header_project.decode("latin-1"))
+    if path_project is not None and _project(path_project) != project:
+        raise forbidden("The path and the header X-Pointsman-Project name two different projects.")
+    return Claims(token, project, project_stated=True)
+
+
+def add_meta_claims(claims: Claims, meta: Json) -> Claims:
+    """Add `_meta.token` and `_meta.projectId`, and remove them from `meta`. Raises HttpError 400, 403.
+
+    Returns `claims` itself if `meta` has neither.
+    """
+    if "token" not in meta and "projectId" not in meta:
+        return claims
+    token, project, stated = claims.token, claims.project, claims.project_stated
+    if "token" in meta:
+        named = _string(meta.pop("token"), "token")
+        if token is not None and named != token:
+            raise forbidden("The Authorization header and `_meta.token` are two different tokens.")
+        token = named
+    if "projectId" in meta:
+        stated_project = meta.pop("projectId")
+        named_project = None if stated_project is None else _project(_string(stated_project, "projectId"))
+        if stated and named_project != project:
+            raise forbidden("`_meta.projectId` and the header or path name two different projects.")
+        project, stated = named_project, True
+    return Claims(token, project, stated)
+
+
+def _bearer_token(authorization: bytes) -> str:
+    """Return the token, or an empty string, which matches no token, for another scheme."""
+    scheme, _, token = authorization.partition(b" ")
+    return token.strip().decode("latin-1") if scheme.lower() == _BEARER else ""
+
+
+def _project(text: str) -> str | None:
+    return None if text in NO_PROJECT else text
+
+
+def _string(value: object, key: str) -> str:
+    if type(value) is not str:
+        raise HttpError(400, f"`_meta.{key}` must be a string.")
+    return value

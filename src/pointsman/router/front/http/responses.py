@@ -1,0 +1,157 @@
+"""Writes HTTP responses: a JSON-RPC message as a JSON body or as an event of a stream, and errors by HTTP status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.types import Send
+
+from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST
+from pointsman.core.wire import encode
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+PING = b": ping\r\n\r\n"
+AT_CAPACITY = {"code": "overloaded"}
+_JSON_TYPE = (b"content-type", b"application/json")
+# `error.data.code`. The status alone identifies a lost session (404) and an overload (503).
+_REASONS = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "denied",
+    405: "bad_request",
+    406: "bad_request",
+    408: "bad_request",
+    413: "too_large",
+    415: "bad_request",
+    421: "bad_request",
+    429: "rate_limited",
+}
+
+
+class ClientDisconnectedError(Exception):
+    """The client disconnected before its request was complete, so no response can be sent."""
+
+
+class HttpError(Exception):
+    """Ends a request with an HTTP status and a JSON-RPC error as the body. `str(error)` is shown to the user."""
+
+    def __init__(
+        self, status: int, message: str, *, code: int = INVALID_REQUEST, data: Any = None, headers: Headers = ()
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code  # of JSON-RPC
+        self.headers = headers
+        self._data = data
+
+    @property
+    def data(self) -> Any:
+        reason = _REASONS.get(self.status)
+        if reason is None:
+            return self._data
+        return {**(self._data or {}), "code": reason}
+
+    @property
+    def audited(self) -> bool:
+        """Whether it is recorded in the audit: authentication failed, or the gateway was at capacity."""
+        return self.status in (401, 403) or self.data == AT_CAPACITY
+
+    def body(self, request_id: Any = None) -> bytes:
+        return error_message(request_id, self.code, self.message, self.data)
+
+
+async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+    """Send a complete response. `protocol.py` writes head and body in one system call."""
+    length = (b"content-length", b"%d" % len(body))
+    head = [_JSON_TYPE, length, *headers] if body else [length, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_error(send: Send, error: HttpError, request_id: Any) -> None:
+    await respond(send, error.status, error.body(request_id), error.headers)
+
+
+def result_message(request_id: Any, result: dict[str, Any]) -> bytes:
+    return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+
+
+def error_message(request_id: Any, code: int, message: str, data: Any = None) -> bytes:
+    error = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+
+def event(message: bytes) -> bytes:
+    return b"event: message\r\ndata: %b\r\n\r\n" % message
+
+
+def numbered_event(event_id: bytes, message: bytes) -> bytes:
+    return b"id: %b\r\nevent: message\r\ndata: %b\r\n\r\n" % (event_id, message)
+
+
+def priming_event(event_id: bytes) -> bytes:
+    """An event that has an id and no data, from which a client can resume."""
+    return b"id: %b\r\ndata: \r\n\r\n" % event_id
+
+
+def unauthorized(message: str) -> HttpError:
+    return HttpError(401, message, headers=((b"www-authenticate", b"Bearer"),))
+
+
+def forbidden(message: str) -> HttpError:
+    return HttpError(403, message)
+
+
+def unknown_session() -> HttpError:
+    """Also for another token's session, so that ids cannot be probed."""
+    return HttpError(404, "Session not found. Open a new one with `initialize`.")
+
+
+def method_not_allowed(allowed: bytes) -> HttpError:
+    return HttpError(405, f"Method not allowed. Use {allowed.decode()}.", headers=((b"allow", allowed),))
+
+
+def body_too_large(limit: int) -> HttpError:
+    return HttpError(
+        413,
+        f"The body is larger than {limit} bytes. Send less; the operator sets `limits.body_bytes`.",
+    )
+
+
+def too_many_streams(most: int) -> HttpError:
+    return HttpError(
+        429,
+        f"This token has {most} streams open, which is its share: a quarter of `limits.connections`. "
+        "Close some of them, then open this one again.",
+        headers=((b"retry-after", b"5"),),
+    )
+
+
+def overloaded(message: str) -> HttpError:
+    return HttpError(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))
+
+
+def too_many_sessions() -> HttpError:
+    return overloaded("Too many sessions are open. Try again later.")
+
+
+def too_many_requests() -> HttpError:
+    return _at_capacity(
+        "The gateway has as many requests under way as it takes. Try again in a moment; "
+        "the operator sets `limits.calls`."
+    )
+
+
+def too_many_large_bodies() -> HttpError:
+    return _at_capacity(
+        "The gateway holds as many large messages as it takes. Try again in a moment, or send less at once; "
+        "the operator sets `limits.in_flight_bytes`."
+    )
+
+
+def _at_capacity(message: str) -> HttpError:
+    return HttpError(503, message, code=INTERNAL_ERROR, data=AT_CAPACITY, headers=((b"retry-after", b"1"),))

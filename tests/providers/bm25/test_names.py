@@ -1,0 +1,141 @@
+"""A tool that is asked for by its name comes first, however the name is spelt."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pointsman.catalog.results import MAX_LIFT
+from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
+from pointsman.providers.bm25.names import ONE_OF_SEVERAL, OTHERS
+from pointsman.providers.bm25.provider import BM25SearchProvider
+
+NAMES = {
+    "files": {
+        "read_file": "Read the complete contents of a text file. Read text from any file: read_text_file reads.",
+        "read_text_file": "Old",
+        "readMultipleFiles": "Read several files at once",
+        "list_directory": "List a directory of files",
+    },
+    "docs": {
+        "documents_list_documents": "List the documents of a collection, or documents of all collections.",
+        "documents_list_collections": "What there is",
+        "search": "Search documents",
+    },
+    "web": {"search": "Search the web", "fetch-page": "Fetch a page of the web", "the": "An article"},
+}
+DISPLAYED = {"files": "File System", "docs": "Documents", "web": "The Web"}
+
+
+def documents() -> list[ToolDocument]:
+    return [
+        ToolDocument(f"{server}:{name}", name, DISPLAYED[server], description, {"type": "object"})
+        for server, tools in NAMES.items()
+        for name, description in tools.items()
+    ]
+
+
+async def found(*queries: str, max_results: int = 5, context: str | None = None) -> SearchHits:
+    provider = BM25SearchProvider(embeddings=False)
+    return await provider.search(SearchRequest(queries, context, documents(), max_results))
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("read_text_file", "files:read_text_file"),
+        ("readTextFile", "files:read_text_file"),
+        ("ReadTextFile", "files:read_text_file"),
+        ("read-text-file", "files:read_text_file"),
+        ("read text file", "files:read_text_file"),
+        ("READ_TEXT_FILE", "files:read_text_file"),
+        (" `read_text_file` ", "files:read_text_file"),
+        ("files:read_text_file", "files:read_text_file"),
+        ("files__read_text_file", "files:read_text_file"),
+        ("files.readTextFile", "files:read_text_file"),
+        ("File System: read_text_file", "files:read_text_file"),
+        ("read_multiple_files", "files:readMultipleFiles"),
+        ("documents_list_collections", "docs:documents_list_collections"),
+        ("documentsListCollections", "docs:documents_list_collections"),
+        ("docs:documents_list_collections", "docs:documents_list_collections"),
+        ("fetchPage", "web:fetch-page"),
+        ("docs:search", "docs:search"),
+        ("web search", "web:search"),
+        ("the", "web:the"),
+    ],
+)
+async def test_a_tool_asked_for_by_name_comes_first(query: str, key: str) -> None:
+    best, *others = await found(query)
+    assert best.tool_key == key
+    assert best.relevance >= 0.95
+    assert best.explanation == "exact name"
+    assert all(other.relevance <= 0.9 for other in others)
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        ("use read_text_file", "files:read_text_file"),
+        ("call the `readTextFile` tool", "files:read_text_file"),
+        ("Run documents_list_collections, please.", "docs:documents_list_collections"),
+        ("which collections are there (docs:documents_list_collections)?", "docs:documents_list_collections"),
+        ("search documents with web:search", "web:search"),
+        ("read a file of the web with fetch-page", "web:fetch-page"),
+    ],
+)
+async def test_an_identifier_in_a_sentence_that_is_a_name_comes_first(query: str, key: str) -> None:
+    best, *others = await found(query)
+    assert (best.tool_key, best.explanation) == (key, "exact name")
+    assert all(other.relevance <= 0.9 for other in others)
+
+
+async def test_of_several_names_in_a_sentence_all_come_first() -> None:
+    hits = await found("list_directory and then read_text_file")
+    assert {hit.tool_key for hit in hits[:2]} == {"files:list_directory", "files:read_text_file"}
+
+
+async def test_of_several_tools_with_one_name_all_come_first_and_are_less_sure() -> None:
+    first, second, *others = await found("search")
+    assert {first.tool_key, second.tool_key} == {"docs:search", "web:search"}
+    assert first.relevance == second.relevance == 0.95
+    assert all(other.relevance <= 0.9 for other in others)
+
+
+async def test_a_name_among_several_queries_comes_first_and_serves_its_own() -> None:
+    hits = await found("read all files of a text directory", "documents_list_collections", context="read file text")
+    assert hits[0].tool_key == "docs:documents_list_collections"
+    assert hits[0].intents == (1,)
+    assert hits.best_by_query[1] >= 0.95
+    both = await found("search the web", "readMultipleFiles", "documents_list_collections", max_results=2)
+    assert {hit.tool_key for hit in both} == {"files:readMultipleFiles", "docs:documents_list_collections"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("read a text file", "list collections", "read_text", "read_text_files_now", "", " _-"),
+        *("use search", "then read_text", "search: the web", "__search __ the"),
+    ],
+)
+async def test_what_is_not_a_whole_name_is_ranked_as_before(query: str) -> None:
+    assert all(hit.explanation != "exact name" for hit in await found(query))
+
+
+@given(st.sampled_from(documents()), st.sampled_from(["", "_", "-", " ", ".", "camel"]), st.booleans())
+def test_every_spelling_of_a_name_leads_to_it(tool: ToolDocument, joint: str, with_server: bool) -> None:
+    words = tool.tool_name.replace("-", "_").replace("M", "_m").replace("F", "_f").split("_")
+    spelt = "".join(map(str.capitalize, words)) if joint == "camel" else joint.join(words)
+    query = f"{tool.tool_key.partition(':')[0]}:{spelt}" if with_server else spelt
+    keys = [hit.tool_key for hit in asyncio.run(found(query)) if hit.explanation == "exact name"]
+    assert tool.tool_key in keys
+
+
+def test_usage_cannot_lift_another_tool_past_the_name() -> None:
+    def log_odds(relevance: float) -> float:
+        return math.log(relevance / (1 - relevance))
+
+    assert log_odds(OTHERS) + MAX_LIFT < log_odds(ONE_OF_SEVERAL)
