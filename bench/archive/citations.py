@@ -11,14 +11,15 @@ from functools import partial
 from pathlib import Path
 
 from bench.archive.corpus import COLLECTION, Corpus
-from pointsman.archive.archive import Archive, Opening
+from pointsman.archive.archive import Archive, LazyStore
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.embedding.settings import EmbeddingSettings
 from pointsman.archive.model.documents import Manifest, PreparedDocument
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.archive.store.sqlite.storage import SqliteStorage
-from pointsman.archive.tools.base import Call, Json
+from pointsman.archive.tools.base import Call
 from pointsman.archive.tools.search_local_archives import search_local_archives
+from pointsman.core.model import Json
 
 DOCUMENTS = 15_000
 SEARCHES = 200
@@ -76,7 +77,7 @@ def _graph_size(storage: SqliteStorage) -> None:
 
 def _searches(path: Path, corpus: Corpus, chance: random.Random) -> None:
     settings = ArchiveSettings(path, {}, embeddings=EmbeddingSettings(provider="none"))
-    archive = Archive({}, opening=Opening(settings, shipped=False))
+    archive = Archive({}, store=LazyStore(settings, shipped=False))
     queries = [corpus.query() for _ in range(SEARCHES)]
     rare = [chance.choice(corpus.words[2_000:]) for _ in range(SEARCHES)]
     wrong = [_slip(word, chance) for word in chance.choices([w for w in corpus.words if len(w) >= 6], k=SEARCHES)]

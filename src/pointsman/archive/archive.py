@@ -1,4 +1,4 @@
-"""The archive as its tools see it; the first tool that needs the store opens it, so that the others work without."""
+"""The archive as its tools see it. The store is opened lazily, so that tools that do not need it work without."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 
 def open_archive(settings: ArchiveSettings, *, shipped: bool = True) -> Archive:
-    """`shipped`: a new store gets Pointsman's own documentation."""
+    """`shipped`: put Pointsman's own documentation into a new store."""
     if settings.database is None:
         return Archive(settings.roots, Indexes(settings.index_limits, no_store))
-    opening = Opening(settings, shipped=shipped)
-    return Archive(settings.roots, Indexes(settings.index_limits, lambda: opening.storage().indexes), opening)
+    store = LazyStore(settings, shipped=shipped)
+    return Archive(settings.roots, Indexes(settings.index_limits, lambda: store.storage().indexes), store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +37,30 @@ class Archive:
     """Ends with `close`.
 
     Raises:
-        StoreError: from `storage`, `searcher` and `context`, while there is no store or it cannot be opened.
+        StoreError: from `storage`, `searcher` and `context`, if there is no store or it cannot be opened.
     """
 
     roots: Mapping[str, Path]  # the folders that the code tools may read, by name
-    indexes: Indexes = field(default_factory=Indexes)  # those that callers make themselves
-    opening: Opening | None = None
+    indexes: Indexes = field(default_factory=Indexes)  # made by callers
+    store: LazyStore | None = None
     access_log: AccessLog | None = None  # None: in the store
-    imports: ImportParser = field(default_factory=ImportParser)  # starts with the first file that is parsed
+    imports: ImportParser = field(default_factory=ImportParser)  # starts its process with the first parsed file
 
     @property
     def storage(self) -> Storage:
-        return self._opening().storage()
+        return self._require_store().storage()
 
     @property
     def searcher(self) -> Searcher:
-        return self._opening().searcher()
+        return self._require_store().searcher()
 
     @property
     def context(self) -> ProjectContext:
-        return self._opening().context()
+        return self._require_store().context()
 
     @property
     def accesses(self) -> AccessLog:
-        """What is read is noted where that can be done: a read does not fail for want of a store."""
+        """Where reads are recorded. A read does not fail for lack of a store."""
         if self.access_log is not None:
             return self.access_log
         try:
@@ -69,20 +69,20 @@ class Archive:
             return NullAccessLog()
 
     def prepare(self) -> None:
-        """Open the store before somebody asks, and go on with what was left to do; nobody waits for it."""
-        if self.opening is not None:
-            self.opening.prepare()
+        """Open the store in the background, ahead of the first call."""
+        if self.store is not None:
+            self.store.prepare()
 
     def close(self) -> None:
         self.imports.close()
-        if self.opening is not None:
-            self.opening.close()
+        if self.store is not None:
+            self.store.close()
 
-    def _opening(self) -> Opening:
-        if self.opening is None:
+    def _require_store(self) -> LazyStore:
+        if self.store is None:
             no_store()
-        assert self.opening is not None
-        return self.opening
+        assert self.store is not None
+        return self.store
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class _Opened:
     background: BackgroundEmbedding | None
 
 
-class Opening:
-    """One store for all. What fails is tried again at the next call: a disk may be back by then.
+class LazyStore:
+    """One store for all tools, opened at its first use. A failure is retried at the next call.
 
     Raises:
         StoreError: from `storage`, `searcher` and `context`.
@@ -139,7 +139,7 @@ class Opening:
     def _prepare(self) -> None:
         try:
             self.searcher().prepare()
-        except StoreError as error:  # whoever calls a tool is told as well
+        except StoreError as error:  # the next tool call reports it too
             logger.warning("%s", error)
 
 
@@ -151,11 +151,11 @@ def _open(settings: ArchiveSettings, shipped: bool) -> _Opened:
     from pointsman.archive.shipped import ensure_pages
     from pointsman.archive.store.sqlite.storage import SqliteStorage
 
-    assert settings.database is not None  # else there is nothing to open
+    assert settings.database is not None  # else `open_archive` makes no LazyStore
     storage = SqliteStorage(settings.database)
     if shipped:
         ensure_pages(storage)
-    storage.housekeeper.wake()  # whoever wrote before us may have left something to do
+    storage.housekeeper.wake()  # a previous process may have left work
     embeddings = make_embeddings(settings.embeddings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
     context = ProjectContext(storage.context, embeddings, settings.roots)

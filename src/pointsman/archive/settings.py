@@ -1,4 +1,4 @@
-"""What the gateway tells its archive, by environment variables."""
+"""The archive's settings, which the gateway passes in environment variables."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ DEFAULT_RATE_LIMITS: Mapping[str, int] = MappingProxyType({"context_search": 30,
 
 
 class SettingsError(ValueError):
-    """A variable that cannot be understood; the message names it."""
+    """An invalid environment variable; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
-    """One `bundled: archive` entry: its index and the folders it may read, by name."""
+    """The settings of one `bundled: archive` entry."""
 
     database: Path | None
     roots: Mapping[str, Path]
-    # Calls a minute of one caller, by tool; 0: any number.
+    # Calls a minute for each caller, by tool; 0: unlimited.
     rate_limits: Mapping[str, int] = field(default_factory=lambda: DEFAULT_RATE_LIMITS)
     index_limits: IndexLimits = field(default_factory=IndexLimits)
     embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
@@ -66,7 +66,7 @@ def _rate_limits(environment: Mapping[str, str]) -> dict[str, int]:
     for tool, limit in given.items():
         if not _is_count(limit):
             raise SettingsError(
-                f"{RATE_LIMITS}: `{tool}` must be a number of calls a minute, 0 for any, like {example}"
+                f"{RATE_LIMITS}: `{tool}` must be a number of calls a minute (0: unlimited), like {example}"
             )
     return {**DEFAULT_RATE_LIMITS, **given}
 
@@ -76,9 +76,7 @@ def _index_limits(environment: Mapping[str, str]) -> IndexLimits:
     given = _object(environment, INDEX_LIMITS, json.dumps(known))
     for name, limit in given.items():
         if name not in known or not _is_count(limit):
-            raise SettingsError(
-                f"{INDEX_LIMITS} takes whole numbers, like {json.dumps(known)}, and not `{name}`: {limit!r}"
-            )
+            raise SettingsError(f"{INDEX_LIMITS} must have integers, like {json.dumps(known)}; got `{name}`: {limit!r}")
     return IndexLimits(**{**known, **given})
 
 
@@ -86,7 +84,7 @@ def _object(environment: Mapping[str, str], name: str, example: str) -> dict[str
     try:
         value = json.loads(environment.get(name) or "{}")
     except ValueError:
-        raise SettingsError(f"{name} is not JSON; it should read like {example}") from None
+        raise SettingsError(f"{name} is not JSON; expected a value like {example}") from None
     if not isinstance(value, dict):
         raise SettingsError(f"{name} must be a JSON object, like {example}")
     return value

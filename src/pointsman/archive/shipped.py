@@ -1,4 +1,4 @@
-"""Pointsman's own documentation as a collection, so that the first search in a new store finds something."""
+"""Pointsman's own documentation as a collection, so that the first search in a new store has results."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ ALIAS = "pointsman"
 DESCRIPTION = "The documentation of Pointsman: setting it up, clients, discovery, search, the archive, audit."
 
 _MEMO = "shipped pages"
-_DATE = "2026-01-01"  # of the pages: files from a wheel have the date of their installation
+_DATE = "2026-01-01"  # of the pages, since files from a wheel have the date of their installation
 
 logger = logging.getLogger(__name__)
 
 
 def ensure_pages(storage: Storage) -> None:
-    """Put the pages into a new store, and newer ones in the place of older. Who removed them does not get them again.
+    """Add the pages to a new store and update older ones; don't restore a removed collection.
 
-    A store that cannot be written is no reason to do without it: then they come another time.
+    If the store cannot be written, the next start tries again.
     """
     pages = shipped_pages()
     if not pages:
         return
     digest = _digest(pages)
     try:
-        seen = storage.key_values.read(_MEMO)
-        if seen == digest:
+        stored = storage.key_values.read(_MEMO)
+        if stored == digest:
             return
-        if seen is None or storage.documents.collection(COLLECTION) is not None:
+        if stored is None or storage.documents.collection(COLLECTION) is not None:
             _put(storage, pages)
         storage.key_values.write(_MEMO, digest)
     except StoreError as error:
-        logger.warning("the shipped documentation was not put into the store: %s", error)
+        logger.warning("could not add the shipped documentation to the store: %s", error)
 
 
 def without_pages(storage: Storage, query: Query) -> Query:
-    """Leave the pages out of a search that names no collection, once there are documents of one's own."""
+    """Exclude the pages from a search that names no collection, once there are other documents."""
     if query.filters.collections:
         return query
     collections = storage.documents.collections()
@@ -59,7 +59,7 @@ def without_pages(storage: Storage, query: Query) -> Query:
 
 
 def shipped_pages() -> dict[str, str]:
-    """By id: README.md and the pages of docs/, from the wheel or from the checkout that this runs in."""
+    """README.md and the pages of docs/ by id, from the wheel or the checkout."""
     here = Path(__file__).resolve().parent
     for top in (here / "pages", here.parents[2]):
         files = [top / "README.md", *sorted(page for part in PARTS for page in (top / "docs" / part).glob("*.md"))]
@@ -71,15 +71,15 @@ def shipped_pages() -> dict[str, str]:
 def _put(storage: Storage, pages: dict[str, str]) -> None:
     try:
         storage.documents.put_collection(Manifest(COLLECTION, ALIAS, pointsman.__version__, DESCRIPTION))
-    except NameTakenError:  # a collection of one's own has that name
+    except NameTakenError:  # the alias belongs to another collection
         storage.documents.put_collection(Manifest(COLLECTION, None, pointsman.__version__, DESCRIPTION))
-    kept = storage.documents.list_documents(COLLECTION, limit=1_000).documents
-    storage.documents.remove_documents(COLLECTION, {document.id for document in kept} - pages.keys())
-    storage.documents.put_documents(COLLECTION, list(_prepared(pages)))
+    existing = storage.documents.list_documents(COLLECTION, limit=1_000).documents
+    storage.documents.remove_documents(COLLECTION, {document.id for document in existing} - pages.keys())
+    storage.documents.put_documents(COLLECTION, list(_prepare(pages)))
 
 
-def _prepared(pages: dict[str, str]) -> Iterable[PreparedDocument]:
-    from pointsman.archive.citations.extract import citations_of  # a parser that most runs do not need
+def _prepare(pages: dict[str, str]) -> Iterable[PreparedDocument]:
+    from pointsman.archive.citations.extract import citations_of  # loads a parser that most runs do not need
 
     for id_, content in pages.items():
         title = next((heading.text for heading in outline(content) if heading.level == 1), id_)

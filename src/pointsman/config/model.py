@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -300,3 +301,10 @@ class GatewayConfig(Part):
     def timeouts_of(self, server: Server) -> Timeouts:
         own: dict[str, Any] = server.timeouts.model_dump(exclude_none=True)
         return self.timeouts.model_copy(update=own)
+
+
+@dataclass(slots=True)
+class CurrentConfig:
+    """Holds the configuration in effect; a reload replaces it."""
+
+    config: GatewayConfig

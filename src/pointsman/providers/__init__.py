@@ -1,1 +1,1 @@
-"""Search providers: text in, scores out."""
+"""Search providers: they get text and return scores."""

@@ -1,4 +1,4 @@
-"""The seam of search: what a provider is asked and what it answers."""
+"""The interface of search providers: the request, the hits, and the error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ToolDocument:
-    """One tool as search sees it. Compared by identity: the catalog keeps one object for each known definition."""
+    """One tool as search sees it. Compared by identity: the catalog keeps one object for each definition."""
 
     tool_key: str
     tool_name: str
@@ -24,7 +24,7 @@ class SearchRequest:
     context: str | None
     tools: Sequence[ToolDocument]
     max_results: int
-    project_id: str | None = None  # of the caller, for a service that keeps projects apart
+    project_id: str | None = None  # of the caller, for a service that separates projects
     request_id: str = ""  # as in the audit row
 
 
@@ -33,22 +33,22 @@ class SearchHit:
     tool_key: str
     relevance: float  # 0..1
     explanation: str | None = None
-    intents: tuple[int, ...] = ()  # which of the queries it serves, by their place
+    intents: tuple[int, ...] = ()  # the indexes of the queries that it serves
 
 
 class SearchHits(list[SearchHit]):
-    """A ranking that also tells, for each query, how well the best of all tools fits it, listed here or not."""
+    """A ranking that also has, for each query, the relevance of its best tool, listed here or not."""
 
     def __init__(self, hits: Iterable[SearchHit], best_by_query: Sequence[float], ranked_by: str | None = None) -> None:
         super().__init__(hits)
         self.best_by_query = tuple(best_by_query)
-        self.ranked_by = ranked_by  # as `SearchProvider.name`, where a provider ranks in more than one way
+        self.ranked_by = ranked_by  # as `SearchProvider.name`, if a provider ranks in more than one way
 
 
 class SearchUnavailableError(Exception):
     """This provider gave no answer; the caller tries the next one.
 
-    The text goes on from "the search service" and is shown to models; `code` stands in the audit row.
+    The text continues "the search service" and is shown to models; `code` is recorded in the audit row.
     """
 
     def __init__(self, reason: str, code: str = "search_unavailable") -> None:
@@ -57,7 +57,7 @@ class SearchUnavailableError(Exception):
 
 
 class SearchProvider(Protocol):
-    """Ranks tools. Fits by shape."""
+    """Ranks tools."""
 
     @property
     def name(self) -> str:
@@ -67,7 +67,7 @@ class SearchProvider(Protocol):
     async def search(self, request: SearchRequest) -> list[SearchHit]:
         """Rank `request.tools`, best first, at most `max_results` of them.
 
-        A plain list will do; `SearchHits` lets the catalog say which of several queries nothing fits.
+        A plain list is enough; with `SearchHits` the catalog can say which of several queries no tool fits.
 
         Raises:
             SearchUnavailableError: no answer in time; the caller tries the next provider.

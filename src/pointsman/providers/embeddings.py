@@ -1,4 +1,4 @@
-"""Static embeddings: texts to vectors, offline and without a network to run. The model ships in the wheel."""
+"""Static embeddings: turns texts into vectors offline, without running a neural network. The model is in a wheel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TENSOR = "embedding.weight"
 
 class Embedder(Protocol):
     def sums(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """For each text the sum of the vectors of its tokens; zeros where there is nothing to embed."""
+        """For each text the sum of the vectors of its tokens; zeros if it has none."""
         ...
 
 
@@ -44,7 +44,7 @@ class StaticEmbeddings:
 
         sums = np.zeros((len(texts), self._table.shape[1]), dtype=np.float32)
         for row, text in enumerate(texts):
-            # One by one: a batch starts threads, and a process with threads of the tokenizer's does not fork quietly.
+            # One by one: a batch starts threads of the tokenizer, with which a process does not fork quietly.
             numbers = self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids
             if numbers:
                 self._table[numbers].sum(axis=0, dtype=np.float32, out=sums[row])
@@ -52,7 +52,7 @@ class StaticEmbeddings:
 
 
 def _encodable(text: str) -> str:
-    """Half a surrogate pair is no character, though JSON lets it through."""
+    """Replace lone surrogates, which JSON allows but UTF-8 does not."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -67,10 +67,10 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def load() -> Embedder:
-    """The model, the same for all who ask. The first takes about half a second.
+    """The model, loaded once for the process. The first call takes about half a second.
 
     Raises:
-        EmbeddingsUnavailableError: it is not installed or does not load.
+        EmbeddingsUnavailableError: it is not installed or cannot be loaded.
     """
     with _loading:
         return _load()
@@ -89,14 +89,14 @@ def _load() -> Embedder:
         tokenizer = Tokenizer.from_file(str(package / _TOKENIZER))
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        _forget_texts(tokenizer)
+        _disable_cache(tokenizer)
         return StaticEmbeddings(tokenizer, _mapped(package / _WEIGHTS))
-    except Exception as error:  # whatever is wrong inside a foreign package, search goes on without it
+    except Exception as error:  # search continues without it, whatever is wrong inside a foreign package
         raise EmbeddingsUnavailableError(f"{type(error).__name__}: {error}") from error
 
 
 def _package_folder() -> Path:
-    """Where wordllama is installed. Its code is not imported: that takes longer than all the rest, for a downloader."""
+    """The folder of wordllama. Its code is not imported: that would take longer than all the rest."""
     spec = importlib.util.find_spec("wordllama")
     if spec is None or spec.origin is None:
         raise ImportError("wordllama is not installed")
@@ -104,9 +104,9 @@ def _package_folder() -> Path:
 
 
 def _mapped(weights: Path) -> NDArray[np.float16]:
-    """The table as a view of its file (safetensors: a length, a JSON header, then the numbers).
+    """Map the table from its file (safetensors: a length, a JSON header, then the numbers).
 
-    Only rows that are used come into memory, and processes on one machine share them.
+    Only the rows in use are loaded into memory, and processes on one machine share them.
     """
     import numpy as np
 
@@ -114,13 +114,13 @@ def _mapped(weights: Path) -> NDArray[np.float16]:
         size = int.from_bytes(file.read(8), "little")
         tensor = json.loads(file.read(size))[_TENSOR]
     if tensor["dtype"] != "F16":
-        raise ValueError(f"{weights.name} holds {tensor['dtype']} in place of F16")
+        raise ValueError(f"{weights.name} contains {tensor['dtype']} instead of F16")
     start = 8 + size + tensor["data_offsets"][0]
     return np.asarray(np.memmap(weights, np.float16, "r", start, tuple(tensor["shape"])))
 
 
-def _forget_texts(tokenizer: Tokenizer) -> None:
-    """A whole text is one word to this tokenizer, which keeps the last 10,000 words that it saw: 60 MB for nothing."""
+def _disable_cache(tokenizer: Tokenizer) -> None:
+    """Switch off the cache: to this tokenizer a whole text is one word, and it keeps the last 10,000, up to 60 MB."""
     resize = getattr(tokenizer.model, "_resize_cache", None)
     if resize is not None:
         resize(0)
@@ -132,8 +132,8 @@ _THREADS = "OPENBLAS_NUM_THREADS"
 def load_numpy() -> None:
     """Import numpy with a single thread for linear algebra, unless the operator says otherwise.
 
-    Our matrices are small: more threads only wait for one another, and on a busy machine they wait long. The setting
-    is read when numpy is loaded and is nobody else's business, so it does not stay in the environment.
+    Our matrices are small: more threads only wait for one another, long on a busy machine. The setting is read when
+    numpy is loaded, and is removed from the environment so that child processes do not inherit it.
     """
     if "numpy" in sys.modules or _THREADS in os.environ:
         return

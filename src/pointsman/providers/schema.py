@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-MAX_SCHEMAS = 64  # looked into; definitions that name one another could go on for ever
-MAX_WAYS = 6  # that are told
+MAX_SCHEMAS = 64  # visited; definitions that refer to one another could be endless
+MAX_WAYS = 6  # returned
 MAX_WAYS_COUNTED = 64
 MAX_KINDS = 6  # of one parameter
 REFERENCES = ("$ref", "$dynamicRef")
@@ -22,12 +22,12 @@ Names = dict[str, None]  # in order, each once
 class Parameters:
     properties: Mapping[str, Any]  # of all alternatives
     required: Names  # by all alternatives
-    ways: tuple[Names, ...] = ()  # what else must be there: all of one of these
-    more_ways: bool = False  # than are told
+    ways: tuple[Names, ...] = ()  # alternatives: all names of one of these are required, too
+    more_ways: bool = False  # there are more alternatives than returned
 
 
 def parameters_of(schema: Any, root: Any) -> Parameters:
-    """Never raises. References are looked up in `root`, those to elsewhere are not followed."""
+    """The parameters of a schema. Never raises. References are resolved in `root`; external ones are ignored."""
     if not isinstance(schema, dict):
         return Parameters({}, {})
     if not any(key in schema for key in THROUGH):
@@ -36,23 +36,23 @@ def parameters_of(schema: Any, root: Any) -> Parameters:
     properties, ways = walk.into(schema)
     common = _common(ways)
     others = _distinct({name: None for name in way if name not in common} for way in ways)
-    if not all(others):  # one alternative asks for nothing else
+    if not all(others):  # one alternative requires nothing else
         others = []
     return Parameters(properties, common, tuple(others[:MAX_WAYS]), walk.cut or len(others) > MAX_WAYS)
 
 
 def target(reference: Any, root: Any) -> Any:
-    """What a local reference means; None: nothing that is here."""
+    """The target of a local reference; None: there is none."""
     if reference == "#":
         return root
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
-    found = root
+    part = root
     for step in reference[2:].split("/"):
-        if not isinstance(found, Mapping):
+        if not isinstance(part, Mapping):
             return None
-        found = found.get(step.replace("~1", "/").replace("~0", "~"))
-    return found
+        part = part.get(step.replace("~1", "/").replace("~0", "~"))
+    return part
 
 
 _Seen = tuple[dict[str, Any], list[Names]]  # properties, and the ways to give all that is required
@@ -81,7 +81,7 @@ class _Walk:
         return seen
 
     def _few(self, ways: Sequence[Names]) -> list[Names]:
-        """Too many to tell apart: only what they have in common."""
+        """The distinct alternatives; if they are too many, only what they have in common."""
         distinct = _distinct(ways)
         if len(distinct) <= MAX_WAYS_COUNTED:
             return distinct
@@ -89,7 +89,7 @@ class _Walk:
         return [_common(distinct)]
 
     def _parts(self, schema: Mapping[str, Any]) -> list[_Seen]:
-        """What holds at the same time."""
+        """The sub-schemas that apply at the same time."""
         parts = [self.into(target(schema[key], self._root)) for key in REFERENCES if key in schema]
         parts += map(self.into, _list(schema, "allOf"))
         for key in ALTERNATIVES:

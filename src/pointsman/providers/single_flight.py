@@ -1,4 +1,4 @@
-"""Work that takes long is done in a thread, once for all who ask for it at the same time."""
+"""Single-flight: long work runs in a thread, once for all callers that need it at the same time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[K, T]):
+    """Coalesces concurrent runs with the same key."""
+
     def __init__(self) -> None:
         self._running: dict[K, asyncio.Task[T]] = {}
 
     async def run(self, key: K, work: Callable[[], T]) -> T:
-        """One who leaves does not cost the others their answer."""
+        """Run `work`, or wait for the run under way. Cancelling one caller does not cancel the others' run."""
         running = self._running.get(key)
         if running is None:
             running = self._running[key] = asyncio.create_task(asyncio.to_thread(work))
@@ -25,4 +27,4 @@ class SingleFlight(Generic[K, T]):
     def _done(self, key: K, task: asyncio.Task[T]) -> None:
         del self._running[key]
         if not task.cancelled():
-            task.exception()  # asked for, so that it is not reported as lost where everybody has left
+            task.exception()  # retrieved, so that asyncio does not report it if all callers are gone

@@ -1,4 +1,4 @@
-"""Text to tokens, the same way for what is searched and for what is asked. Imports nothing of ours."""
+"""Splits text into tokens, the same way for documents and for queries. Has no dependencies inside the package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _APOSTROPHE = re.compile(r"(?<=\w)['\u2019](?=\w)")
 _PIECE = re.compile(
     r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+" + f"|(?P<cjk>[{_CJK}]+)|[^\\W0-9A-Za-z_{_CJK}]+"
 )
-# Names that their owners write with a capital inside: GitHub, eBay and OAuth are searched as one word.
+# Names with a capital inside: GitHub, eBay and OAuth are also searched as one word.
 _COMPOUND = re.compile(
     r"(?<![A-Za-z0-9])(?:[A-Z][a-z]+[A-Z][A-Za-z]*|[a-z][A-Z][a-z]+|[A-Z]{2}[a-z]{2,})(?![A-Za-z0-9])"
 )
@@ -34,7 +34,7 @@ _GRAMMAR = """
     im ive youre youve weve theyre hes shes thats whats whos wheres hows lets
     dont doesnt didnt cant couldnt wont wouldnt shouldnt isnt arent wasnt werent havent hasnt
 """
-# Politeness, and what people say to a machine before they come to the point.
+# Politeness and filler before the actual request.
 _COURTESY = """
     please kindly thanks thank hi hello hey sorry help helping want wants wanted need needs needed wish like
     love try trying let tell give know hoping wondering wonder interested looking able using use used via
@@ -52,13 +52,13 @@ def has_cjk(text: str) -> bool:
 
 
 def calm(text: str) -> str:
-    """For the model: plain characters, and no shouting. Elsewhere a capital tells it something (a name, a month)."""
+    """Normalize text for the embedding model: plain characters, and no all-caps. Other capitals carry meaning."""
     text = _plain(text)
     return text.lower() if text.isupper() else text
 
 
 def without_cjk(text: str) -> str:
-    """What a model of Latin text can read of it: the rest, and nothing where CJK characters are most of the letters."""
+    """The text without CJK characters, for a model of Latin text; empty if they are most of its letters."""
     if not has_cjk(text):
         return text
     rest, count = _CJK_CHARACTER.subn(" ", text)
@@ -70,31 +70,31 @@ def sentences(text: str) -> list[str]:
 
 
 def words(text: str) -> Iterator[str]:
-    """The words of a text in lower case, in order, stop words and all; of CJK text the pairs of characters."""
+    """The words of a text in lower case and in order, including stop words; of CJK text the pairs of characters."""
     text = _folded(text)
     for piece in _PIECE.finditer(text):
-        found = piece.group().lower()
+        word = piece.group().lower()
         if piece.lastgroup == "cjk":
-            yield from _pairs(found)
-        elif len(found) <= MAX_TOKEN_CHARS:
-            yield found
+            yield from _pairs(word)
+        elif len(word) <= MAX_TOKEN_CHARS:
+            yield word
     for compound in _COMPOUND.finditer(text):
         if len(compound.group()) <= MAX_TOKEN_CHARS:
             yield compound.group().lower()
 
 
 def tokens(text: str) -> list[str]:
-    """What is compared: stems of the words that carry meaning."""
+    """The stems of the words that are not stop words."""
     return [stem(word) for word in words(text) if word not in STOP_WORDS]
 
 
 def squeezed(text: str) -> str:
-    """Letters and digits alone, in one case: the same for all spellings of one name."""
+    """Letters and digits only, in one case: the same for all spellings of one name."""
     return _BETWEEN.sub("", _plain(text)).casefold()
 
 
 def stem(word: str) -> str:
-    """Only words of letters have a stem: ids and numbers, which never end, do not fill the cache."""
+    """The stem of a word of letters; ids and numbers are returned as they are and do not fill the cache."""
     return _stem(word) if word.isascii() and word.isalpha() else word
 
 
@@ -104,7 +104,7 @@ def _stem(word: str) -> str:
     if stemmer is None:
         from snowballstemmer import stemmer as make  # loaded at first use
 
-        stemmer = _local.stemmer = make("english")  # holds the word it works on, so each thread has its own
+        stemmer = _local.stemmer = make("english")  # stateful, so each thread has its own
     return str(stemmer.stemWord(word))
 
 
@@ -116,7 +116,7 @@ def _folded(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """One spelling for each character: full-width and ligatures resolved, accents and invisible marks taken off."""
+    """Normalize characters: resolve full-width forms and ligatures, remove accents and invisible marks."""
     if text.isascii():
         return text
     return "".join(map(_plain_character, unicodedata.normalize("NFKC", text)))
@@ -124,7 +124,7 @@ def _plain(text: str) -> str:
 
 @lru_cache(maxsize=4_096)
 def _plain_character(character: str) -> str:
-    if unicodedata.category(character) == "Cf":  # soft hyphens, joiners, marks of direction: nobody sees them
+    if unicodedata.category(character) == "Cf":  # soft hyphens, joiners, direction marks: invisible
         return ""
     if not "\u00c0" <= character <= "\u024f":
         return character

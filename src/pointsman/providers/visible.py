@@ -1,12 +1,12 @@
-"""Takes out of a text what people cannot see and a model reads all the same. Imports nothing of ours."""
+"""Removes text that people cannot see but a model reads. Has no dependencies inside the package."""
 
 from __future__ import annotations
 
 import re
 
-# Controls, format characters, fillers, selectors of variants and the tag characters; what is private or no
-# character at all. Written out, so that it does not depend on the Unicode version of this Python. Unassigned
-# characters of the planes for text stay: they are the letters and emoji of a later Unicode.
+# Control and format characters, fillers, variation selectors and tag characters; private use and noncharacters.
+# Written out, so that it does not depend on the Unicode version of this Python. Unassigned characters of the text
+# planes are kept: they are the letters and emoji of a later Unicode.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
@@ -19,7 +19,7 @@ _EMOJI_JOINER = "\u200d"
 _EMOJI_STYLES = frozenset("\ufe0e\ufe0f")
 _KEYCAP = "\u20e3"
 
-# The scripts whose letters change their form beside a joiner: from Arabic over the Indic ones to Mongolian.
+# The scripts whose letters change their form next to a joiner: Arabic, the Indic scripts, Mongolian and others.
 _JOINING = re.compile(
     "[\u0600-\u1cff\ua800-\uabff\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00010a00-\U00011fff\U0001e900-\U0001e95f]"
 )
@@ -29,10 +29,10 @@ _EMOJI = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text without what is invisible. Line ends and tabs stay; other line ends become `\\n`.
+    """The text without invisible characters. Tabs are kept, and all line ends become `\\n`.
 
-    Joiners stay between letters of scripts that need them and between emoji; an emoji keeps the one character that
-    says how it is drawn.
+    Joiners are kept between letters of scripts that need them and between emoji; an emoji keeps its variation
+    selector.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -40,17 +40,17 @@ def visible(text: str) -> str:
 
 
 def is_visible_name(text: str) -> bool:
-    """Whether a name can be read as it is and stands in one line."""
+    """Whether a name is one line of visible characters."""
     return visible(text) == text and "\n" not in text and "\t" not in text
 
 
 def visible_line(text: str, room: int) -> str:
-    """One line of at most `room` characters, cut without a mark. Reads no more of a long text than it needs."""
+    """One line of at most `room` visible characters, cut without a mark. Reads no more of a long text than needed."""
     return " ".join(visible(text[: 4 * room]).split())[:room]
 
 
-def _replacement(found: re.Match[str]) -> str:
-    character, text, at = found[0], found.string, found.start()
+def _replacement(match: re.Match[str]) -> str:
+    character, text, at = match[0], match.string, match.start()
     following = text[at + 1 : at + 2]
     if character in _LINE_ENDS:
         return "" if character == "\r" and following == "\n" else "\n"

@@ -18,7 +18,7 @@ from pointsman import __version__
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.loader import advice
-from pointsman.config.model import GatewayConfig, Limits, Strategy
+from pointsman.config.model import CurrentConfig, GatewayConfig, Strategy
 from pointsman.core.sdk import load_sealing
 from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
@@ -97,7 +97,7 @@ class Daemon:
     """One gateway. `start` builds it, `serve` runs it, `reload` replaces its configuration, `stop` closes it."""
 
     def __init__(self, launch: Launch, listener: socket.socket) -> None:
-        self.config = launch.config  # the one in effect; `reload` replaces it
+        self._current = CurrentConfig(launch.config)
         self._launch = launch
         self._listener = listener
         self._port: int = listener.getsockname()[1]
@@ -115,17 +115,17 @@ class Daemon:
         self._audit = await stack.enter_async_context(
             auditing(
                 launch.state_dir,
-                lambda: self.config.audit,
+                lambda: self._current.config.audit,
                 tasks=self._tasks,
                 observers=[self._metrics, self._usage],
-                bytes_per_s=lambda: self.config.limits.audit_bytes_per_s,
+                bytes_per_s=lambda: self._current.config.limits.audit_bytes_per_s,
             )
         )
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(self._catalog.close)
         stack.push_async_callback(self._cloud.close)
         stack.push_async_callback(self._offers.close)
-        keys = request_keys(self.config.state.request_keys, launch.state_dir)
+        keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         self.gateway = PointsmanGateway(
             self._catalog,
             self._offers,
@@ -142,8 +142,8 @@ class Daemon:
         )
         self._build_front(keys)
         self._metrics.watch(self._gauges())
-        _log_advice(self.config)
-        await self._fleet.apply(self.config)
+        _log_advice(self._current.config)
+        await self._fleet.apply(self._current.config)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
@@ -155,7 +155,7 @@ class Daemon:
             self._launch.ready(url)
 
         protocol = guarded_protocol(
-            self._limits,
+            lambda: self._current.config.limits,
             exempt=lambda host: is_exempt(host, self._front.hosts.trusted_proxies),
             unread=self._front.unread,
         )
@@ -175,7 +175,7 @@ class Daemon:
 
     async def reload(self, config: GatewayConfig) -> None:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
-        before, self.config = self.config, config
+        before, self._current.config = self._current.config, config
         self._catalog.reconfigure(config)
         self._shares.limits = config.limits
         self._offers.reconfigure(config)
@@ -203,17 +203,17 @@ class Daemon:
         state_dir = self._launch.state_dir
         self._logs = ServerLogs(state_dir)
         memory = ServerMemory(state_dir)
-        self._shares = TokenShares(self.config.limits)
-        self._in_flight = InFlight(lambda: self.config.limits.in_flight_bytes)
+        self._shares = TokenShares(self._current.config.limits)
+        self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
         connectors = Connectors(SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=self._in_flight)
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
     def _build_catalog(self) -> None:
-        self._local = BM25SearchProvider(lambda: self.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
-        self._cloud = CloudSearchProvider(self.config.cloud_search)
+        self._local = BM25SearchProvider(lambda: self._current.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
+        self._cloud = CloudSearchProvider(self._current.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
         self._catalog = ToolCatalogService(
-            self.config,
+            self._current.config,
             self._fleet.servers,
             providers,
             usage=self._usage.figures,
@@ -224,12 +224,12 @@ class Daemon:
     def _build_front(self, keys: Sequence[str]) -> None:
         self._front = Front(
             self.gateway,
-            self._limits,
-            HostRules.of(self.config.listen, self._port),
+            self._current,
+            HostRules.of(self._current.config.listen, self._port),
             server_info={"name": "pointsman", "title": "Pointsman", "version": __version__},
             instructions=self.gateway.instructions,
             request_keys=keys,
-            full=lambda: self._shares.full,
+            full=self._shares.is_full,
             in_flight=self._in_flight,
         )
         self._front.other_paths = build_app(self._front, self.gateway, self._health, self._metrics, self.lifespan)
@@ -267,14 +267,11 @@ class Daemon:
         started = ("session cleanup", "server logs", "sealing", "cloud search preparation", "search model")
         await tasks.cancel(*self._reloader.tasks, *started)
 
-    def _limits(self) -> Limits:
-        return self.config.limits
-
     def _publish(self, server_id: str, change: Change) -> None:
         self.gateway.hub.publish(server_id, change)
 
     def _record_changed_tools(self, server_id: str, names: Sequence[str]) -> None:
-        self._audit.changed_tools(server_id, names)
+        self._audit.record_changed_tools(server_id, names)
 
 
 def _tune_garbage_collector() -> None:

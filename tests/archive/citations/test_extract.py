@@ -1,4 +1,4 @@
-"""What is a citation, of which kind, on which line and in which words."""
+"""Citations in a text: kind, target, line and sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all tests of the code tools share: one parser for a file of tests, and time enough on a busy machine."""
+"""Fixtures of the code tools: one parser per test file, and generous deadlines for a busy machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a path says about a file."""
+"""Language, module and role of a file, by its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that asks in its own words finds the code tools, also among the tools of many other servers."""
+"""Queries in free wording find the code tools, even among the tools of many other servers."""
 
 from __future__ import annotations
 

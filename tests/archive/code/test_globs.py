@@ -1,4 +1,4 @@
-"""Globs fit what ripgrep's own fit, without its power to bring back what was excluded."""
+"""Globs match what ripgrep's own match, but never bring back what was excluded."""
 
 from __future__ import annotations
 

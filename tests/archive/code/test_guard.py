@@ -1,4 +1,4 @@
-"""Which paths the guard reads and which it refuses: every attack has something to steal behind it."""
+"""Which paths the guard reads and which it denies: every attack targets an existing file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is asked and wherever links lead, what comes back is a regular file of the root that is no secret."""
+"""For any path and any links, the guard returns only regular files of the root that are not secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody swaps files and folders for links while the guard reads: nothing from outside ever comes back."""
+"""Files and folders are replaced by links while the guard reads: nothing from outside is ever returned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the six grammars find, and what they leave alone: comments, strings and names that look like imports."""
+"""What the six grammars find, and what they ignore: comments, strings and names that look like imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parser's process: replaced when it dies, ended when it takes too long, gone when the archive is."""
+"""The parser process: replaced after a crash, killed after a timeout, stopped with the archive."""
 
 from __future__ import annotations
 

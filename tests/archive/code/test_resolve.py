@@ -1,4 +1,4 @@
-"""From imports to files, in small projects of every language, through the real parser."""
+"""Imports resolve to files, in small projects of every language, through the real parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which root a path means."""
+"""The root that a path means."""
 
 from __future__ import annotations
 

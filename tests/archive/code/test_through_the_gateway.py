@@ -1,4 +1,4 @@
-"""The contract's examples and error cases of `read_file` and `grep_codebase`, asked as clients ask: of a gateway."""
+"""The contract's examples and error cases of `read_file` and `grep_codebase`, called through a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the two code tools as a client sees them; the tests of the contract need nothing else."""
+"""Calls of the two code tools as a client sees them, for the tests of the contract."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pointsman.archive.archive import Archive
-from pointsman.archive.tools.base import Call, Json, ToolError
+from pointsman.archive.tools.base import Call, ToolError
 from pointsman.archive.tools.codebase import GREP_CODEBASE, READ_FILE
+from pointsman.core.model import Json
 
 TOOLS = {tool.name: tool for tool in (READ_FILE, GREP_CODEBASE)}
 

@@ -1,4 +1,4 @@
-"""Trees of files for the tests: written in one place, each file with content that says which one it is."""
+"""Creates trees of files; the content of each file says which one it is."""
 
 from __future__ import annotations
 

@@ -169,7 +169,10 @@ def test_orders_that_make_no_sense_are_refused_in_words(run: Run, notes: Path, t
         ((notes, notes / "sub", "--collection", "x"), "Name only one of them"),
         ((notes, "--collection", "pointsman"), "ships with Pointsman"),
         ((notes, "--collection", "a\nb"), "printable characters"),
-        ((notes, "--alias", "pointsman"), '"pointsman" already leads to the collection "pointsman-docs"'),
+        (
+            (notes, "--alias", "pointsman"),
+            '"pointsman" is already the name or alias of the collection "pointsman-docs"',
+        ),
     ):
         refused = run("ingest", *order)
         assert refused.exit_code in (1, 2)

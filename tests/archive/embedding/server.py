@@ -1,4 +1,4 @@
-"""A small embedding server that speaks OpenAI's API over real HTTP, and does as it is told."""
+"""A small embedding server with OpenAI's API over real HTTP, with configurable failures."""
 
 from __future__ import annotations
 

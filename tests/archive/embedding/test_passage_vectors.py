@@ -1,4 +1,4 @@
-"""Vectors for passages: made once, from where the last run ended, never of two models at a time."""
+"""Vectors of passages: computed once, resumed after a failure, never from two models at a time."""
 
 from __future__ import annotations
 

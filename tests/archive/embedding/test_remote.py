@@ -1,4 +1,4 @@
-"""Embeddings over HTTP: batched, each text once, repeated when it helps, and given up with a reason."""
+"""Embeddings over HTTP: batched, deduplicated, retried, and failed with a reason."""
 
 from __future__ import annotations
 

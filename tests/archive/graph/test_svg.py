@@ -8,8 +8,8 @@ from itertools import combinations
 
 import pytest
 
-from pointsman.archive.graph.layout import placed
-from pointsman.archive.graph.svg import drawn
+from pointsman.archive.graph.layout import place_boxes
+from pointsman.archive.graph.svg import render_svg
 from pointsman.archive.store.archives import Edge, Graph, Node, NodeKind
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,7 +30,7 @@ def boxes(svg: str) -> list[tuple[float, float, float, float]]:
 
 @pytest.mark.parametrize(("nodes", "edges"), [(1, 0), (2, 1), (7, 0), (25, 20), (60, 110), (60, 400)])
 def test_no_box_lies_over_another_or_outside_the_page(nodes: int, edges: int) -> None:
-    svg = drawn(made(nodes, edges), "q")
+    svg = render_svg(made(nodes, edges), "q")
     placed_boxes = boxes(svg)
     assert len(placed_boxes) == nodes
     for (x1, y1, w1, h1), (x2, y2, w2, h2) in combinations(placed_boxes, 2):
@@ -41,17 +41,17 @@ def test_no_box_lies_over_another_or_outside_the_page(nodes: int, edges: int) ->
 
 
 def test_the_same_graph_is_the_same_picture() -> None:
-    assert drawn(made(40, 60), "q") == drawn(made(40, 60), "q")
+    assert render_svg(made(40, 60), "q") == render_svg(made(40, 60), "q")
 
 
 def test_every_citation_is_an_arrow_and_every_kind_is_in_the_legend() -> None:
     graph = made(12, 20)
-    svg = ET.fromstring(drawn(graph, "<query> & more"))
+    svg = ET.fromstring(render_svg(graph, "<query> & more"))
     arrows = [path for path in svg.findall(f"{SVG}path") if path.get("marker-end")]
     assert len(arrows) == len(graph.edges)
     said = [text.text for text in svg.findall(f"{SVG}text")]
     assert said == [
-        "Citations round “<query> & more”",
+        "Citations around “<query> & more”",
         "found by the query",
         "another document",
         "not in the archive",
@@ -60,18 +60,18 @@ def test_every_citation_is_an_arrow_and_every_kind_is_in_the_legend() -> None:
 
 
 def test_a_large_graph_shows_the_first_sixty_and_says_so() -> None:
-    svg = drawn(made(130, 200), "q")
+    svg = render_svg(made(130, 200), "q")
     assert len(boxes(svg)) == 60
-    assert "60 of 130 nodes: the surest connections" in svg
-    assert "60 of more than 130 nodes" in drawn(made(130, 200, truncated=True), "q")
-    assert len(boxes(drawn(made(130, 200), "q", most=100))) == 100
+    assert "60 of 130 nodes, the most certain" in svg
+    assert "60 of more than 130 nodes" in render_svg(made(130, 200, truncated=True), "q")
+    assert len(boxes(render_svg(made(130, 200), "q", most=100))) == 100
 
 
 def test_nothing_has_no_place() -> None:
-    assert placed([], []).shape == (0, 2)
+    assert place_boxes([], []).shape == (0, 2)
 
 
 def test_a_title_with_control_characters_leaves_the_picture_readable() -> None:
     node = Node("id-\x01", "Bad \x08\x1b[31m \ufffe \ud800 title", "source", "https://example.com/\x07")
-    svg = ET.fromstring(drawn(Graph((node,), (), False), "bell \x07").encode())
+    svg = ET.fromstring(render_svg(Graph((node,), (), False), "bell \x07").encode())
     assert "Bad \ufffd\ufffd[31m \ufffd \ufffd title" in "".join(svg.itertext())

@@ -1,4 +1,4 @@
-"""What is known of a document besides its text."""
+"""The metadata of a document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs over a folder: what changed is read, what is gone is removed, nothing else is touched."""
+"""Runs over a folder: changes are read, documents of deleted files removed, the rest left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are read."""
+"""Which files are ingested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.ingest.gitignore import PatternError
+from pointsman.archive.ingest.gitignore import FilePatternError
 from pointsman.archive.ingest.walk import EVERYTHING, Selection, Walk
 
 
@@ -65,7 +65,7 @@ def test_include_and_exclude_choose(tmp_path: Path) -> None:
     assert found(tmp_path, Selection(include=("*.md",))) == ["a.md", "drafts/c.md"]
     assert found(tmp_path, Selection(exclude=("drafts/", "*.txt"))) == ["a.md"]
     assert found(tmp_path, Selection(include=("*.py",), exclude=("/code.py",))) == ["sub/code.py"]
-    with pytest.raises(PatternError, match="Not a pattern: !"):
+    with pytest.raises(FilePatternError, match="Not a pattern: !"):
         Walk(tmp_path, Selection(include=("!",)))
 
 

@@ -41,7 +41,7 @@ def test_filters_are_understood_and_can_be_negated(text: str, filters: Filters) 
 def test_a_value_that_makes_no_sense_is_left_out_with_a_word(text: str) -> None:
     query = parse(text)
     assert (query.filters, query.words) == (Filters(), ("x",))
-    assert f"`{text.split()[0]}` was left out" in query.notices[0]
+    assert f"`{text.split()[0]}` was ignored" in query.notices[0]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pointsman.archive.embedding.remote import RemoteEmbedding
 from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.search.circuit_breaker import COOLDOWN_S
-from pointsman.archive.search.fusion import alone, fuse
+from pointsman.archive.search.fusion import fuse, normalize
 from pointsman.archive.search.query_parser import parse
 from pointsman.archive.search.searcher import Answer, Searcher, Source
 from pointsman.archive.store.sqlite.storage import SqliteStorage
@@ -151,4 +151,4 @@ def test_related_passages_without_vectors_have_words_in_common(tmp_path: Path) -
 def test_fusing_stretches_both_sides_and_weighs_them() -> None:
     assert fuse({1: 30.0, 2: 10.0, 3: 20.0}, {2: 0.9, 4: 0.5}, 0.3) == {1: 0.7, 3: 0.35, 2: 0.3, 4: 0.0}
     assert fuse({}, {7: 0.2}, 0.3) == {7: 0.3}
-    assert alone({1: 2.0, 2: 4.0}) == {2: 1.0, 1: 0.5}
+    assert normalize({1: 2.0, 2: 4.0}) == {2: 1.0, 1: 0.5}

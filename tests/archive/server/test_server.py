@@ -20,8 +20,9 @@ from pointsman.archive.server.calls import MAX_RESULT_BYTES, MAX_TEXT_BYTES, Too
 from pointsman.archive.server.rate_limits import RateLimits
 from pointsman.archive.server.server import THREADS_OF_ONE_TOOL, build_server
 from pointsman.archive.store.errors import StoreLockedError
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError
 from pointsman.archive.tools.registry import TOOLS
+from pointsman.core.model import Json
 from tests.archive.harness import CHILD, over_stdio
 
 OBJECT = {"type": "object"}

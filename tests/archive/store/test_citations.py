@@ -1,4 +1,4 @@
-"""Which document a citation means: found by path, address, number or title, lost and found again."""
+"""Resolution of citations to documents: by path, address, number or title, and again after changes."""
 
 from __future__ import annotations
 

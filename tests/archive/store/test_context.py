@@ -1,4 +1,4 @@
-"""Items in the store: replaced with their origin, found by words, filtered before they are ranked."""
+"""Context items in the store: replaced with their origin, found by words, filtered before ranking."""
 
 from __future__ import annotations
 

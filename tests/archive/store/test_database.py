@@ -1,4 +1,4 @@
-"""The file under the store: transactions, readers beside a writer, and what is said when it cannot be used."""
+"""The SQLite file: transactions, readers during a write, and errors when it cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collections and documents: what is put is there, what is the same is left alone, what goes is gone."""
+"""Collections and documents: written, replaced, left alone if unchanged, removed."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_a_collection_that_is_put_again_keeps_its_documents(storage: SqliteStora
 
 def test_an_alias_leads_to_one_collection_only(storage: SqliteStorage) -> None:
     storage.documents.put_collection(Manifest("notes", "n"))
-    with pytest.raises(NameTakenError, match='"notes" already leads to the collection "notes"'):
+    with pytest.raises(NameTakenError, match='"notes" is already the name or alias of the collection "notes"'):
         storage.documents.put_collection(Manifest("other", "notes"))
-    with pytest.raises(NameTakenError, match='"n" already leads to the collection "notes"'):
+    with pytest.raises(NameTakenError, match='"n" is already the name or alias of the collection "notes"'):
         storage.documents.put_collection(Manifest("n"))
     storage.documents.put_collection(Manifest("same", "same"))
     assert [each.shown_as for each in storage.documents.collections()] == ["n", "same"]

@@ -1,4 +1,4 @@
-"""Search in the words of passages: what is found, in which order, and what is not found any more."""
+"""Full-text search in passages: matches, their order, and deletions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store weighs: whole documents are compressed, vectors take two bytes a number, and both come back."""
+"""The size of a store: documents are compressed, vectors take two bytes per number, and both are read back."""
 
 from __future__ import annotations
 

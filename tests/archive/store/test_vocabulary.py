@@ -1,4 +1,4 @@
-"""The words of the store: counted beside the writing, true after every change and every end."""
+"""The vocabulary of the store: counted in the background, correct after every change and restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that writes, embeds and cleans up without pause until it is killed."""
+"""A process that writes, embeds and cleans up continuously until it is killed."""
 
 from __future__ import annotations
 

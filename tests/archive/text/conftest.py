@@ -1,4 +1,4 @@
-"""Real texts to read."""
+"""Real texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passages: bounded, complete, cut where a reader would cut."""
+"""Passages: bounded, complete, split at natural boundaries."""
 
 from __future__ import annotations
 

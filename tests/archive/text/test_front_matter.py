@@ -1,4 +1,4 @@
-"""Front matter: what it says, and that it cannot be used against us."""
+"""Front matter: valid, invalid and hostile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML as a reader sees it."""
+"""HTML converted to Markdown."""
 
 from __future__ import annotations
 

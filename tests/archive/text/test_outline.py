@@ -1,4 +1,4 @@
-"""The outline of a Markdown text, held against a full CommonMark parser."""
+"""The outline of a Markdown text, compared with a full CommonMark parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PDF: text where there is some, a reason where there is none."""
+"""PDF: its text, or the reason why there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections, found by their headings."""
+"""Sections found by their headings."""
 
 from __future__ import annotations
 

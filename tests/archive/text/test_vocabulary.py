@@ -1,4 +1,4 @@
-"""Which word was meant."""
+"""Corrections of misspelt words."""
 
 from __future__ import annotations
 

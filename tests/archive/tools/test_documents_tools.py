@@ -208,7 +208,7 @@ async def test_the_query_language_works_in_search(archive: Caller) -> None:
     none = await result(archive, "documents_search", query="bread collection:handbook after:2025")
     assert none["results"] == []
     told = await result(archive, "documents_search", query="bread after:soon", limit=1)
-    assert "`after:soon` was left out" in told["notice"]
+    assert "`after:soon` was ignored" in told["notice"]
     apart = await result(archive, "documents_search", query="collection:log bread", collections=["handbook"])
     assert apart["results"] == []
 

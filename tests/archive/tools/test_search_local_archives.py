@@ -182,7 +182,7 @@ async def test_filters_alone_list_the_newest(archive: Caller) -> None:
 async def test_a_filter_that_is_not_understood_is_said(archive: Caller) -> None:
     answer = await archive.result(NAME, query="bread after:yesterday")
     assert ids(answer) == ["notes/cooking.md"]
-    assert "`after:yesterday` was left out" in answer["metadata"]["notices"][0]
+    assert "`after:yesterday` was ignored" in answer["metadata"]["notices"][0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
 from pointsman.providers.cloud.errors import CloudError
-from pointsman.providers.cloud.wire import MAX_EXPLANATION_CHARS, PACK_FROM_BYTES, Packer, judge
+from pointsman.providers.cloud.wire import MAX_EXPLANATION_CHARS, PACK_FROM_BYTES, Packer, validate
 
 
 def document(name: str, description: str = "", schema: dict[str, Any] | None = None) -> ToolDocument:
@@ -93,52 +93,52 @@ def result(key: str, relevance: Any = 0.5, **more: Any) -> dict[str, Any]:
 
 def test_the_best_come_first_each_once_and_no_more_than_asked_for() -> None:
     answer = body(result("a", 0.1), result("b", 0.9), result("a", 0.6), result("c", 0.3))
-    judged = judge(answer, asking(*ABC, most=2))
+    judged = validate(answer, asking(*ABC, most=2))
     assert list(judged.hits) == [SearchHit("one:b", 0.9), SearchHit("one:a", 0.6)]
     assert judged.invented == 0
 
 
 def test_equals_stay_in_the_order_of_the_service() -> None:
-    judged = judge(body(result("c"), result("a"), result("b")), asking(*ABC))
+    judged = validate(body(result("c"), result("a"), result("b")), asking(*ABC))
     assert [hit.tool_key for hit in judged.hits] == ["one:c", "one:a", "one:b"]
 
 
 def test_relevance_is_clamped() -> None:
-    judged = judge(body(result("a", 99), result("b", -3), result("c", 1e308)), asking(*ABC))
+    judged = validate(body(result("a", 99), result("b", -3), result("c", 1e308)), asking(*ABC))
     assert {hit.tool_key: hit.relevance for hit in judged.hits} == {"one:a": 1.0, "one:b": 0.0, "one:c": 1.0}
 
 
 def test_tools_that_were_not_sent_are_dropped_and_counted() -> None:
-    judged = judge(body(result("z", 1), result("a"), result("z", 1), {"toolKey": "", "relevance": 1}), asking(*ABC))
+    judged = validate(body(result("z", 1), result("a"), result("z", 1), {"toolKey": "", "relevance": 1}), asking(*ABC))
     assert [hit.tool_key for hit in judged.hits] == ["one:a"]
     assert judged.invented == 3
 
 
 def test_texts_are_one_short_line_of_visible_characters() -> None:
     nasty = "\x1b[31mred\x00\u202e\u200b\ue000 and\n\nso  on\u2028"
-    judged = judge(body(result("a", explanation=nasty), result("b", explanation="x" * 100_000)), asking(*ABC))
+    judged = validate(body(result("a", explanation=nasty), result("b", explanation="x" * 100_000)), asking(*ABC))
     first, second = (hit.explanation for hit in judged.hits)
     assert first == "[31mred and so on"
     assert second == "x" * (MAX_EXPLANATION_CHARS - 1) + "…"
-    assert judge(body(result("a", explanation="\x00\n")), asking(*ABC)).hits[0].explanation is None
+    assert validate(body(result("a", explanation="\x00\n")), asking(*ABC)).hits[0].explanation is None
 
 
 def test_what_the_local_search_tells_of_queries_can_be_told_by_a_service_too() -> None:
     answer = body(result("a", intents=[1, 1, 0, 7, -1]), bestByQuery=[0.5, 7])
-    hits = judge(answer, asking(*ABC, queries=("x", "y"))).hits
+    hits = validate(answer, asking(*ABC, queries=("x", "y"))).hits
     assert hits[0].intents == (0, 1)
     assert hits.best_by_query == (0.5, 1.0)
 
 
 @pytest.mark.parametrize("best", [[], [0.5], [0.5, 0.5, 0.5]])
 def test_figures_for_other_queries_than_were_asked_are_passed_over(best: list[float]) -> None:
-    assert judge(body(result("a"), bestByQuery=best), asking(*ABC, queries=("x", "y"))).hits.best_by_query == ()
+    assert validate(body(result("a"), bestByQuery=best), asking(*ABC, queries=("x", "y"))).hits.best_by_query == ()
 
 
 def test_unknown_fields_are_passed_over_and_an_empty_answer_is_one() -> None:
     answer = body(result("a", toolName=5, description={}, later=[1]), apiVersion="1", later={"deep": [1]})
-    assert [hit.tool_key for hit in judge(answer, asking(*ABC)).hits] == ["one:a"]
-    assert list(judge(body(), asking(*ABC)).hits) == []
+    assert [hit.tool_key for hit in validate(answer, asking(*ABC)).hits] == ["one:a"]
+    assert list(validate(body(), asking(*ABC)).hits) == []
 
 
 @pytest.mark.parametrize(
@@ -176,5 +176,5 @@ def test_unknown_fields_are_passed_over_and_an_empty_answer_is_one() -> None:
 )
 def test_an_answer_of_the_wrong_kind_is_none(broken: bytes) -> None:
     with pytest.raises(CloudError) as caught:
-        judge(broken, asking(*ABC))
+        validate(broken, asking(*ABC))
     assert caught.value.code == "cloud_malformed"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pointsman.providers.base import SearchHit
 from pointsman.providers.llm.question import ids
-from pointsman.providers.llm.selection import MAX_PLACES, MAX_SHIFT, InvalidSelectionError, applied, read
+from pointsman.providers.llm.selection import MAX_PLACES, MAX_SHIFT, InvalidSelectionError, apply, read
 
 SHOWN = 20
 FIGURES = st.floats(0, 1) | st.sampled_from([0.0, 0.5, 1.0])
@@ -39,7 +39,7 @@ def test_no_answer_moves_a_tool_far_or_adds_or_drops_one(figures: list[float], a
         selection = read(answer, shown)
     except InvalidSelectionError:
         return  # nothing of it is applied
-    moved = applied(hits, shown, selection)
+    moved = apply(hits, shown, selection)
     assert sorted(hit.tool_key for hit in moved) == sorted(hit.tool_key for hit in hits)
     before = {hit.tool_key: (place, hit.relevance) for place, hit in enumerate(hits)}
     for place, hit in enumerate(moved):
@@ -56,7 +56,7 @@ def test_no_answer_moves_a_tool_far_or_adds_or_drops_one(figures: list[float], a
 def test_what_the_model_chooses_rises_and_what_it_leaves_out_sinks() -> None:
     hits = ranking([0.5, 0.45, 0.4, 0.35])
     answer = {"selection": [{"id": "t4", "score": 0.9, "reason": "  sends\nmail "}, {"id": "t2", "score": 0.5}]}
-    moved = applied(hits, 4, read(answer, 4))
+    moved = apply(hits, 4, read(answer, 4))
     assert [(hit.tool_key, round(hit.relevance, 3), hit.explanation) for hit in moved] == [
         ("s:3", 0.6, "sends mail"),
         ("s:1", 0.5, "words"),
@@ -67,7 +67,7 @@ def test_what_the_model_chooses_rises_and_what_it_leaves_out_sinks() -> None:
 
 def test_the_last_of_twenty_rises_nine_places_at_most() -> None:
     hits = ranking([0.5] * 20)
-    moved = applied(hits, 20, read({"selection": [{"id": "t20", "score": 1, "reason": "me first"}]}, 20))
+    moved = apply(hits, 20, read({"selection": [{"id": "t20", "score": 1, "reason": "me first"}]}, 20))
     assert [hit.tool_key for hit in moved].index("s:19") == 19 - MAX_PLACES
 
 

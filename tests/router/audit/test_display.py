@@ -63,7 +63,7 @@ def test_a_read_shows_its_method_and_what_or_whom_it_asked(tmp_path: Path) -> No
     log = open_log(tmp_path)
     log.begin(request(method="prompts/get"), "read", tool_key="notes:daily", server_id="notes").finish("ok")
     log.begin(request(method="resources/read"), "read", server_id="notes").finish("ok")
-    log.refused("unknown_resource", kind="read", method="resources/read", token_id="laptop")
+    log.record_refusal("unknown_resource", kind="read", method="resources/read", token_id="laptop")
     _, prompt, resource, unknown = Table().lines(rows(tmp_path))
     assert prompt.endswith("prompts/get notes:daily")
     assert resource.endswith("resources/read notes")

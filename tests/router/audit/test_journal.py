@@ -58,7 +58,7 @@ def test_intent_and_outcome_are_one_write_each_and_a_refusal_one_in_all(tmp_path
     assert len(disk.writes) == 1
     record.finish("ok")
     assert len(disk.writes) == 2
-    log.refused("denied", kind="execute", method="tools/call", token_id="laptop")
+    log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")
     assert len(disk.writes) == 3
 
 
@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_made_refuses_calls_until_it_can(tmp_path: Path)
     assert log.failing
     with pytest.raises(AuditUnavailableError):
         log.begin(request(), "execute")
-    log.refused("denied", kind="execute", method="tools/call", token_id="laptop")  # nothing to protect: no error
+    log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")  # nothing to protect: no error
     in_the_way.unlink()
     call(log)
     assert [row.outcome for row in rows(tmp_path)] == ["ok"]

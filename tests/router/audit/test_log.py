@@ -72,9 +72,9 @@ def test_a_call_under_way_has_no_outcome_yet(tmp_path: Path) -> None:
 
 def test_a_refused_call_is_a_row_of_its_own(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    log.refused("unauthorized", kind="execute", method="tools/call", token_id=None, client="curl")
-    log.refused("denied", kind="discovery", method="tools/call", token_id="laptop", project_id="secret")
-    log.refused("unknown_tool", kind="execute", method="tools/call", token_id="laptop", tool_key="a:b")
+    log.record_refusal("unauthorized", kind="execute", method="tools/call", token_id=None, client="curl")
+    log.record_refusal("denied", kind="discovery", method="tools/call", token_id="laptop", project_id="secret")
+    log.record_refusal("unknown_tool", kind="execute", method="tools/call", token_id="laptop", tool_key="a:b")
     assert [(row.outcome, row.code, row.token, row.seq) for row in rows(tmp_path)] == [
         ("denied", "unauthorized", None, 1),
         ("denied", "denied", "laptop", 2),
@@ -86,22 +86,22 @@ def test_strangers_get_a_bounded_number_of_rows_and_are_counted_all(tmp_path: Pa
     clock, seen = Clock(), Observed()
     log = open_log(tmp_path, monotonic=clock, observers=[seen])
     for _ in range(UNAUTHORIZED_BURST + 50):
-        log.refused("unauthorized", kind="execute", method="tools/call", token_id=None)
+        log.record_refusal("unauthorized", kind="execute", method="tools/call", token_id=None)
     assert len(rows(tmp_path)) == UNAUTHORIZED_BURST
     assert len(seen.calls) == UNAUTHORIZED_BURST + 50
 
-    log.refused("denied", kind="execute", method="tools/call", token_id="laptop")  # somebody we know
+    log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")  # somebody we know
     clock.now += 1.0
     for _ in range(50):
-        log.refused("unauthorized", kind="execute", method="tools/call", token_id=None)
+        log.record_refusal("unauthorized", kind="execute", method="tools/call", token_id=None)
     assert len(rows(tmp_path)) == UNAUTHORIZED_BURST + 1 + 10
 
 
 def test_a_server_that_changes_its_tools_all_the_time_gets_a_bounded_number_of_rows(tmp_path: Path) -> None:
     seen, clock = Observed(), Clock()
     log = open_log(tmp_path, observers=[seen], monotonic=clock)
-    log.changed_tools("churning", [f"t{number}" for number in range(CHANGES_BURST + 50)])
-    log.changed_tools("other", ["paint"])
+    log.record_changed_tools("churning", [f"t{number}" for number in range(CHANGES_BURST + 50)])
+    log.record_changed_tools("other", ["paint"])
     written = rows(tmp_path)
     assert [row.server_id for row in written] == ["churning"] * CHANGES_BURST + ["other"]
     assert len(seen.calls) == CHANGES_BURST + 51
@@ -148,7 +148,7 @@ def test_nobody_can_forge_a_line(tmp_path: Path, newline: str) -> None:
         arguments={forged: forged},
     )
     call.finish("error", forged, provider=forged)
-    log.refused(forged, kind="execute", method=forged, token_id=None, client=forged, tool_key=forged)
+    log.record_refusal(forged, kind="execute", method=forged, token_id=None, client=forged, tool_key=forged)
     assert [row.seq for row in rows(tmp_path)] == [1, 2]
     for row in rows(tmp_path):
         line = json_line(row)
@@ -168,7 +168,9 @@ def test_a_token_is_masked_wherever_a_caller_puts_it(tmp_path: Path) -> None:
         arguments={"note": SECRET, SECRET: 1, "deep": [{"x": [f"see {SECRET}"]}]},
     )
     call.finish("error", SECRET, provider=SECRET)
-    log.refused(SECRET, kind="execute", method=SECRET, token_id=None, client=SECRET, request_id=SECRET, tool_key=SECRET)
+    log.record_refusal(
+        SECRET, kind="execute", method=SECRET, token_id=None, client=SECRET, request_id=SECRET, tool_key=SECRET
+    )
     assert b"aB3-" not in journal_bytes(tmp_path)
     assert rows(tmp_path)[0].tool_key == "time:***"
 

@@ -90,7 +90,7 @@ class _Model:
 
     def _refuse(self, client: str, _: object) -> None:
         name = str(next(self._names))
-        self._log.refused("denied", kind="execute", method="m", token_id=None, client=client, request_id=name)
+        self._log.record_refusal("denied", kind="execute", method="m", token_id=None, client=client, request_id=name)
         self.expected.append([len(self.expected) + 1, name, client, None, "denied", None])
 
     def _rotate(self, _: object, __: object) -> None:
@@ -118,7 +118,7 @@ def state_dir(tmp_path: Path) -> Path:
         log.begin(request(half, token="phone"), "execute", tool_key="b:y", server_id="b").finish("timeout", "timeout")
         log.begin(request(half, project=None), "discovery", queries=["q"]).finish("ok", provider="bm25")
         if half == "old":
-            log.refused("unauthorized", kind="execute", method="tools/call", token_id=None, request_id=half)
+            log.record_refusal("unauthorized", kind="execute", method="tools/call", token_id=None, request_id=half)
             log.housekeep()
             store = Store(tmp_path / FILE)
             store.move(tmp_path / FOLDER, journal.position)

@@ -61,7 +61,7 @@ def test_closed_segments_move_and_rows_read_the_same_before_and_after(tmp_path: 
         "error", "server_unavailable"
     )
     log.begin(request("c"), "execute", arguments=0).finish("cancelled")
-    log.refused("denied", kind="execute", method="tools/call", token_id=None)
+    log.record_refusal("denied", kind="execute", method="tools/call", token_id=None)
     before = rows(tmp_path)
     assert run.move() == 1
     assert len(stored(tmp_path)) == 4
@@ -407,7 +407,7 @@ def test_repeated_refusals_become_one_row_that_says_how_many(tmp_path: Path) -> 
 
     def refuse(token_id: str, times: int) -> None:
         for _ in range(times):
-            log.refused("rate_limited", kind="execute", method="tools/call", token_id=token_id, tool_key="s:t")
+            log.record_refusal("rate_limited", kind="execute", method="tools/call", token_id=token_id, tool_key="s:t")
 
     refuse("anna", 5)
     refuse("ben", 1)

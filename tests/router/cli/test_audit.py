@@ -36,7 +36,9 @@ def log(tmp_path: Path) -> AuditLog:
     store.close()
     log.begin(request("r2"), "execute", tool_key="time:now", server_id="time").finish("ok", results=1, bytes=30)
     log.begin(request("r3", token="phone"), "execute", tool_key="git:log", server_id="git").finish("timeout", "timeout")
-    log.refused("unauthorized", kind="execute", method="tools/call", token_id=None, client="curl", request_id="r4")
+    log.record_refusal(
+        "unauthorized", kind="execute", method="tools/call", token_id=None, client="curl", request_id="r4"
+    )
     return log
 
 

@@ -131,7 +131,7 @@ async def test_the_service_is_asked_once_for_each_project_that_uses_it(tmp_path:
 @pytest.mark.parametrize(
     ("behave", "words"),
     [
-        (sends(http(b"{}", "401 No")), "fault of the configuration: `cloud_search.token` is wrong or was withdrawn"),
+        (sends(http(b"{}", "401 No")), "fault of the configuration: `cloud_search.token` is wrong or revoked"),
         (sends(http(b"{}", "404 No")), "fault of the configuration: `cloud_search.url` is wrong"),
         (sends(http(b"{}", "500 No")), "answered with HTTP 500. Its operator should look at its log"),
         (sends(answer(("shop:explode", 1.0))), "named only tools that it was not given"),

@@ -11,7 +11,7 @@ import pytest
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import Shop, workshop
 
-PREPARED = "search is prepared"
+PREPARED = "search is ready"
 
 
 def model_is_loaded(gateway: GatewayProcess) -> bool:

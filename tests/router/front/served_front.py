@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from pointsman.config.model import Limits, Listen
+from pointsman.config.model import CurrentConfig, GatewayConfig, Limits, Listen
 from pointsman.router.app import oauth_routes
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.connections import Exempt, is_exempt
@@ -26,19 +26,12 @@ SERVER_INFO = {"name": "pointsman", "version": "0.test"}
 
 
 @dataclass
-class Current:
-    """What a reload replaces."""
-
-    limits: Limits
-
-
-@dataclass
 class Served:
     port: int
     gateway: SmallGateway
     front: Front
     server: uvicorn.Server
-    current: Current = field(default_factory=lambda: Current(Limits()))
+    current: CurrentConfig = field(default_factory=lambda: CurrentConfig(GatewayConfig()))
 
     @property
     def url(self) -> str:
@@ -123,10 +116,10 @@ async def serving(
     port = listener.getsockname()[1]
     hosts = HostRules.of(listen or Listen(), port)
     about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": lambda caller: "Two tools."}
-    current = Current(limits or Limits())
-    front = Front(gateway, lambda: current.limits, hosts, **about, resume_s=resume_s, **front_settings)
+    current = CurrentConfig(GatewayConfig(limits=limits or Limits()))
+    front = Front(gateway, current, hosts, **about, resume_s=resume_s, **front_settings)
     front.other_paths = Starlette(routes=[*front.routes(), *oauth_routes()])
-    protocol = guarded_protocol(lambda: current.limits, read_s, exempt=exempt, unread=front.unread)
+    protocol = guarded_protocol(lambda: current.config.limits, read_s, exempt=exempt, unread=front.unread)
     reaping = asyncio.create_task(front.run())
     try:
         async with listening(front, listener, http=protocol, timeout_keep_alive=timeout_keep_alive) as server:

@@ -5,16 +5,9 @@ import pytest
 
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
-from pointsman.router.gateway.meta_tools import (
-    MAX_QUERIES,
-    MAX_TEXT,
-    TOOLS,
-    DiscoveryArguments,
-    ExecuteArguments,
-    described_tools,
-    read_discovery,
-    read_execute,
-)
+from pointsman.router.gateway.discover import DiscoveryArguments, read_discovery
+from pointsman.router.gateway.execute import ExecuteArguments, read_execute
+from pointsman.router.gateway.meta_tools import MAX_QUERIES, MAX_TEXT, TOOLS, described_tools
 
 
 def test_there_are_two_tools_and_their_schemas_are_sound() -> None:

@@ -14,8 +14,8 @@ from pointsman.core.errors import AuditUnavailableError
 from pointsman.core.model import ServerStatus
 from pointsman.providers.cloud.service import CloudStatus
 from pointsman.router.audit.rows import Ending, Intent, Outcome
+from pointsman.router.observe.exposition import WINDOW
 from pointsman.router.observe.metrics import MAX_CODES, MAX_SERVERS, MAX_TOOLS, MAX_TOOLS_OF_A_SERVER, Gauges, Metrics
-from pointsman.router.observe.quantiles import WINDOW
 from tests.router.audit.samples import open_log, request
 
 
@@ -84,8 +84,8 @@ def test_the_audit_log_feeds_it(tmp_path: Path) -> None:
     metrics = Metrics()
     log = open_log(tmp_path, observers=[metrics])
     log.begin(request(), "execute", tool_key="time:now", server_id="time").finish("error", "rate_limited")
-    log.refused("unknown_tool", kind="execute", method="tools/call", token_id="laptop", tool_key="a:b")
-    log.refused("unauthorized", kind="discovery", method="tools/call", token_id=None)
+    log.record_refusal("unknown_tool", kind="execute", method="tools/call", token_id="laptop", tool_key="a:b")
+    log.record_refusal("unauthorized", kind="discovery", method="tools/call", token_id=None)
     assert sum(samples(metrics, "calls_total").values()) == 1
     assert samples(metrics, "rate_limited_total") == {(("server", "time"),): 1}
     assert samples(metrics, "refused_total") == {

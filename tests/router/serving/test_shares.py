@@ -92,7 +92,7 @@ async def test_a_token_over_its_share_is_refused_and_others_are_not() -> None:
         shares.enter("a")
     assert refused.value.retry_after_s == 1
     shares.enter("b")
-    assert shares.full
+    assert shares.is_full()
     for token_id in ("a", "a", "b"):
         shares.leave(token_id)
     assert shares.total == 0

@@ -64,10 +64,10 @@ def grep(roots: Mapping[str, Path], pattern: str, glob: Glob | None, case_sensit
         code = ripgrep.run(root.folder, search.count_command(hidden, names), counter)
         if code == 2 and not counter.total and (reason := search.pattern_error()):
             raise PatternError(reason)
-        shown = _shown(root, search, counter.first(limit - len(matches)), limit - len(matches), began)
-        matches += shown.matches
-        capped |= code is None or shown.cut
-        total += min(counter.total, COUNT_TO - total) - shown.gone
+        located = _locate(root, search, counter.first(limit - len(matches)), limit - len(matches), began)
+        matches += located.matches
+        capped |= code is None or located.timed_out
+        total += min(counter.total, COUNT_TO - total) - located.gone
         files += counter.files
     return GrepResult(tuple(matches), total, capped, files, round((time.monotonic() - began) * 1000))
 
@@ -86,7 +86,7 @@ class _Counter:
     def feed(self, data: bytes) -> bool:
         found, self._rest = ripgrep.counts(self._rest + data)
         for raw, count in found:
-            path = self._chosen(raw)
+            path = self._searched_path(raw)
             self.files += path is not None
             if path is not None and count:
                 self._matching[path] = count
@@ -106,7 +106,7 @@ class _Counter:
             wanted -= files[path]
         return files
 
-    def _chosen(self, raw: bytes) -> str | None:
+    def _searched_path(self, raw: bytes) -> str | None:
         try:
             path = raw.decode()
         except UnicodeDecodeError:
@@ -135,18 +135,18 @@ class _Locator:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Located:
     matches: Sequence[Match] = ()
     gone: int = 0  # were counted, but have disappeared since
-    cut: bool = False  # time ran out
+    timed_out: bool = False
 
 
-def _shown(root: Root, search: Search, files: dict[str, int], wanted: int, began: float) -> _Shown:
+def _locate(root: Root, search: Search, files: dict[str, int], wanted: int, began: float) -> _Located:
     """The first matches in some files, with their lines."""
     if not files:
-        return _Shown()
+        return _Located()
     locator = _Locator(began)
-    cut = ripgrep.run(root.folder, search.locate_command(list(files)), locator) is None
+    timed_out = ripgrep.run(root.folder, search.locate_command(list(files)), locator) is None
     matches: list[Match] = []
     gone = sum(files.values())
     for path in files:
@@ -154,7 +154,7 @@ def _shown(root: Root, search: Search, files: dict[str, int], wanted: int, began
         here = [place for place in locator.places.get(path, ()) if place[0] <= len(lines)]
         matches += [_match(root, path, line, byte, lines) for line, byte in here[: wanted - len(matches)]]
         gone -= len(here)
-    return _Shown(matches, 0 if cut else max(0, gone), cut)
+    return _Located(matches, 0 if timed_out else max(0, gone), timed_out)
 
 
 def _lines(root: Root, path: str) -> list[bytes]:

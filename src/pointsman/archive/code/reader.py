@@ -58,7 +58,7 @@ def read_file(roots: Mapping[str, Path], path: str, parser: ImportParser | None)
     """One file; with a parser, its direct dependencies too.
 
     Raises:
-        NoRootsError, AccessDeniedError, PathNotFoundError: as the guard and the roots say.
+        NoRootsError, AccessDeniedError, PathNotFoundError: from the guard and the roots.
         NotTextError: it is not UTF-8.
         ImportParseError: the dependencies were requested and no import could be parsed.
     """
@@ -123,6 +123,8 @@ def _text(content: bytes) -> str:
 
 
 class AccessLog(Protocol):
+    """Counts which files are read."""
+
     def record(self, root: str, path: str) -> None:
         """Record that a file was read. Never blocks and never raises."""
         ...

@@ -36,7 +36,7 @@ _MOST_REACHED = 200
 @store_options
 def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit: int, nodes: int) -> None:
     """Draw the citation graph around the documents that match QUERY."""
-    from pointsman.archive.graph.svg import drawn  # deferred: imports numpy
+    from pointsman.archive.graph.svg import render_svg  # deferred: imports numpy
     from pointsman.archive.local_archives.search import search
     from pointsman.archive.search.query_parser import parse
     from pointsman.archive.shipped import without_pages
@@ -47,7 +47,7 @@ def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit
             raise CommandError(f"No document matches `{query}`, so there is nothing to draw. Try other words.")
         reached = view.graph([hit.number for hit in found.hits], depth, _MOST_REACHED)
     try:
-        output.write_text(drawn(reached, query, nodes), encoding="utf-8")
+        output.write_text(render_svg(reached, query, nodes), encoding="utf-8")
     except OSError as error:
         raise CommandError(f"Could not write {output}: {error.strerror}.") from error
     if found.did_you_mean:

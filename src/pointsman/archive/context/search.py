@@ -10,7 +10,7 @@ from pointsman.archive.context.accesses import Popularity
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.base import EmbeddingError
 from pointsman.archive.model.context import ContextItem, ItemFilter
-from pointsman.archive.search.fusion import REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
+from pointsman.archive.search.fusion import REMOTE_WEIGHT, STATIC_WEIGHT, fuse, normalize
 from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store.context import ContextStats, ContextStore
 from pointsman.providers.text import tokens
@@ -109,7 +109,7 @@ class ContextSearch:
     ) -> Found:
         remote = self._vectors.embeddings is not None and self._vectors.embeddings.remote
         weight = REMOTE_WEIGHT if remote else STATIC_WEIGHT
-        fused = fuse(by_words, near, weight) if by_words and near else alone(by_words or near)
+        fused = fuse(by_words, near, weight) if by_words and near else normalize(by_words or near)
         items = self._store.items(list(fused)[:MAX_RANKED])
         popularity = Popularity(self._store.accesses(MAX_ACCESSES), self._wall_clock(), self._module_of)
         asked = frozenset(tokens(query))

@@ -1,1 +1,1 @@
-"""A citation graph as a picture."""
+"""A citation graph drawn as SVG."""

@@ -1,4 +1,4 @@
-"""Where the boxes of a graph go: near to what they are joined with, and never one over another. The same every time."""
+"""Force-directed layout of a graph's boxes, without overlaps. Deterministic."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ Numbers = npt.NDArray[np.float64]
 
 _STEPS = 400
 _GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
-_WIDER = 1.7  # boxes are wide, and so is a page
+_ASPECT = 1.7  # boxes and pages are wide
 _MARGIN = np.array([26.0, 30.0])  # between two boxes
-_PUSHES = 400
-_ROW, _LEAST_ROW = 66.0, 600.0  # higher than any box; as wide at least
+_MAX_PASSES = 400
+_ROW_HEIGHT, _MIN_ROW_WIDTH = 66.0, 600.0  # higher than any box
 
 
-def placed(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Numbers:
-    """The middle of each box, given their widths and heights. Those that come first begin in the centre."""
+def place_boxes(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Numbers:
+    """The centre of each box, given their widths and heights. The first boxes start in the middle."""
     boxes = np.array(sizes, dtype=float).reshape(-1, 2) + _MARGIN
     joined = sorted({end for edge in edges for end in edge})
     place = {number: at for at, number in enumerate(joined)}
     points: Numbers = np.zeros_like(boxes)
-    points[joined] = _together(boxes[joined], [(place[one], place[other]) for one, other in edges])
-    _in_rows_below(points, boxes, joined, [number for number in range(len(boxes)) if number not in place])
+    points[joined] = _place_connected(boxes[joined], [(place[one], place[other]) for one, other in edges])
+    _place_in_rows_below(points, boxes, joined, [number for number in range(len(boxes)) if number not in place])
     return points
 
 
-def _together(boxes: Numbers, edges: Sequence[tuple[int, int]]) -> Numbers:
-    points: Numbers = _pulled(_spiral(len(boxes)), edges) * np.array([_WIDER, 1.0])
+def _place_connected(boxes: Numbers, edges: Sequence[tuple[int, int]]) -> Numbers:
+    points: Numbers = _relax(_spiral(len(boxes)), edges) * np.array([_ASPECT, 1.0])
     if len(points):
         points *= 1.1 * math.sqrt(float(boxes.prod(axis=1).sum())) / float(np.abs(points).max())
-    while not _pushed_apart(points, boxes):
+    while not _push_apart(points, boxes):
         points *= 1.1
     return points
 
 
-def _in_rows_below(points: Numbers, boxes: Numbers, joined: Sequence[int], alone: Sequence[int]) -> None:
-    """What is joined with nothing would only drift away."""
+def _place_in_rows_below(points: Numbers, boxes: Numbers, joined: Sequence[int], alone: Sequence[int]) -> None:
+    """Boxes without edges would drift away, so they go into rows."""
     others = points[joined] if joined else np.zeros((1, 2))
     left, bottom = float(others[:, 0].min()), float(others[:, 1].max())
-    right = max(float(others[:, 0].max()), left + _LEAST_ROW)
-    x, y = left, bottom + _ROW
+    right = max(float(others[:, 0].max()), left + _MIN_ROW_WIDTH)
+    x, y = left, bottom + _ROW_HEIGHT
     for number in alone:
         width = float(boxes[number, 0])
         if x > left and x + width > right:
-            x, y = left, y + _ROW
+            x, y = left, y + _ROW_HEIGHT
         points[number] = (x + width / 2, y)
         x += width
 
@@ -58,8 +58,8 @@ def _spiral(count: int) -> Numbers:
     return points
 
 
-def _pulled(points: Numbers, edges: Sequence[tuple[int, int]]) -> Numbers:
-    """Springs along the edges, everything else repels, and a weak pull to the middle keeps it on the page."""
+def _relax(points: Numbers, edges: Sequence[tuple[int, int]]) -> Numbers:
+    """Edges attract like springs, all nodes repel each other, and weak gravity keeps them together."""
     count = len(points)
     joined = np.zeros((count, count))
     for one, other in edges:
@@ -76,9 +76,9 @@ def _pulled(points: Numbers, edges: Sequence[tuple[int, int]]) -> Numbers:
     return points
 
 
-def _pushed_apart(points: Numbers, boxes: Numbers) -> bool:
-    """Move boxes that overlap, each by half and the shorter way, in place. False: some still do."""
-    for _ in range(_PUSHES):
+def _push_apart(points: Numbers, boxes: Numbers) -> bool:
+    """Move overlapping boxes apart in place, each by half along the shorter axis. False: some still overlap."""
+    for _ in range(_MAX_PASSES):
         moved = False
         for one in range(len(points)):
             apart = points - points[one]

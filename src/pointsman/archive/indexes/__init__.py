@@ -1,1 +1,1 @@
-"""Search indexes that callers make and fill themselves: in memory, or kept in the store."""
+"""Full-text indexes that callers create and fill, in memory or in the store."""

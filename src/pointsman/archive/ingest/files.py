@@ -54,10 +54,10 @@ def read_bytes(path: Path, kind: Kind) -> tuple[bytes, FileState]:
             if not stat.S_ISREG(seen.st_mode):
                 raise BrokenFileError("it is not a regular file")
             most = MAX_BYTES[kind]
-            raw = file.read(most + 1)
+            raw = file.read(most + 1) if seen.st_size <= most else b""
     except OSError as error:
         raise BrokenFileError(f"it cannot be read: {error.strerror or type(error).__name__}") from None
-    if len(raw) > most:
+    if max(seen.st_size, len(raw)) > most:  # it may have grown meanwhile
         raise BrokenFileError(f"it is larger than {most >> 20} MB; split it")
     return raw, FileState(str(path), len(raw), seen.st_mtime_ns, hashlib.sha256(raw).hexdigest())
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.archive.ingest.gitignore import PatternError
+from pointsman.archive.ingest.gitignore import FilePatternError
 from pointsman.archive.ingest.manifest import ManifestError, ManifestFile, merge_manifests, read_manifest, validate
 from pointsman.archive.ingest.run import IngestJob
 from pointsman.archive.ingest.walk import Selection, Walk
@@ -104,7 +104,7 @@ def _manifest(storage: Storage, root: Path, options: ManifestFile) -> Manifest:
 def _check_patterns(selection: Selection) -> None:
     try:
         Walk(Path(), selection)
-    except PatternError as error:
+    except FilePatternError as error:
         raise InvalidOptionsError(str(error)) from None
 
 

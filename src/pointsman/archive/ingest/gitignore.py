@@ -12,7 +12,7 @@ FILE_NAME = ".gitignore"
 _MAX_BYTES = 1_000_000
 
 
-class PatternError(ValueError):
+class FilePatternError(ValueError):
     """A pattern is invalid."""
 
 
@@ -76,14 +76,16 @@ def _is_valid(line: str) -> bool:
     """Like git, skip an invalid pattern."""
     try:
         compile_patterns([line])
-    except PatternError:
+    except FilePatternError:
         return False
     return True
 
 
 def compile_patterns(patterns: Sequence[str]) -> GitIgnoreSpec:
-    """Raises PatternError."""
+    """Raises FilePatternError."""
     try:
         return GitIgnoreSpec.from_lines(patterns)
     except ValueError:
-        raise PatternError(f"Not a pattern: {', '.join(patterns)}. Write it as in .gitignore, like '*.md'.") from None
+        raise FilePatternError(
+            f"Not a pattern: {', '.join(patterns)}. Write it as in .gitignore, like '*.md'."
+        ) from None

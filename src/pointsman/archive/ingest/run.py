@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pointsman.archive.ingest.documents import prepare
-from pointsman.archive.ingest.files import MAX_BYTES, BrokenFileError, Kind, kind_of, read_bytes
+from pointsman.archive.ingest.files import BrokenFileError, kind_of, read_bytes
 from pointsman.archive.ingest.walk import EVERYTHING, FoundFile, Selection, Walk
 from pointsman.archive.model.documents import FileState, PreparedDocument, Source
 from pointsman.archive.store.base import DocumentStore
@@ -19,7 +19,7 @@ BATCH_CHARS = 4_000_000
 
 
 class EmptyFolderError(Exception):
-    """The folder of ingested documents is empty: more likely an unmounted disk than an intention."""
+    """A folder that documents came from has no files any more: more likely unmounted than emptied on purpose."""
 
     def __init__(self, root: Path, collection: str, documents: int) -> None:
         super().__init__(
@@ -58,11 +58,11 @@ Progress = Callable[[Iterable[FoundFile], int], Iterable[FoundFile]]
 
 
 def ingest(store: DocumentStore, job: IngestJob, progress: Progress = lambda files, _: files) -> Report:
-    """The collection must exist. What was committed stays, even if the run fails.
+    """Bring a collection, which must exist, up to date with a folder. What was committed stays, even if the run fails.
 
     Raises:
         EmptyFolderError
-        PatternError
+        FilePatternError
         StoreError
     """
     walk = Walk(job.root, job.selection)
@@ -95,7 +95,7 @@ def _read(
             continue
         try:
             kind = kind_of(file.below) or "text"
-            raw, state = _read_checked(file, kind)
+            raw, state = read_bytes(file.path, kind)
             if known and not job.again and known.sha256 == state.sha256:
                 store.touch(job.collection, id_, state)
                 report.unchanged += 1
@@ -107,12 +107,6 @@ def _read(
         yield document
         report.added += known is None
         report.changed += known is not None
-
-
-def _read_checked(file: FoundFile, kind: Kind) -> tuple[bytes, FileState]:
-    if file.size > MAX_BYTES[kind]:
-        raise BrokenFileError(f"it is larger than {MAX_BYTES[kind] >> 20} MB; split it")
-    return read_bytes(file.path, kind)
 
 
 def _gone(job: IngestJob, ids: _Ids, found: set[str], unread: Mapping[str, str]) -> list[str]:

@@ -44,7 +44,7 @@ class Walk:
     """`unread` are the folders that could not be read, and why: their documents are not removed."""
 
     def __init__(self, root: Path, selection: Selection = EVERYTHING) -> None:
-        """Raises PatternError."""
+        """Raises FilePatternError."""
         self.unread: dict[str, str] = {}
         self._root = root
         self._include = _compile(selection.include)

@@ -33,7 +33,7 @@ class Watcher:
         self.stopping = threading.Event()
 
     def run(self) -> None:
-        """Until `stopping` is set. Raises WatchError."""
+        """Run until `stopping` is set. Raises WatchError."""
         while not self.stopping.is_set():
             identities = {folder.job.root: _identity(folder.job.root) for folder in self._folders}
             existing = [root for root, identity in identities.items() if identity is not None]
@@ -44,7 +44,7 @@ class Watcher:
                 self.stopping.wait(CHECK_MS / 1000)
 
     def _watch(self, roots: Sequence[Path], identities: dict[Path, tuple[int, int] | None]) -> None:
-        """Until a folder is removed, created or replaced."""
+        """Watch until a folder is removed, created or replaced."""
         self._due.update(roots)  # read after the watch has started, so that no change is missed
         try:
             for changes in watch(

@@ -1,1 +1,1 @@
-"""Search for whole documents: slips corrected, words of different passages brought together, places marked."""
+"""Search for whole documents: typos corrected, terms matched across passages, matches highlighted."""

@@ -1,4 +1,4 @@
-"""The search itself: candidates by their words, scored, and the best shown with the places that match."""
+"""Search for whole documents: candidates by their words, scored, the best with highlights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pointsman.archive.local_archives.ranking import Evidence, scores
-from pointsman.archive.local_archives.terms import Term, said_instead, terms_of
+from pointsman.archive.local_archives.terms import Term, corrected_query, resolve_terms
 from pointsman.archive.model.query import Query
 from pointsman.archive.search.evidence import COMMON_WORDS_ONLY
 from pointsman.archive.store.archives import ArchiveView, DocumentDescription, Postings
@@ -20,60 +20,60 @@ if TYPE_CHECKING:
     from pointsman.archive.store.archives import Numbers
 
 SNIPPETS = 3
-_MARKED_TEXTS = 200
+_MAX_PHRASES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    number: int  # the store's own
+    number: int  # in the store
     document: DocumentDescription
     score: float
-    title: str | None  # marked, where it matches
+    title: str | None  # highlighted; None if it does not match
     snippets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     hits: tuple[Hit, ...]
-    matches: int  # documents that have something of the query
+    matches: int  # documents that match any term
     corrections: Mapping[str, tuple[str, ...]]
     did_you_mean: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One way to read a term, and who has it."""
+    """One reading of a term (as written or corrected), and where it occurs."""
 
-    place: int  # of the term in the query
+    term: int  # its index in the query
     fit: float
-    holders: Postings
+    postings: Postings
 
 
 def search(view: ArchiveView, text: str, query: Query, fuzzy: bool, limit: int) -> Found:
     if query.empty:
         return _newest(view, query, limit)
-    terms = terms_of(view, query, fuzzy)
+    terms = resolve_terms(view, query, fuzzy)
     readings = _readings(view, terms)
     documents = _candidates(view, query, terms, readings)
     corrections = {term.text: tuple(guess.word for guess in term.guesses) for term in terms if term.guesses}
     hits = _best(view, terms, readings, documents, limit) if len(documents) else ()
-    return Found(hits, len(documents), corrections, said_instead(terms, text))
+    return Found(hits, len(documents), corrections, corrected_query(terms, text))
 
 
 def _newest(view: ArchiveView, query: Query, limit: int) -> Found:
-    """Filters alone ask for no words: the latest documents that pass."""
+    """For a query of filters alone: the latest documents that pass."""
     allowed = view.within(query.filters)
     if allowed is None:
         return Found((), 0, {}, None)
-    unwanted = set(np.intersect1d(_unwanted(view, query), allowed).tolist())
-    numbers = [each for each in view.newest(query.filters, limit + len(unwanted)) if each not in unwanted][:limit]
+    excluded = set(np.intersect1d(_excluded(view, query), allowed).tolist())
+    numbers = [each for each in view.newest(query.filters, limit + len(excluded)) if each not in excluded][:limit]
     described = view.describe(numbers)
     hits = tuple(Hit(number, described[number], 1.0, None, ()) for number in numbers)
-    return Found(hits, len(allowed) - len(unwanted), {}, None)
+    return Found(hits, len(allowed) - len(excluded), {}, None)
 
 
 def _readings(view: ArchiveView, terms: Sequence[Term]) -> list[_Reading]:
-    """Common words are not looked for: they cost much and tell little. Unless there are no others."""
+    """Skip common words, which are costly and carry little, unless there are no others."""
     every_common = all(term.common for term in terms)
     return [
         _Reading(place, fit, view.postings(text))
@@ -84,32 +84,32 @@ def _readings(view: ArchiveView, terms: Sequence[Term]) -> list[_Reading]:
 
 
 def _candidates(view: ArchiveView, query: Query, terms: Sequence[Term], readings: Sequence[_Reading]) -> Numbers:
-    """Every document that has one of the words, without those that the query rules out."""
-    documents = _union([_documents(reading.holders) for reading in readings])
+    """Documents that match any term and pass the query's requirements, filters and exclusions."""
+    documents = _union([_documents(reading.postings) for reading in readings])
     for place, term in enumerate(terms):
         if term.required:
-            having = _union([_documents(each.holders) for each in readings if each.place == place])
-            documents = np.intersect1d(documents, having, assume_unique=True)
+            matching = _union([_documents(each.postings) for each in readings if each.term == place])
+            documents = np.intersect1d(documents, matching, assume_unique=True)
     allowed = view.within(query.filters)
     if allowed is not None:
         documents = np.intersect1d(documents, allowed, assume_unique=True)
-    return np.setdiff1d(documents, _unwanted(view, query), assume_unique=True)
+    return np.setdiff1d(documents, _excluded(view, query), assume_unique=True)
 
 
 def _best(
     view: ArchiveView, terms: Sequence[Term], readings: Sequence[_Reading], documents: Numbers, limit: int
 ) -> tuple[Hit, ...]:
     weights = np.array([term.weight for term in terms])
-    telling = np.array([not term.common for term in terms])
+    selective = np.array([not term.common for term in terms])
     evidence = _evidence(view, terms, readings, documents)
-    scored = scores(evidence, weights, telling if telling.any() else ~telling)
+    scored = scores(evidence, weights, selective if selective.any() else ~selective)
     if not tokens(" ".join(term.text for term in terms)):
         scored *= COMMON_WORDS_ONLY
     order = np.lexsort((documents, -scored))[:limit]
     numbers = documents[order].tolist()
     described = view.describe(numbers)
     passages = _passages(readings, documents[order])
-    texts = _marked_texts(terms)
+    texts = _highlighted_texts(terms)
     return tuple(
         Hit(
             number,
@@ -126,14 +126,14 @@ def _evidence(view: ArchiveView, terms: Sequence[Term], readings: Sequence[_Read
     shape = (len(terms), len(documents))
     fits, counts, titled = np.zeros(shape), np.zeros(shape), np.zeros(shape, bool)
     for reading in readings:
-        place, holders = reading.place, reading.holders
-        having, times = np.unique(holders.documents, return_counts=True)
-        for found in (having, holders.titles):
+        term, postings = reading.term, reading.postings
+        matching, times = np.unique(postings.documents, return_counts=True)
+        for found in (matching, postings.titles):
             here = np.isin(documents, found, assume_unique=True)
-            fits[place, here] = np.maximum(fits[place, here], reading.fit)
-        titled[place] |= np.isin(documents, holders.titles, assume_unique=True)
-        known = np.isin(having, documents, assume_unique=True)
-        counts[place, np.searchsorted(documents, having[known])] += times[known]
+            fits[term, here] = np.maximum(fits[term, here], reading.fit)
+        titled[term] |= np.isin(documents, postings.titles, assume_unique=True)
+        known = np.isin(matching, documents, assume_unique=True)
+        counts[term, np.searchsorted(documents, matching[known])] += times[known]
     together = np.ones(len(documents), bool)
     phrase = together
     if len(terms) > 1:
@@ -143,35 +143,35 @@ def _evidence(view: ArchiveView, terms: Sequence[Term], readings: Sequence[_Read
 
 
 def _passages(readings: Sequence[_Reading], documents: Numbers) -> dict[int, dict[int, set[int]]]:
-    """Of these documents, the passages that match and the terms that they have."""
+    """By document: its matching passages, each with the terms that it has."""
     found: dict[int, dict[int, set[int]]] = {}
     for reading in readings:
-        here = np.isin(reading.holders.documents, documents)
+        here = np.isin(reading.postings.documents, documents)
         for document, passage in zip(
-            reading.holders.documents[here].tolist(), reading.holders.passages[here].tolist(), strict=True
+            reading.postings.documents[here].tolist(), reading.postings.passages[here].tolist(), strict=True
         ):
-            found.setdefault(document, {}).setdefault(passage, set()).add(reading.place)
+            found.setdefault(document, {}).setdefault(passage, set()).add(reading.term)
     return found
 
 
 def _snippets(view: ArchiveView, passages: Mapping[int, set[int]], texts: Sequence[str]) -> tuple[str, ...]:
-    """Of the passages with the most terms, the first."""
+    """From the passages with the most terms, the earliest first."""
     best = sorted(passages, key=lambda passage: (-len(passages[passage]), passage))[:SNIPPETS]
     return tuple(snippet for passage in best if (snippet := view.highlight_passage(passage, texts)))
 
 
-def _marked_texts(terms: Sequence[Term]) -> list[str]:
-    """Words that follow each other in the query are also looked for as a phrase, so that they share a mark."""
+def _highlighted_texts(terms: Sequence[Term]) -> list[str]:
+    """Adjacent words of the query are also highlighted as a phrase, so that they share one mark."""
     phrases = (" ".join(both) for first, second in pairwise(terms) for both in product(first.texts, second.texts))
-    return [*islice(phrases, _MARKED_TEXTS), *(text for term in terms for text in term.texts)]
+    return [*islice(phrases, _MAX_PHRASES), *(text for term in terms for text in term.texts)]
 
 
-def _unwanted(view: ArchiveView, query: Query) -> Numbers:
+def _excluded(view: ArchiveView, query: Query) -> Numbers:
     return _union([view.hidden(query.filters), *(_documents(view.postings(text)) for text in query.must_not)])
 
 
-def _documents(holders: Postings) -> Numbers:
-    return _union([holders.documents, holders.titles])
+def _documents(postings: Postings) -> Numbers:
+    return _union([postings.documents, postings.titles])
 
 
 def _union(parts: Sequence[Numbers]) -> Numbers:

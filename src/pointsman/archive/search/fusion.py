@@ -1,17 +1,17 @@
-"""Two rankings as one: a weighted mean of their scores, each stretched to 0..1 over its best."""
+"""Fuses two rankings: a weighted mean of their scores after min-max normalization."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 DEPTH = 100  # of each ranking
-STATIC_WEIGHT = 0.3  # of meaning; by measurement: a weak model may help words, not outvote them
+STATIC_WEIGHT = 0.3  # of meaning, by measurement: a weak model may support words, not outvote them
 REMOTE_WEIGHT = 0.5
 
 
 def fuse(words: Mapping[int, float], meaning: Mapping[int, float], weight: float) -> dict[int, float]:
-    """Best first, from 0 to 1. Who is missing in a ranking has 0 there."""
-    by_words, by_meaning = _stretched(words), _stretched(meaning)
+    """Best first, from 0 to 1. A number that is missing in a ranking has 0 there."""
+    by_words, by_meaning = _min_max(words), _min_max(meaning)
     fused = {
         number: (1 - weight) * by_words.get(number, 0.0) + weight * by_meaning.get(number, 0.0)
         for number in {**by_words, **by_meaning}
@@ -19,13 +19,13 @@ def fuse(words: Mapping[int, float], meaning: Mapping[int, float], weight: float
     return _sorted(fused)
 
 
-def alone(scores: Mapping[int, float]) -> dict[int, float]:
-    """One ranking by itself: each score beside the best."""
+def normalize(scores: Mapping[int, float]) -> dict[int, float]:
+    """One ranking alone: each score divided by the best."""
     best = max(scores.values(), default=0.0)
     return _sorted({number: max(0.0, score / best) if best > 0 else 0.0 for number, score in scores.items()})
 
 
-def _stretched(scores: Mapping[int, float]) -> dict[int, float]:
+def _min_max(scores: Mapping[int, float]) -> dict[int, float]:
     if not scores:
         return {}
     least, most = min(scores.values()), max(scores.values())

@@ -1,4 +1,4 @@
-"""Text to query: `words +must -not "a phrase" tag:x after:2024`. Any text whatever is a query."""
+"""Parses queries: `words +must -not "a phrase" tag:x after:2024`. Any text is a valid query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import date
 from pointsman.archive.model.query import Filters, Query
 
 MAX_CHARS = 8_000
-MAX_WORDS = 64  # different ones; the text of a question seldom has more than twenty
+MAX_WORDS = 64  # distinct ones; a question seldom has more than twenty
 MAX_REPEATS = 8
 MAX_WORD_CHARS = 80
 MAX_MUSTS = 16  # of each kind
@@ -23,16 +23,16 @@ _DAY = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 
 
 def parse(text: str) -> Query:
-    """Never fails: what cannot be understood is told in `notices` or taken as plain words."""
-    reading = _Reading()
+    """Never fails: what is invalid is reported in `notices` or read as plain words."""
+    parser = _Parser()
     if len(text) > MAX_CHARS:
-        reading.notices.append(f"Only the first {MAX_CHARS} characters of the query were read.")
-    for sign, name, phrase, word in _ITEM.findall(_readable(text[:MAX_CHARS])):
-        reading.take(sign, name.lower(), phrase, word)
-    return reading.query()
+        parser.notices.append(f"Only the first {MAX_CHARS} characters of the query were read.")
+    for sign, name, phrase, word in _ITEM.findall(_sanitize(text[:MAX_CHARS])):
+        parser.add(sign, name.lower(), phrase, word)
+    return parser.query()
 
 
-class _Reading:
+class _Parser:
     def __init__(self) -> None:
         self.notices: list[str] = []
         self._words: Counter[str] = Counter()
@@ -43,25 +43,25 @@ class _Reading:
         self._after: str | None = None
         self._before: str | None = None
 
-    def take(self, sign: str, name: str, phrase: str, word: str) -> None:
+    def add(self, sign: str, name: str, phrase: str, word: str) -> None:
         if name:
             self._filter(sign == "-", name, phrase or word.strip('"'))
         elif phrase:
-            self._demand(sign, phrase)
+            self._require(sign, phrase)
         elif sign and not word.startswith(("-", "+")):
-            self._demand(sign, word)
-        else:  # `--watch` and `+-3` are things that people look for
+            self._require(sign, word)
+        else:  # people search for `--watch` and `+-3`
             for each in _SEPARATORS.split(sign + word):
-                self._want(each)
+                self._add_word(each)
 
     def query(self) -> Query:
         if len(self._words) > MAX_WORDS:
-            self.notices.append(f"Only the first {MAX_WORDS} words of the query were looked for.")
+            self.notices.append(f"Only the first {MAX_WORDS} words of the query were searched for.")
         kept = list(self._words.items())[:MAX_WORDS]
         return Query(
             words=tuple(word for word, count in kept for _ in range(min(count, MAX_REPEATS))),
-            must=self._bounded(self._must, "words that must be there"),
-            must_not=self._bounded(self._must_not, "words that must not be there"),
+            must=self._bounded(self._must, "required words"),
+            must_not=self._bounded(self._must_not, "excluded words"),
             filters=Filters(
                 **{name: tuple(dict.fromkeys(values))[:MAX_VALUES] for name, values in self._values.items()},
                 after=self._after,
@@ -71,12 +71,12 @@ class _Reading:
             notices=tuple(self.notices),
         )
 
-    def _want(self, word: str) -> None:
+    def _add_word(self, word: str) -> None:
         if _has_letters(word):
-            self._words[_shape(word)] += 1
+            self._words[_normalize(word)] += 1
             self._prose.append(word)
 
-    def _demand(self, sign: str, text: str) -> None:
+    def _require(self, sign: str, text: str) -> None:
         if not _has_letters(text):
             return
         if sign == "-":
@@ -87,17 +87,17 @@ class _Reading:
 
     def _bounded(self, texts: dict[str, None], what: str) -> tuple[str, ...]:
         if len(texts) > MAX_MUSTS:
-            self.notices.append(f"Only the first {MAX_MUSTS} {what} were heeded.")
+            self.notices.append(f"Only the first {MAX_MUSTS} {what} were used.")
         return tuple(texts)[:MAX_MUSTS]
 
     def _filter(self, negated: bool, name: str, value: str) -> None:
         value = value.strip()
         if not value:
-            self._want(name)
+            self._add_word(name)
         elif name in ("after", "before"):
             self._limit(name, value, (name == "after") != negated)
         elif name == "source" and value.lower() not in SOURCES:
-            self.notices.append(f"`source:{value[:40]}` was left out: a source is {' or '.join(SOURCES)}.")
+            self.notices.append(f"`source:{value[:40]}` was ignored: a source is {' or '.join(SOURCES)}.")
         else:
             kept = value.lower() if name == "source" else value
             self._values[f"{'not_' if negated else ''}{name}s"].append(kept[:200])
@@ -105,15 +105,15 @@ class _Reading:
     def _limit(self, name: str, value: str, lower: bool) -> None:
         day = _first_day(value)
         if day is None:
-            self.notices.append(f"`{name}:{value[:40]}` was left out: write the date as 2024, 2024-05 or 2024-05-31.")
+            self.notices.append(f"`{name}:{value[:40]}` was ignored: write the date as 2024, 2024-05 or 2024-05-31.")
         elif lower:
             self._after = max(day, self._after or day)
         else:
             self._before = min(day, self._before or day)
 
 
-def _readable(text: str) -> str:
-    """Straight quotes, no control characters and no halves of surrogate pairs."""
+def _sanitize(text: str) -> str:
+    """Normalize quotes; replace control characters and unpaired surrogates."""
     text = text.encode("utf-8", "replace").decode().translate(_QUOTES)
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
@@ -122,8 +122,8 @@ def _has_letters(text: str) -> bool:
     return any(map(str.isalnum, text))
 
 
-def _shape(word: str) -> str:
-    """One spelling for repeats of a word. Capitals inside it tell its parts and stay."""
+def _normalize(word: str) -> str:
+    """Normalize the spelling of a word. Capitals inside it mark its parts and stay."""
     word = word.strip(".:!?'*_`~#&%=").removesuffix("'s")[:MAX_WORD_CHARS]
     return word if any(map(str.isupper, word[1:])) and not word.isupper() else word.lower()
 

@@ -12,8 +12,8 @@ from pointsman.archive.embedding.base import EmbeddingError, Embeddings
 from pointsman.archive.embedding.passage_vectors import MixedSpacesError
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.circuit_breaker import CircuitBreaker
-from pointsman.archive.search.evidence import Asked, scaled
-from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, alone, fuse
+from pointsman.archive.search.evidence import WeightedQuery, scale
+from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, fuse, normalize
 from pointsman.archive.search.vectors import VectorFilter, VectorIndex
 from pointsman.archive.store.base import Passage, Storage
 
@@ -100,14 +100,14 @@ class Searcher:
         if vector is None:
             if max_distance is not None:
                 notices.append("`maxDistance` was ignored: there are no vectors to compare.")
-            return self._answer(alone(words), {}, limit, None, notices, self._asked(query))
+            return self._answer(normalize(words), {}, limit, None, notices, self._weighted(query))
         near = {each.number: each.cosine for each in self._index.nearest(vector, DEPTH, wanted)}
         weight = REMOTE_WEIGHT if self.remote else STATIC_WEIGHT
         if not words:  # nothing to fuse: the score is the cosine
             return self._answer(_by_cosine(near), near, limit, max_distance, notices)
         ranked = fuse(words, near, weight)
         cosines = near | self._index.cosines(vector, words.keys() - near.keys())
-        return self._answer(ranked, cosines, limit, max_distance, notices, self._asked(query))
+        return self._answer(ranked, cosines, limit, max_distance, notices, self._weighted(query))
 
     def related(self, source: Source, limit: int, *, same_document: bool) -> Answer:
         """Find passages of the same collection on the same subject.
@@ -137,10 +137,10 @@ class Searcher:
         hits = self._storage.passages.search(query, DEPTH + len(own), enough=DEPTH + len(own))
         scores = {hit.number: hit.score for hit in hits if hit.number not in never}
         notices = [*filter(None, [why]), "There are no vectors to compare: these passages have words in common."]
-        return self._answer(alone(scores), {}, limit, None, notices, self._asked(query))
+        return self._answer(normalize(scores), {}, limit, None, notices, self._weighted(query))
 
-    def _asked(self, query: Query) -> Asked:
-        return Asked(dict.fromkeys((*query.words, *query.must)), self._storage.passages.weights)
+    def _weighted(self, query: Query) -> WeightedQuery:
+        return WeightedQuery(dict.fromkeys((*query.words, *query.must)), self._storage.passages.weights)
 
     def _embed(self, text: str) -> NDArray[np.float32]:
         """Raises _NoVectorsError."""
@@ -182,21 +182,23 @@ class Searcher:
         limit: int,
         max_distance: float | None,
         notices: Sequence[str],
-        asked: Asked | None = None,
+        weighted: WeightedQuery | None = None,
     ) -> Answer:
-        """`asked`: the query, if `ranked` only gives an order: scores are then scaled by what each passage covers."""
+        """`weighted`: the query, if `ranked` only gives an order; coverage then scales the scores."""
         if max_distance is not None:
             ranked = {number: score for number, score in ranked.items() if _distance(number, cosines) <= max_distance}
         best = list(ranked)[: limit + SPARE]
         passages = self._storage.passages.passages(best)
-        kept = [number for number in best if number in passages][:limit]
-        scores = [min(1.0, max(0.0, ranked[number])) for number in kept]
-        if asked is not None:
-            shown = [max(asked.covered(_whole(passages[number])), cosines.get(number, 0.0)) for number in kept]
-            scores = scaled(scores, shown)
+        existing = [number for number in best if number in passages][:limit]
+        scores = [min(1.0, max(0.0, ranked[number])) for number in existing]
+        if weighted is not None:
+            evidence = [
+                max(weighted.coverage(_full_text(passages[number])), cosines.get(number, 0.0)) for number in existing
+            ]
+            scores = scale(scores, evidence)
         found = (
             Found(passages[number], score, _distance(number, cosines))
-            for number, score in zip(kept, scores, strict=True)
+            for number, score in zip(existing, scores, strict=True)
         )
         return Answer(tuple(found), tuple(notices))
 
@@ -209,7 +211,7 @@ def _distance(number: int, cosines: dict[int, float]) -> float:
     return min(2.0, max(0.0, 1 - cosines[number])) if number in cosines else UNKNOWN_DISTANCE
 
 
-def _whole(passage: Passage) -> str:
+def _full_text(passage: Passage) -> str:
     return f"{passage.title}\n{passage.chunk.heading or ''}\n{passage.chunk.text}"
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pointsman.archive.archive import Archive
 from pointsman.archive.server.rate_limits import RateLimits
 from pointsman.archive.store.errors import StoreError
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
+from pointsman.core.model import Json
 
 # The gateway accepts 16 MiB from a server, and the text repeats the whole result, escaped.
 MAX_TEXT_BYTES = 3_000_000

@@ -28,4 +28,4 @@ class NameTakenError(StoreError):
     """The name or alias is the one of another collection."""
 
     def __init__(self, name: str, holder: str) -> None:
-        super().__init__(f'"{name}" already leads to the collection "{holder}". Choose another name or alias.')
+        super().__init__(f'"{name}" is already the name or alias of the collection "{holder}". Choose another one.')

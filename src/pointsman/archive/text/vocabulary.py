@@ -55,18 +55,18 @@ class Vocabulary:
 
         People seldom get the first letter wrong: an edit there counts double.
         """
-        asked = fold(word)
-        edits = edits_tolerated(asked)
-        if not edits or not is_word(asked):
+        folded = fold(word)
+        edits = edits_tolerated(folded)
+        if not edits or not is_word(folded):
             return []
         from rapidfuzz.distance import OSA  # at first use: most queries are spelt correctly
         from rapidfuzz.process import extract
 
         guesses = []
-        for length in range(len(asked) - edits, len(asked) + edits + 1):
+        for length in range(len(folded) - edits, len(folded) + edits + 1):
             known_words = self._by_length.get(length, ())
-            for known, distance, _ in extract(asked, known_words, scorer=OSA.distance, score_cutoff=edits, limit=None):
+            for known, distance, _ in extract(folded, known_words, scorer=OSA.distance, score_cutoff=edits, limit=None):
                 if distance and (passages := self._passages[known]):
                     guesses.append(Guess(known, int(distance), passages))
-        guesses.sort(key=lambda guess: (guess.edits + (guess.word[0] != asked[0]), -guess.passages, guess.word))
+        guesses.sort(key=lambda guess: (guess.edits + (guess.word[0] != folded[0]), -guess.passages, guess.word))
         return guesses[:limit]

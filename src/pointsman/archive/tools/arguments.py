@@ -9,7 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from pointsman.archive.tools.base import Json, ToolError
+from pointsman.archive.tools.base import ToolError
+from pointsman.core.model import Json
 
 INVALID = "Invalid parameters"
 _SHOWN_CHARS = 60

@@ -1,4 +1,4 @@
-"""What a tool of the archive is, and how it says no."""
+"""The shape of an archive tool, and the error that it raises."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
 from pointsman.core.errors import BundledCode
+from pointsman.core.model import Json
 
 if TYPE_CHECKING:
     from pointsman.archive.archive import Archive
 
-Json = dict[str, Any]
-
 
 class ToolError(Exception):
-    """What a tool answers with `isError`: its specification's text to the letter, then what helps.
+    """Becomes an answer with `isError`: the specification's text to the letter, then the next step (`help`).
 
-    `as_object`: the specification writes this error as a JSON object, so the text is one; `help` is one more key of it.
+    `as_object`: the specification defines this error as a JSON object, so the text is one, with `help` as a key.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class ToolError(Exception):
         super().__init__(error)
         self.error = error
         self.code: BundledCode = code
-        self.tool = ""  # set by the caller of the tool, which knows its name
+        self.tool = ""  # set by the tool runner
         self.help = help
         self.as_object = as_object
         self.fields = fields
@@ -58,7 +57,7 @@ class ToolError(Exception):
 
 
 def store_code(error: StoreError) -> BundledCode:
-    """Also for what the store finds missing after a tool looked: a collection that was removed meanwhile."""
+    """Also for a collection that was removed after the tool had found it."""
     if isinstance(error, UnknownCollectionError):
         return "not_found"
     return "already_exists" if isinstance(error, NameTakenError) else "store_unavailable"
@@ -66,7 +65,7 @@ def store_code(error: StoreError) -> BundledCode:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Who calls: an opaque name that the gateway made, the same for the same caller."""
+    """The caller of a tool: an opaque name made by the gateway, stable for each caller."""
 
     caller: str = ""
 
@@ -78,6 +77,6 @@ class ArchiveTool:
     description: str
     input_schema: Json
     output_schema: Json
-    run: Callable[[Archive, Json, Call], Json]  # in a worker thread; raises ToolFailure
+    run: Callable[[Archive, Json, Call], Json]  # in a worker thread; raises ToolError, StoreError
     read_only: bool = True
     idempotent: bool = True

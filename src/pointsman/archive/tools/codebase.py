@@ -23,8 +23,9 @@ from pointsman.archive.code.reader import read_file as read_with_imports
 from pointsman.archive.code.ripgrep import RipgrepMissingError
 from pointsman.archive.code.roots import HOW_TO_SET, NoRootsError, RootGoneError, UnknownRootError, relative_to_root
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError
 from pointsman.core.errors import BundledCode
+from pointsman.core.model import Json
 
 MAX_PATTERN_CHARS = 200
 MAX_MATCHES = 100

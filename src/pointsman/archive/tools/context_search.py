@@ -1,4 +1,4 @@
-"""`context_search`: what this project has decided, learned and noted, found by meaning and by words."""
+"""`context_search`: what this project has decided, learned and noted, by meaning and by words."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from pointsman.archive.context.search import (
 from pointsman.archive.model.context import TYPES, ItemFilter
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
+from pointsman.core.model import Json
 
 MIN_QUERY, MAX_QUERY = 3, 500
 MAX_CONTENT = 2_000  # characters of an item that are shown
 GREP = "Use grep_codebase for text search"
 NO_PROVIDER = (
     "No embedding provider is configured, and text search found nothing. Embeddings are generated once the operator "
-    "sets POINTSMAN_ARCHIVE_EMBEDDINGS to another value than `none`."
+    "sets POINTSMAN_ARCHIVE_EMBEDDINGS to a value other than `none`."
 )
 HOW_TO_FILL = (
-    "Nothing has been recorded for this project yet. Put notes under `.context/` of a root, or enter them with "
+    "Nothing has been recorded for this project yet. Put notes into `.context/` of a root, or add them with "
     "`pointsman archive context add` and `pointsman archive context import`."
 )
 
@@ -38,7 +39,7 @@ def context_search(archive: Archive, given: Json, call: Call) -> Json:
     kind = arguments.choice("type", ("all", *TYPES), default="all")
     wanted = ItemFilter(None if kind == "all" else kind, arguments.optional_text("module", at_most=200))
     limit = arguments.integer("limit", low=1, high=20, default=5)
-    found = _found(archive, query, wanted, limit)
+    found = _search(archive, query, wanted, limit)
     answer: Json = {
         "results": [_shown(hit) for hit in found.hits],
         "query": query,
@@ -51,20 +52,20 @@ def context_search(archive: Archive, given: Json, call: Call) -> Json:
 
 
 def _query(arguments: Arguments, given: Json) -> str:
-    """The specification has texts of its own for a query of the wrong length."""
+    """The specification defines its own texts for a query of invalid length."""
     query = given.get("query")
     if isinstance(query, str) and len(query.strip()) < MIN_QUERY:
-        raise _wrong_length(f"Query must be at least {MIN_QUERY} characters")
+        raise _invalid_length(f"Query must be at least {MIN_QUERY} characters")
     if isinstance(query, str) and len(query) > MAX_QUERY:
-        raise _wrong_length(f"Query must be at most {MAX_QUERY} characters")
+        raise _invalid_length(f"Query must be at most {MAX_QUERY} characters")
     return arguments.text("query", at_least=MIN_QUERY, at_most=MAX_QUERY)
 
 
-def _wrong_length(said: str) -> ToolError:
-    return ToolError(said, code="invalid_parameters", as_object=True)
+def _invalid_length(message: str) -> ToolError:
+    return ToolError(message, code="invalid_parameters", as_object=True)
 
 
-def _found(archive: Archive, query: str, wanted: ItemFilter, limit: int) -> Found:
+def _search(archive: Archive, query: str, wanted: ItemFilter, limit: int) -> Found:
     try:
         return archive.context.search(query, wanted, limit)
     except StoreError as error:
@@ -93,7 +94,7 @@ def _found(archive: Archive, query: str, wanted: ItemFilter, limit: int) -> Foun
             code="embedding_failed",
             as_object=True,
             details=str(error),
-            help="What text search found is in `results`.",
+            help="`results` has what text search found.",
             results=[_shown(hit) for hit in error.by_text.hits],
         ) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pointsman.archive.archive import Archive
 from pointsman.archive.model.documents import Collection
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json
+from pointsman.archive.tools.base import ArchiveTool, Call
 from pointsman.archive.tools.documents_lookup import (
     COLLECTION_PARAMETER,
     COLLECTION_SCHEMA,
@@ -14,6 +14,7 @@ from pointsman.archive.tools.documents_lookup import (
     collection_fields,
     find_collection,
 )
+from pointsman.core.model import Json
 
 MAX_COLLECTIONS = 500
 DEFAULT_PAGE = 100

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pointsman.archive.archive import Archive
 from pointsman.archive.model.documents import Collection, Document
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import Json, ToolError
+from pointsman.archive.tools.base import ToolError
+from pointsman.core.model import Json
 
 MAX_NAME_CHARS = 1_000
 EMPTY_ARCHIVE = "The archive is empty. Fill it with `pointsman archive ingest`."

@@ -7,7 +7,7 @@ from pointsman.archive.text.outline import outline
 from pointsman.archive.text.sections import find_section
 from pointsman.archive.text.similar_names import nearest
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError
 from pointsman.archive.tools.documents_lookup import (
     COLLECTION_PARAMETER,
     COLLECTION_SCHEMA,
@@ -17,6 +17,7 @@ from pointsman.archive.tools.documents_lookup import (
     find_document,
     join_names,
 )
+from pointsman.core.model import Json
 
 DEFAULT_DEPTH = 3
 MAX_HEADINGS = 2_000  # of an outline

@@ -11,7 +11,7 @@ from pointsman.archive.search.query_parser import parse
 from pointsman.archive.search.searcher import Answer, Found, Source
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json
+from pointsman.archive.tools.base import ArchiveTool, Call
 from pointsman.archive.tools.documents_lookup import (
     COLLECTION_SCHEMA,
     DOCUMENT_PARAMETER,
@@ -20,6 +20,7 @@ from pointsman.archive.tools.documents_lookup import (
     document_not_found,
     find_collection,
 )
+from pointsman.core.model import Json
 
 DEFAULT_LIMIT = 10
 DEFAULT_BATCH_LIMIT = 5  # of each query

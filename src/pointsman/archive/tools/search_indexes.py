@@ -11,7 +11,8 @@ from pointsman.archive.indexes.indexes import DEFAULT
 from pointsman.archive.indexes.search import Found, search
 from pointsman.archive.model.indexes import GAP, Backend, Entry, Index, IndexFullError, Tokenizer
 from pointsman.archive.tools.arguments import Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError
+from pointsman.core.model import Json
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 MAX_NAME_CHARS = 64  # of an index

@@ -1,4 +1,4 @@
-"""`searchLocalArchives`: whole documents of the research and URL archives, with what they cite and who cites them."""
+"""`searchLocalArchives`: whole documents of the research and URL archives, with citations in both directions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pointsman.archive.search.query_parser import parse
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, Json, ToolError, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
+from pointsman.core.model import Json
 from pointsman.providers.embeddings import load_numpy
 
 if TYPE_CHECKING:
@@ -17,18 +18,18 @@ if TYPE_CHECKING:
     from pointsman.archive.store.archives import ArchiveView, Graph, Reference
 
 FAILED = "Failed to search local archives"
-MOST_RESULTS = 50
-DEEPEST = 3
-MOST_NODES = 200
-_MOST_REFERENCES = 20  # of a document in each direction
+MAX_RESULTS = 50
+MAX_DEPTH = 3
+MAX_NODES = 200
+_MAX_REFERENCES = 20  # of a document, in each direction
 
 
 def search_local_archives(archive: Archive, arguments: Json, call: Call) -> Json:
     try:
         return _answer(archive, Arguments(arguments))
-    except ToolError as refusal:
-        reason = refusal.error.removeprefix(f"{INVALID}: ")
-        raise ToolError(f"{FAILED}: {reason}", code=refusal.code, help=refusal.help, **refusal.fields) from None
+    except ToolError as error:
+        reason = error.error.removeprefix(f"{INVALID}: ")
+        raise ToolError(f"{FAILED}: {reason}", code=error.code, help=error.help, **error.fields) from None
     except StoreError as error:
         raise ToolError(f"{FAILED}: {error}", code=store_code(error)) from error
 
@@ -37,17 +38,17 @@ def _answer(archive: Archive, given: Arguments) -> Json:
     text = given.text("query", at_least=0)
     fuzzy = given.flag("fuzzy", True)
     include_citations = given.flag("includeCitations", False)
-    depth = given.integer("citationDepth", low=1, high=DEEPEST, default=1)
-    limit = given.integer("limit", low=1, high=MOST_RESULTS, default=10)
+    depth = given.integer("citationDepth", low=1, high=MAX_DEPTH, default=1)
+    limit = given.integer("limit", low=1, high=MAX_RESULTS, default=10)
     load_numpy()
-    from pointsman.archive.local_archives.search import search  # brings numpy, which a refusal need not wait for
+    from pointsman.archive.local_archives.search import search  # deferred: imports numpy
 
     query = without_pages(archive.storage, parse(text))
     with archive.storage.archives.reading() as view:
         found = search(view, text, query, fuzzy, limit)
         answer: Json = {"results": [_result(view, hit, include_citations) for hit in found.hits]}
         if include_citations and found.hits:
-            answer["citationGraph"] = _graph(view.graph([hit.number for hit in found.hits], depth, MOST_NODES))
+            answer["citationGraph"] = _graph(view.graph([hit.number for hit in found.hits], depth, MAX_NODES))
     answer["metadata"] = {
         "totalResults": len(found.hits),
         "query": text,
@@ -62,7 +63,7 @@ def _answer(archive: Archive, given: Arguments) -> Json:
 
 
 def _more(found: Found) -> Json:
-    """What the specification does not have: all that matched, and what was read otherwise than written."""
+    """Fields beyond the specification: the number of matches, and corrected words."""
     more: Json = {"totalMatches": found.matches}
     if found.corrections:
         more["corrections"] = [{"word": word, "to": list(to)} for word, to in found.corrections.items()]
@@ -88,7 +89,7 @@ def _result(view: ArchiveView, hit: Hit, include_citations: bool) -> Json:
         ],
     }
     if include_citations:
-        references = view.references(hit.number, _MOST_REFERENCES)
+        references = view.references(hit.number, _MAX_REFERENCES)
         result["citations"] = {
             "citing": [_citation(each) for each in references.citing],
             "cited": [_citation(each) for each in references.cited],
@@ -159,14 +160,14 @@ SEARCH_LOCAL_ARCHIVES = ArchiveTool(
                 "description": "How many levels of citations to include",
                 "default": 1,
                 "minimum": 1,
-                "maximum": DEEPEST,
+                "maximum": MAX_DEPTH,
             },
             "limit": {
                 "type": "integer",
                 "description": "Maximum number of results to return",
                 "default": 10,
                 "minimum": 1,
-                "maximum": MOST_RESULTS,
+                "maximum": MAX_RESULTS,
             },
         },
         "required": ["query"],

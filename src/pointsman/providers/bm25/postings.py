@@ -1,4 +1,4 @@
-"""rank_bm25's BM25Plus with its postings laid out in numpy: the same figures, without a loop over all documents."""
+"""rank_bm25's BM25Plus with its postings in numpy arrays: the same figures, without a loop over all documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         return float(np.log(self.corpus_size + 1))
 
     def get_scores(self, query: Iterable[int]) -> Floats:
-        """As the parent: every document scores, also those that have none of the words."""
+        """As the parent: every document has a score, even if it has none of the words."""
         scores = np.zeros(self.corpus_size)
         for word in query:
             term = self._terms.get(word) or self._term(word)
@@ -47,9 +47,9 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         return scores
 
     def matching(self, word: int, most: float = np.inf) -> tuple[Rows, Floats]:
-        """Who has the word, and what each gains by it: the score without the part that all documents get.
+        """The documents that have the word, and the gain of each: the score without the part that all documents get.
 
-        A word that stands for another is worth no more than that one: `most` bounds its idf.
+        `most` bounds the idf of a synonym, which is worth no more than the word it stands for.
         """
         rows, gains = self._of(word)
         return rows, min(self.idf[word], most) * gains
@@ -62,7 +62,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         return place < len(rows) and int(rows[place]) == row
 
     def _term(self, word: int) -> tuple[Rows, Floats, float] | None:
-        """What a word adds to the documents that have it, and to the others; worked out when it is first asked for."""
+        """What a word adds to the documents that have it, and to the others; computed at first use."""
         idf = self.idf.get(word)
         if idf is None:
             return None
@@ -83,7 +83,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         rows = np.repeat(np.arange(self.corpus_size, dtype=np.int32), [len(words) for words, _ in corpus])
         lengths = np.bincount(rows, weights=counts, minlength=self.corpus_size)
         self.avgdl = lengths.sum() / self.corpus_size if lengths.any() else 1.0  # never divided by zero
-        # To the letter the parent's formula, so that the figures agree to the last bit.
+        # Exactly the parent's formula, so that the figures agree to the last bit.
         gains = (counts * (self.k1 + 1)) / (self.k1 * (1 - self.b + self.b * lengths[rows] / self.avgdl) + counts)
         order, self._places = by_word(words)
         self._rows: Rows = rows[order]
@@ -94,7 +94,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
 
 
 def by_word(words: NDArray[np.int32]) -> tuple[NDArray[np.intp], Callable[[int], slice]]:
-    """The order that brings equal words together, and where each word stands in it."""
+    """The order that groups equal words, and the span of each word in it."""
     ends = np.cumsum(np.bincount(words)).tolist()
 
     def place(word: int) -> slice:

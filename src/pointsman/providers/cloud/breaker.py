@@ -1,4 +1,4 @@
-"""A circuit breaker: a service that fails is left alone for a while, and then tried with one request. No I/O."""
+"""A circuit breaker: after failures a service gets no requests for a while, and then one as a probe. No I/O."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 from typing import Literal
 
 BreakerState = Literal["closed", "open", "half-open"]
-TOLERATED = 3  # failures in a row, time-outs aside: one of those is enough
+TOLERATED = 3  # failures in a row; a single timeout opens it at once
 FIRST_REST_S = 5.0
 LONGEST_REST_S = 60.0
 
 
 class Pass:
-    """One request that was let through. How it went is said once; what is said later does nothing."""
+    """One request that was let through. Only its first outcome counts."""
 
     __slots__ = ("_breaker", "on_cut", "probes")
 
     def __init__(self, breaker: Breaker, probes: bool) -> None:
         self._breaker = breaker
         self.probes = probes  # whether it decides if the service is back
-        self.on_cut: Callable[[], object] | None = None  # called when a time-out of another one opens the breaker
+        self.on_cut: Callable[[], object] | None = None  # called when another request's timeout opens the breaker
 
     def succeeded(self) -> None:
         self._breaker._succeeded(self)
@@ -29,15 +29,15 @@ class Pass:
         self._breaker._failed(self, timed_out)
 
     def left(self) -> None:
-        """It ended without telling anything about the service. A probe's place is free again."""
+        """It ended without an outcome. If it was the probe, another request may become the probe."""
         self._breaker._left(self)
 
 
 class Breaker:
-    """Closed: all pass. Open: none does. Half-open, once the rest is over: one does, and decides.
+    """Closed: all requests pass. Open: none does. Half-open, once the rest is over: one passes as the probe.
 
-    A time-out takes everybody's time, so it opens at once and cuts short what else is under way; other failures come
-    quickly and open at the third in a row. Each failed probe doubles the rest, up to a cap.
+    A timeout makes callers wait, so it opens the breaker at once and cancels the other requests under way; other
+    failures are quick and open it at the third in a row. Each failed probe doubles the rest, up to a cap.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,11 +57,11 @@ class Breaker:
 
     @property
     def rest_s(self) -> float:
-        """How long it rests when it opens now or has just opened."""
+        """How long the breaker stays open when it opens now or has just opened."""
         return self._rest_s
 
     def enter(self) -> Pass | None:
-        """None: not now."""
+        """Let a request through; None: the breaker is open."""
         if self._probe is not None or self.state == "open":
             return None
         entered = Pass(self, probes=self._rests_until is not None)
@@ -96,7 +96,7 @@ class Breaker:
             self._probe = None
 
     def _decides(self, entered: Pass) -> bool:
-        """Whether this is the first word of it, and not that of one from before the breaker opened."""
+        """Whether this is the first outcome of a request that started after the breaker last opened."""
         if entered not in self._under_way:
             return False
         self._under_way.discard(entered)

@@ -1,4 +1,4 @@
-"""Why the search service gave no answer that can be used."""
+"""The errors of a search service, each with a code, a reason for models and a fix for the operator."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ UNREACHABLE = "cloud_unreachable"
 
 
 class CloudError(SearchUnavailableError):
-    """`str(failure)` goes on from "the search service" and holds nothing that the service said; `detail` may.
+    """`str(error)` continues "the search service" and has no text of the service; `detail` may.
 
-    `mend` is for the operator, where our configuration is at fault. `own` is set where the failure concerns only the
-    project that asked.
+    `fix` is for the operator, if our configuration is wrong. `project_only`: the error concerns only the project of
+    the request.
     """
 
-    def __init__(self, code: str, reason: str, detail: str = "", *, mend: str = "", own: bool = False) -> None:
+    def __init__(self, code: str, reason: str, detail: str = "", *, fix: str = "", project_only: bool = False) -> None:
         super().__init__(reason, code)
         self.detail = detail
-        self.mend = mend
-        self.own = own
+        self.fix = fix
+        self.project_only = project_only
 
 
 def timed_out(timeout_s: float) -> CloudError:
@@ -27,11 +27,11 @@ def timed_out(timeout_s: float) -> CloudError:
 
 
 def left_alone() -> CloudError:
-    return CloudError("cloud_open", "failed a moment ago and is left alone for now")
+    return CloudError("cloud_open", "failed a moment ago and is not called for now")
 
 
 def busy() -> CloudError:
-    return CloudError("cloud_busy", "has too many requests of ours under way")
+    return CloudError("cloud_busy", "has too many requests from this gateway under way")
 
 
 def unconfigured() -> CloudError:
@@ -39,7 +39,7 @@ def unconfigured() -> CloudError:
 
 
 def malformed(detail: str) -> CloudError:
-    return CloudError("cloud_malformed", "gave an answer that cannot be read", detail)
+    return CloudError("cloud_malformed", "gave a malformed answer", detail)
 
 
 def oversized(limit: int) -> CloudError:
@@ -51,43 +51,45 @@ def invented(count: int) -> CloudError:
 
 
 def status(code: int) -> CloudError:
-    """Everything but 200; redirects are not followed."""
+    """The error for a status other than 200; redirects are not followed."""
     match code:
         case 401:
             return CloudError(
                 "cloud_unauthorized",
                 "does not accept the gateway's credential (HTTP 401)",
-                mend="`cloud_search.token` is wrong or was withdrawn: set one that the service's operator issued",
+                fix="`cloud_search.token` is wrong or revoked: set one that the service's operator issued",
             )
         case 403:
             return CloudError(
                 "cloud_forbidden",
                 "refuses the gateway's credential for this project (HTTP 403)",
-                mend="the projects of `cloud_search.token` do not include this one: "
-                "have the service's operator add it, or set another token",
-                own=True,
+                fix="the projects of `cloud_search.token` do not include this one: "
+                "ask the service's operator to add it, or set another token",
+                project_only=True,
             )
         case 404:
             return CloudError(
                 "cloud_not_found",
                 "is not found at its address (HTTP 404)",
-                mend="`cloud_search.url` is wrong: it is the address before `/catalog/search`",
+                fix="`cloud_search.url` is wrong: set the address before `/catalog/search`",
             )
         case 421:
             return CloudError(
                 "cloud_misdirected",
-                "does not know itself by the name in its address (HTTP 421)",
-                mend="have the service's operator add the host and port of `cloud_search.url` to "
-                "`search_api.listen.allowed_hosts`, or set the address by which it knows itself",
+                "does not accept the host name in its address (HTTP 421)",
+                fix="ask the service's operator to add the host and port of `cloud_search.url` to "
+                "`search_api.listen.allowed_hosts`, or set an address that is listed there",
             )
         case 301 | 302 | 303 | 307 | 308:
             return CloudError(
                 "cloud_redirected",
-                f"sends us to another address (HTTP {code}), where we do not follow",
-                mend="`cloud_search.url` is not the service's own address (`http` for `https`?): set that",
+                f"redirects to another address (HTTP {code}), which is not followed",
+                fix="`cloud_search.url` is not the service's own address (`http` instead of `https`?): correct it",
             )
         case 413:
-            return CloudError("cloud_too_large", "does not take as many tools as there are here (HTTP 413)", own=True)
+            return CloudError(
+                "cloud_too_large", "does not accept as many tools as there are here (HTTP 413)", project_only=True
+            )
         case 429:
-            return CloudError("cloud_rate_limited", "asks us to come less often (HTTP 429)")
+            return CloudError("cloud_rate_limited", "limits the rate of requests (HTTP 429)")
     return CloudError("cloud_http", f"answered with HTTP {code}")

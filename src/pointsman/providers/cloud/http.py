@@ -1,4 +1,4 @@
-"""One POST to a search service: kept connections, and an answer that is bounded while it is read."""
+"""POSTs requests to a search service: pooled connections, and answers bounded while they are read."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pointsman.providers.single_flight import SingleFlight
 if TYPE_CHECKING:  # loaded when the first request is made: most gateways never make one
     import httpx2
 
-MAX_ANSWER_BYTES = 1_048_576  # unpacked
+MAX_ANSWER_BYTES = 1_048_576  # decompressed
 MAX_CONNECTIONS = 64
-# Below the 5 s after which uvicorn and Node drop an idle connection, so that no request is sent into one that closes.
+# Below the 5 s after which uvicorn and Node close an idle connection, so that no request hits one that is closing.
 KEEP_ALIVE_S = 4.0
 _GZIP = 31  # zlib's number for it
 
 
 class CloudHttp:
-    """Follows no redirects, keeps no cookies, takes no proxy from the environment: the transport alone, no client.
+    """Uses the bare transport: no redirects, no cookies, no proxy from the environment.
 
-    It sets no time limits: the total deadline is the caller's.
+    It sets no timeouts: the caller has one deadline for the whole request.
     """
 
     def __init__(self, settings: CloudSearch) -> None:
@@ -43,17 +43,17 @@ class CloudHttp:
         self._opening: SingleFlight[None, httpx2.AsyncHTTPTransport] = SingleFlight()
 
     async def open(self) -> None:
-        """Load what is needed, which is no part of anybody's deadline."""
+        """Load the HTTP client. Not part of a request's deadline."""
         if self._transport is None:
             self._transport = await self._opening.run(None, _transport)
 
     async def post(self, packed: Packed) -> bytes:
-        """The body of the answer. Raises CloudError. `open` comes first."""
+        """The body of the answer. Call `open` first. Raises CloudError."""
         import httpx2
 
         assert self._transport is not None
         headers = {**self._headers, **packed.headers}
-        with _in_words():
+        with _as_cloud_errors():
             request = httpx2.Request("POST", self._url, headers=headers, content=packed.body)
             response = await self._transport.handle_async_request(request)
             try:
@@ -89,7 +89,7 @@ class _Plain:
 
 
 class _Gunzip:
-    """Never makes more than there is room for, whatever a small input would blow up to."""
+    """Never returns more than there is room for, so that a decompression bomb is harmless."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(_GZIP)
@@ -99,7 +99,7 @@ class _Gunzip:
 
     def finish(self) -> None:
         if not self._inner.eof:
-            raise malformed("the packed answer is cut off")
+            raise malformed("the compressed answer is truncated")
 
 
 async def _read(encoding: str, chunks: AsyncIterator[bytes]) -> bytes:
@@ -121,11 +121,11 @@ def _unpacker(encoding: str) -> _Unpacker:
             return _Plain()
         case "gzip" | "x-gzip":
             return _Gunzip()
-    raise malformed("the answer is packed in a way that was not asked for")
+    raise malformed("the answer has a Content-Encoding that was not requested")
 
 
 @contextmanager
-def _in_words() -> Iterator[None]:
+def _as_cloud_errors() -> Iterator[None]:
     import httpx2
 
     try:
@@ -133,7 +133,7 @@ def _in_words() -> Iterator[None]:
     except httpx2.ConnectError as error:
         raise CloudError(UNREACHABLE, _why_unreachable(error), str(error)) from None
     except (httpx2.TransportError, OSError) as error:
-        raise CloudError("cloud_disconnected", "broke off before its answer was complete", repr(error)) from None
+        raise CloudError("cloud_disconnected", "disconnected before its answer was complete", repr(error)) from None
     except zlib.error as error:
         raise malformed(str(error)) from None
 
@@ -142,7 +142,7 @@ def _why_unreachable(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
-            return "has a TLS certificate or handshake that is not accepted"
+            return "failed the TLS handshake or has an invalid certificate"
         if isinstance(cause, OSError) and cause.errno == errno.ECONNREFUSED:
             return "refused the connection"
         cause = cause.__cause__ or cause.__context__

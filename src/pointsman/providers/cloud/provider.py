@@ -1,4 +1,4 @@
-"""The search provider that asks a service, as the configuration of the moment says."""
+"""The search provider that calls a search service, as currently configured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pointsman.providers.cloud.service import PROBE_PATIENCE_S, CloudService, Cl
 
 
 class CloudSearchProvider:
-    """Lives as long as the gateway; the service behind it changes with the configuration."""
+    """Lives as long as the gateway; a reload may replace the service behind it."""
 
     name = "cloud"
 
@@ -31,10 +31,10 @@ class CloudSearchProvider:
         self._probe_patience_s = probe_patience_s
         self._service = self._made(settings)
         self._ending: dict[asyncio.Task[None], CloudService] = {}
-        self._opened_before = self._invented_before = 0  # with services that were changed: counters do not go back
+        self._opened_before = self._invented_before = 0  # of replaced services: counters never decrease
 
     def configure(self, settings: CloudSearch | None) -> None:
-        """From now on this service is asked. One that has changed starts afresh; the old one ends with its calls."""
+        """Use this service from now on. A changed one starts with a closed breaker; the old one is drained."""
         old = self._service
         if settings == (old.settings if old else None):
             return
@@ -54,7 +54,7 @@ class CloudSearchProvider:
         return replace(now, opened=self._opened_before + now.opened, invented=self._invented_before + now.invented)
 
     def state_for(self, project_id: str | None) -> tuple[BreakerState | Literal["unconfigured"], str | None]:
-        """As a project sees it, and why it is so."""
+        """The state as a project sees it, and the last error."""
         return self._service.state_for(project_id) if self._service else ("unconfigured", None)
 
     async def search(self, request: SearchRequest) -> SearchHits:
@@ -66,12 +66,12 @@ class CloudSearchProvider:
         return await self._service.search(request)
 
     async def prepare(self) -> None:
-        """So that the first to search does not wait for more than the service."""
+        """Load what the first search needs."""
         if self._service is not None:
             await self._service.prepare()
 
     async def close(self) -> None:
-        """Whatever is under way is cut short."""
+        """Cancel the calls under way and close the connections."""
         services = [*self._ending.values(), *([self._service] if self._service else [])]
         await asyncio.gather(*(service.close() for service in services), *self._ending)
 

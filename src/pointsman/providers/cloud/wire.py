@@ -1,4 +1,4 @@
-"""What is said to a search service, and what is believed of its answer."""
+"""Encodes requests to a search service, and validates its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACK_FROM_BYTES = 16_384
 MAX_RESULTS = 100  # as in `tool_discovery`; a service may refuse more
 MAX_EXPLANATION_CHARS = 300
 
-# Of a schema only what describes parameters is sent. These hold values, and nobody ranks by them.
+# Of a schema only what describes parameters is sent. These keywords hold values, which do not help ranking.
 _VALUES = frozenset({"default", "example", "examples"})
 _NAMES_INSIDE = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
@@ -42,7 +42,7 @@ class _Question(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _Result(msgspec.Struct, rename="camel"):
-    """All that is read of a result: names, descriptions and schemas are our own catalog's."""
+    """The fields that are read of a result: names, descriptions and schemas come from our own catalog."""
 
     tool_key: str
     relevance: float
@@ -63,19 +63,19 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Validated:
     hits: SearchHits
     invented: int  # results that named a tool which was not in the request
 
 
 class Packer:
-    """Makes requests. What is sent of a tool is worked out once for each definition."""
+    """Encodes requests. A tool is encoded once for each definition."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[ToolDocument, msgspec.Raw] = WeakKeyDictionary()
+        self._encoded: WeakKeyDictionary[ToolDocument, msgspec.Raw] = WeakKeyDictionary()
 
     def pack(self, request: SearchRequest) -> Packed:
-        """The queries and what the caller may use, and nothing else. May run in a thread."""
+        """Encode the queries and the tools that the caller may use, and nothing else. May run in a thread."""
         question = _Question(
             query=[_without_secrets(query) for query in request.queries],
             context=_without_secrets(request.context) if request.context else None,
@@ -95,21 +95,21 @@ class Packer:
         return Packed(body, headers)
 
     def _info(self, tool: ToolDocument) -> msgspec.Raw:
-        known = self._known.get(tool)
-        if known is None:
+        encoded = self._encoded.get(tool)
+        if encoded is None:
             schema = _without_values(tool.input_schema) if tool.input_schema else msgspec.UNSET
             info = _ToolInfo(tool.tool_key, tool.tool_name, tool.server_name, tool.description, schema)
-            known = self._known[tool] = msgspec.Raw(msgspec.json.encode(info))
-        return known
+            encoded = self._encoded[tool] = msgspec.Raw(msgspec.json.encode(info))
+        return encoded
 
 
-def judge(body: bytes, request: SearchRequest) -> Judged:
+def validate(body: bytes, request: SearchRequest) -> Validated:
     """Best first, each tool of the request at most once, with figures in bounds and short texts.
 
     Raises:
-        CloudError: it is not JSON in UTF-8, or anything that is read of it has the wrong type.
+        CloudError: it is not JSON in UTF-8, or a field has the wrong type.
     """
-    answer = _decoded(body)
+    answer = _decode(body)
     if answer.api_version != API_VERSION:
         raise malformed(f"apiVersion is not {API_VERSION!r}")
     unseen = {tool.tool_key for tool in request.tools}
@@ -120,13 +120,13 @@ def judge(body: bytes, request: SearchRequest) -> Judged:
             unseen.remove(result.tool_key)
             hits.append(_hit(result, len(request.queries)))
     best = answer.best_by_query or []
-    judged = SearchHits(hits, [_bounded(figure) for figure in best] if len(best) == len(request.queries) else ())
-    return Judged(judged, sum(result.tool_key not in offered for result in answer.results))
+    ranked = SearchHits(hits, [_bounded(figure) for figure in best] if len(best) == len(request.queries) else ())
+    return Validated(ranked, sum(result.tool_key not in offered for result in answer.results))
 
 
-def _decoded(body: bytes) -> _Answer:
+def _decode(body: bytes) -> _Answer:
     try:
-        body.decode()  # what is passed over below would otherwise not be looked at
+        body.decode()  # the decoder does not check fields that it skips
         return msgspec.json.decode(body, type=_Answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise malformed(str(error)) from None
@@ -138,7 +138,7 @@ def _hit(result: _Result, queries: int) -> SearchHit:
 
 
 def _bounded(figure: float) -> float:
-    return min(max(figure, 0.0), 1.0)  # JSON has no NaN, and numbers beyond all bounds were refused
+    return min(max(figure, 0.0), 1.0)  # JSON has no NaN, and the decoder rejects infinite numbers
 
 
 def _explanation(text: str | None) -> str | None:
@@ -152,7 +152,7 @@ def _without_secrets(text: str) -> str:
 
 
 def _without_values(schema: Any, *, names: bool = False) -> Any:
-    """`names`: the keys of this object are the names of parameters, and one may well be called `default`."""
+    """`names`: the keys of this object are names of parameters, one of which may be `default`."""
     if isinstance(schema, list):
         return [_without_values(part) for part in schema]
     if not isinstance(schema, dict):

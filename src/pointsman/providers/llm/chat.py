@@ -1,4 +1,4 @@
-"""One question to an OpenAI-compatible chat endpoint, answered in JSON or not at all."""
+"""Asks an OpenAI-compatible chat endpoint for an answer in JSON."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import httpx2
 from pointsman.core.model import Json
 
 MAX_ANSWER_BYTES = 262_144
-_UNKNOWN_FORMAT = (400, 422)  # what endpoints say that do not know a way of asking for JSON
+_UNKNOWN_FORMAT = (400, 422)  # statuses of endpoints that do not support a `response_format`
 _NEXT_STEPS = {
-    401: "; look at `search_api.llm.key`",
-    403: "; look at `search_api.llm.key` and `model`",
-    404: "; look at `search_api.llm.base_url` and `model`",
+    401: "; check `search_api.llm.key`",
+    403: "; check `search_api.llm.key` and `model`",
+    404: "; check `search_api.llm.base_url` and `model`",
 }
 
 Reason = Literal["timeout", "unreachable", "status", "oversized", "malformed", "refusal", "resting"]
@@ -25,7 +25,7 @@ REASONS: tuple[Reason, ...] = ("timeout", "unreachable", "status", "oversized", 
 
 
 class ChatError(Exception):
-    """No usable answer. `str(error)` is for the log: it holds nothing that the model said."""
+    """No usable answer. `str(error)` is for the log and has no text of the model."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -37,11 +37,11 @@ class Endpoint:
     base_url: str
     model: str
     key: str | None
-    timeout_s: float  # for a whole question, second tries included
+    timeout_s: float  # for a whole question, including retries
 
 
 class Chat:
-    """Knows which way of asking for JSON an endpoint takes: by schema, as any object, or only in words."""
+    """Remembers which request for JSON an endpoint supports: by schema, as any object, or only in words."""
 
     def __init__(self, http: httpx2.AsyncClient, endpoint: Endpoint) -> None:
         self._http = http
@@ -49,7 +49,7 @@ class Chat:
         self._known_way = 0
 
     async def ask(self, messages: Sequence[Mapping[str, str]], schema: Json) -> Any:
-        """The JSON that the model answered with. Nothing of it is checked.
+        """The JSON of the model's answer, not validated.
 
         Raises:
             ChatError: no answer in time, a refusal, or something that is not JSON.
@@ -60,9 +60,9 @@ class Chat:
         except TimeoutError:
             raise ChatError("timeout", f"no answer within {self._endpoint.timeout_s:g} s") from None
         except httpx2.InvalidURL:
-            raise ChatError("unreachable", "the address is not one") from None
+            raise ChatError("unreachable", "the URL is invalid") from None
         except httpx2.DecodingError:
-            raise ChatError("malformed", "the endpoint's answer cannot be unpacked") from None
+            raise ChatError("malformed", "the endpoint's answer cannot be decompressed") from None
         except httpx2.HTTPError as error:
             raise ChatError("unreachable", type(error).__name__) from None
 
@@ -101,16 +101,16 @@ def _ways(schema: Json) -> list[Json]:
 
 
 def _content(body: bytes) -> Any:
-    """What the model said, out of the endpoint's envelope."""
+    """The model's text, taken out of the endpoint's envelope and decoded."""
     try:
         message = json.loads(body)["choices"][0]["message"]
         refusal, text = message.get("refusal"), message.get("content")
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        raise ChatError("malformed", "the endpoint's answer is no chat completion") from None
+        raise ChatError("malformed", "the endpoint's answer is not a chat completion") from None
     if refusal:
         raise ChatError("refusal", "the model refused")
     if not isinstance(text, str):
-        raise ChatError("malformed", "the model said nothing")
+        raise ChatError("malformed", "the model's answer has no text")
     try:
         return json.loads(_unfenced(text))
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def _content(body: bytes) -> Any:
 
 
 def _unfenced(text: str) -> str:
-    """Models that are asked in words alone like to wrap JSON in a block of Markdown."""
+    """The text without a Markdown code fence, in which models often wrap JSON."""
     text = text.strip()
     if text.startswith("```") and text.endswith("```"):
         return text[3:-3].partition("\n")[2]

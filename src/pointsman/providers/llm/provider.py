@@ -1,4 +1,4 @@
-"""Selection by a language model: the local search makes a shortlist, and a model says what it thinks of it."""
+"""The search provider that lets a language model select from a shortlist of the local search."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ logger = logging.getLogger(__name__)
 
 NAME = "llm"
 SHORTLIST = 20
-REST_S = 15.0  # for an endpoint that gave no sign of life: until then nobody else waits for it
+REST_S = 15.0  # without calls to an endpoint that did not answer, so that later searches do not wait for it
 
 
 class Selected(SearchHits):
-    """A ranking that also tells who made it."""
+    """A ranking with the provider that made it."""
 
     def __init__(self, hits: list[SearchHit], local: list[SearchHit], provider: str) -> None:
         super().__init__(hits, local.best_by_query if isinstance(local, SearchHits) else ())
         self.provider = provider
-        self.failure: Reason | None = None  # why the model had no say
-        self.invented = 0  # tools that the model named and that were not there
+        self.failure: Reason | None = None  # why the model's selection was not used
+        self.invented = 0  # tools that the model named and that were not in the shortlist
 
 
 class _NoSelectionError(ChatError):
-    """The model answered in JSON, and it is of no use."""
+    """The model answered in JSON, but not with a valid selection."""
 
     def __init__(self, error: llm_selection.InvalidSelectionError) -> None:
         super().__init__("malformed", str(error))
@@ -38,14 +38,14 @@ class _NoSelectionError(ChatError):
 
 
 class LlmSearchProvider:
-    """Always answers if `local` does: where the model does not, with the order of `local`."""
+    """Always answers if `local` does: if the model fails, in the order of `local`."""
 
     def __init__(self, local: SearchProvider, chat: Chat, clock: Callable[[], float] = time.monotonic) -> None:
         self._local = local
         self._chat = chat
         self._clock = clock
         self._rests_until = 0.0
-        self._told: Reason | None = None  # in the log; the same again would only fill it
+        self._logged: Reason | None = None  # the last logged reason, which is not logged again
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class LlmSearchProvider:
             plain.failure = error.reason
             plain.invented = error.invented if isinstance(error, _NoSelectionError) else 0
             return plain
-        moved = llm_selection.applied(hits, min(len(hits), SHORTLIST), selection)
+        moved = llm_selection.apply(hits, min(len(hits), SHORTLIST), selection)
         selected = Selected(moved[: request.max_results], found, NAME)
         selected.invented = selection.invented
         return selected
@@ -78,13 +78,13 @@ class LlmSearchProvider:
         try:
             selection = _read(await self._chat.ask(question, llm_question.ANSWER_SCHEMA), len(hits))
         except ChatError as error:
-            if error.reason != self._told:
-                logger.warning("the language model is of no help (%s), the local order stands: %s", error.reason, error)
-            self._told = error.reason
+            if error.reason != self._logged:
+                logger.warning("language model failed (%s), using the local order: %s", error.reason, error)
+            self._logged = error.reason
             if error.reason in ("timeout", "unreachable"):
                 self._rests_until = self._clock() + REST_S
             raise
-        self._told = None
+        self._logged = None
         return selection
 
 

@@ -1,4 +1,4 @@
-"""What a language model is asked: which of a few tools fit. Texts of tools go in as data, bounded and fenced."""
+"""The prompt for a language model: which of a few tools fit. Texts of tools are bounded, fenced and passed as data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ANSWER_SCHEMA: Json = {
 
 
 def ids(count: int) -> list[str]:
-    """Names for this question only: keys are long, and their text is the servers'."""
+    """Ids for this prompt only: tool keys are long, and servers choose their text."""
     return [f"t{number}" for number in range(1, count + 1)]
 
 
@@ -60,7 +60,7 @@ def messages(request: SearchRequest, shortlist: Sequence[ToolDocument]) -> list[
     if request.context:
         data["context"] = visible_line(request.context, MAX_REQUEST_CHARS)
     data["tools"] = [_shown(name, tool) for name, tool in zip(ids(len(shortlist)), shortlist, strict=True)]
-    # No text can close the fence: a `<` inside a JSON string has another spelling.
+    # No text can close the fence: `<` is escaped inside the JSON strings.
     fenced = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e")
     return [{"role": "system", "content": _TASK}, {"role": "user", "content": f"<data>\n{fenced}\n</data>"}]
 

@@ -1,4 +1,4 @@
-"""What a language model's selection may do to a ranking: little, whatever it says."""
+"""Applies a language model's selection to a ranking, within tight bounds whatever the model says."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAX_REASON_CHARS = 200
 
 
 class InvalidSelectionError(ValueError):
-    """The answer has not the shape that was asked for, or holds nothing that makes sense."""
+    """The answer does not have the requested shape, or no valid entry."""
 
     def __init__(self, invented: int = 0) -> None:
-        super().__init__("the answer is no selection")
-        self.invented = invented  # entries for tools that were not there
+        super().__init__("the answer is not a selection")
+        self.invented = invented  # entries for tools that were not in the shortlist
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Choice:
 @dataclass(frozen=True, slots=True)
 class Selection:
     choices: Mapping[int, Choice]  # by their place in the shortlist
-    invented: int  # entries for tools that were not there
+    invented: int  # entries for tools that were not in the shortlist
 
 
 def read(answer: Any, shown: int) -> Selection:
-    """Raises InvalidSelectionError. An entry that makes no sense is left out, as long as another one does."""
+    """Parse the answer. Invalid entries are skipped as long as there is a valid one. Raises InvalidSelectionError."""
     entries = answer.get("selection") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
         raise InvalidSelectionError
@@ -53,32 +53,30 @@ def read(answer: Any, shown: int) -> Selection:
             reason = entry.get("reason")
             choices[place] = Choice(figure, visible_line(reason, MAX_REASON_CHARS) if isinstance(reason, str) else "")
     if entries and not choices:
-        raise InvalidSelectionError(
-            invented
-        )  # to choose nothing is a judgement; to say nothing that makes sense is none
+        raise InvalidSelectionError(invented)  # an empty selection is valid, one of invalid entries is not
     return Selection(choices, invented)
 
 
 def _figure(score: object) -> float | None:
-    """Within 0..1. A whole number of JSON may be too large for a float, and is a figure all the same."""
+    """The score within 0..1; None: not a number. A JSON integer may be too large for a float."""
     if isinstance(score, int) or (isinstance(score, float) and math.isfinite(score)):
         return float(min(max(score, 0), 1))
     return None
 
 
-def applied(hits: Sequence[SearchHit], shown: int, selection: Selection) -> list[SearchHit]:
-    """`hits`, of which the model saw the first `shown`, in the order that follows from what it said.
+def apply(hits: Sequence[SearchHit], shown: int, selection: Selection) -> list[SearchHit]:
+    """Reorder `hits`, of which the model saw the first `shown`, by its selection.
 
-    The same tools, each at most `MAX_PLACES` from where it was and with at most `MAX_SHIFT` more or less relevance,
-    and ordered by that. Expects `hits` to be ordered by relevance.
+    Each tool moves at most `MAX_PLACES` and its relevance at most `MAX_SHIFT`. The result is ordered by relevance, as
+    `hits` must be.
     """
     wanted = [_wanted(hit, place, shown, selection) for place, hit in enumerate(hits)]
     order = _order(wanted)
     relevance = 0.0
     moved: list[SearchHit] = []
     for place in reversed(order):
-        # One that could not move far enough is worth what stands below it. That was below it before, too, so that
-        # it stays within its own bounds.
+        # A tool that could not move far enough gets the relevance of the one below it, which was below it before, too,
+        # so that it stays within its own bounds.
         relevance = max(relevance, wanted[place])
         choice = selection.choices.get(place)
         explanation = choice.reason if choice is not None and choice.reason else hits[place].explanation
@@ -87,7 +85,7 @@ def applied(hits: Sequence[SearchHit], shown: int, selection: Selection) -> list
 
 
 def _wanted(hit: SearchHit, place: int, shown: int, selection: Selection) -> float:
-    """The relevance that the model gives, as far as it may; what it saw and did not choose, it gives none."""
+    """The model's relevance within the bounds; 0, before bounds, for a tool that it saw and did not choose."""
     if place >= shown:
         return hit.relevance
     choice = selection.choices.get(place)
@@ -96,7 +94,7 @@ def _wanted(hit: SearchHit, place: int, shown: int, selection: Selection) -> flo
 
 
 def _order(wanted: Sequence[float]) -> list[int]:
-    """Old places in their new order: the best first of all that may stand here, unless one must."""
+    """The old places in their new order: at each place the best tool that may move there, unless one must."""
     left = list(range(len(wanted)))
     order: list[int] = []
     for place in range(len(wanted)):

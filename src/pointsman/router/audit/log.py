@@ -146,7 +146,7 @@ class AuditLog:
         token_id = request.caller.token_id
         wait_s = self._rate.wait_s(token_id, self._monotonic())
         if wait_s:
-            self._refuse(request, kind, tool_key, server_id)
+            self._record_rate_limited(request, kind, tool_key, server_id)
             raise too_many_rows(wait_s)
         intent = Intent(
             seq=self._next_seq(),
@@ -164,8 +164,10 @@ class AuditLog:
         )
         return Record(self, intent, self._write_intent(intent))
 
-    def _refuse(self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None) -> None:
-        self.refused(
+    def _record_rate_limited(
+        self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None
+    ) -> None:
+        self.record_refusal(
             RateLimitedError.code,
             kind=kind,
             method=request.method,
@@ -177,7 +179,7 @@ class AuditLog:
             server_id=server_id,
         )
 
-    def refused(
+    def record_refusal(
         self,
         code: str,
         *,
@@ -215,7 +217,7 @@ class AuditLog:
         for observer in self._observers:
             observer.finished(intent, outcome)
 
-    def changed_tools(self, server_id: str, names: Sequence[str]) -> None:
+    def record_changed_tools(self, server_id: str, names: Sequence[str]) -> None:
         """Write a row for each known tool whose definition changed. Never raises.
 
         A server that keeps changing its tools gets a bounded number of rows; further changes are only counted.

@@ -23,6 +23,7 @@ from pointsman.router.bridge.legacy_session import LegacySession, SessionLostErr
 from pointsman.router.bridge.pipes import LineTooLongError
 from pointsman.router.downstream.stdio.lines import Line
 from pointsman.router.downstream.talk.request_meta import NAMESPACE
+from pointsman.router.serving.tasks import TaskSet
 
 if TYPE_CHECKING:
     from pointsman.router.bridge.modern_headers import ModernHeaders
@@ -52,47 +53,44 @@ class Bridge:
         self._session = LegacySession(gateway, out.write)
         self._under_way: dict[tuple[type, Any], asyncio.Task[None]] = {}
         self._cancelled: set[tuple[type, Any]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def run(self, lines: AsyncIterator[Line | LineTooLongError]) -> None:
         """Run until the client closes stdin, then end the requests in progress."""
         try:
             async for line in lines:
                 self._dispatch(line)
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=LAST_ANSWERS_S)
+            await self._tasks.drain(LAST_ANSWERS_S)
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._tasks.close()
             await self._session.close()
 
     # ------------------------------------------------------------------ from the client
 
     def _dispatch(self, line: Line | LineTooLongError) -> None:
         if isinstance(line, LineTooLongError):
-            self._start(self._refuse(line.id, INVALID_REQUEST, f"{line}."))
+            self._tasks.spawn(self._refuse(line.id, INVALID_REQUEST, f"{line}."))
             return
         try:
             message = wire.decode(line)
         except wire.InvalidJsonError:
-            self._start(self._refuse(None, PARSE_ERROR, "Parse error: this line is not JSON."))
+            self._tasks.spawn(self._refuse(None, PARSE_ERROR, "Parse error: this line is not JSON."))
             return
         if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):
-            self._start(self._refuse(None, INVALID_REQUEST, "A line must be one JSON-RPC message."))
+            self._tasks.spawn(self._refuse(None, INVALID_REQUEST, "A line must be one JSON-RPC message."))
         elif message.keys().isdisjoint(_KINDS):
             text = "A message must have a `method`, a `result` or an `error`."
-            self._start(self._refuse(_hashable(message.get("id")), INVALID_REQUEST, text))
+            self._tasks.spawn(self._refuse(_hashable(message.get("id")), INVALID_REQUEST, text))
         elif "method" in message and "id" in message:
             self._request(message, bytes(line))
         elif message.get("method") == "notifications/cancelled":
             self._cancel(message, bytes(line))
         else:
-            self._start(self._notify(message, bytes(line)))
+            self._tasks.spawn(self._notify(message, bytes(line)))
 
     def _request(self, message: Json, body: bytes) -> None:
         key = (type(message["id"]), _hashable(message["id"]))
-        task = self._start(self._forward(message, body, key))
+        task = self._tasks.spawn(self._forward(message, body, key))
         self._under_way[key] = task
         task.add_done_callback(lambda _: self._forget(key, task))
 
@@ -105,7 +103,7 @@ class Bridge:
             return
         self._cancelled.add(key)  # drop its answer, if any
         if self._session.open:
-            self._start(self._cancel_in_session(task, body))
+            self._tasks.spawn(self._cancel_in_session(task, body))
         else:
             task.cancel()  # closes the connection, which cancels a modern request
 
@@ -185,17 +183,6 @@ class Bridge:
     async def _refuse(self, number: Any, code: int, text: str) -> None:
         error = {"code": code, "message": text}
         await self._out.write(wire.encode({"jsonrpc": "2.0", "id": number, "error": error}))
-
-    def _start(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("could not forward a message", exc_info=error)
 
     def _forget(self, key: tuple[type, Any], task: asyncio.Task[None]) -> None:
         self._cancelled.discard(key)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pointsman.config.model import Limits
+from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.core.seams import INTERNAL_ERROR, Gateway
@@ -56,7 +56,7 @@ class Front:
     def __init__(
         self,
         gateway: Gateway,
-        limits: Callable[[], Limits],
+        current: CurrentConfig,
         hosts: HostRules,
         *,
         server_info: Json,
@@ -69,28 +69,28 @@ class Front:
         full: Callable[[], bool] = lambda: False,
         in_flight: InFlight | None = None,
     ) -> None:
-        """`limits` returns the present ones.
+        """`current`: its `limits` are read.
 
         `request_keys`: see `router.serving.request_keys`; without any, sealed session ids and request states end with
         this process. `full`: whether the gateway is at capacity. `in_flight`: the budget for large bodies.
         """
         keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
-        self._limits = limits
-        self._in_flight = in_flight or InFlight(lambda: limits().in_flight_bytes)
-        self.unread = UnreadBudget(lambda: limits().unread_bytes)
+        self._current = current
+        self._in_flight = in_flight or InFlight(lambda: current.config.limits.in_flight_bytes)
+        self.unread = UnreadBudget(lambda: current.config.limits.unread_bytes)
         self.other_paths: ASGIApp | None = None
         state = self._state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread)
-        self._reader = RequestReader(gateway, limits, hosts, full)
+        self._reader = RequestReader(gateway, current, hosts, full)
         self._streams = OpenStreams()
-        self._sessions = Sessions(clock, limits, SessionIds(keys, wall_clock), lambda: Subscriptions(state))
+        self._sessions = Sessions(clock, current, SessionIds(keys, wall_clock), lambda: Subscriptions(state))
         self._parked = ParkedCalls(
-            state, limits, Seal(keys, "pointsman", wall_clock), {SERVER_INFO_META_KEY: server_info}
+            state, current, Seal(keys, "pointsman", wall_clock), {SERVER_INFO_META_KEY: server_info}
         )
         methods, check_share = LegacyMethods(state), self._check_stream_share
         self._legacy = LegacyEndpoint(state, methods, self._sessions, self._streams, check_share)
         self._modern = ModernEndpoint(state, self._parked, Listeners(state, self._streams, check_share))
-        self._sse = SseTransport(state, methods, self._reader, lambda: limits().sessions, check_share)
+        self._sse = SseTransport(state, methods, self._reader, current, check_share)
 
     def routes(self) -> list[Route]:
         """Return the routes of the front for `other_paths`: `/projects/{id}/mcp`, and `/sse` and `/messages/`."""
@@ -127,7 +127,7 @@ class Front:
     async def run(self) -> None:
         """End the streams and parked calls of revoked tokens, and close unused sessions, until cancelled."""
         while True:
-            await asyncio.sleep(min(_REVIEW_S, self._limits().session_idle_s / 2))
+            await asyncio.sleep(min(_REVIEW_S, self._current.config.limits.session_idle_s / 2))
             try:
                 self._end_revoked()
                 self._sessions.reap()
@@ -196,7 +196,7 @@ class Front:
 
     def _check_stream_share(self, caller: Caller) -> None:
         """Each stream takes a connection, and no token may take them all. Raises HttpError 429."""
-        most = max(1, self._limits().connections // STREAM_SHARE)
+        most = max(1, self._current.config.limits.connections // STREAM_SHARE)
         if self._streams.count(caller.token_id) + self._sse.streams.count(caller.token_id) >= most:
             raise too_many_streams(most)
 

@@ -139,8 +139,7 @@ class Exchange:
             else:
                 self._successor.finish(outcome)
         finally:
-            self._state.remove(self)
-            self._stop_watching()
+            self._stop_running()
             if self._writing is not None:
                 self._writing.cancel()
 
@@ -280,6 +279,13 @@ class Exchange:
         self._open_stream().put(PING)
         if self._log is not None:
             self._log.prime()
+
+    def _stop_running(self) -> None:
+        state = self._state
+        state.running.discard(self)
+        if state.idle is not None and not state.running and not state.idle.done():
+            state.idle.set_result(None)
+        self._stop_watching()
 
     def _stop_watching(self) -> None:
         if self._timer is not None:

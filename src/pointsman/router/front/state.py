@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pointsman.core.model import Caller, Json
@@ -67,16 +67,13 @@ class FrontState:
         self.ping_s = ping_s
         self.resume_s = resume_s  # how long a legacy client that lost its stream may take to resume it
         self.unread = unread  # by all clients
-        self._prefix = secrets.token_hex(6)
-        self._count = itertools.count(1)
+        prefix = secrets.token_hex(6)
+        # Unique in this process by the count, and among processes by the prefix.
+        self.request_ids: Iterator[str] = (f"{prefix}-{number:x}" for number in itertools.count(1))
         self.stopping = False  # no new requests are admitted
         self.running: set[Exchange] = set()
-        self._idle: asyncio.Future[None] | None = None  # done when no request is running; only while one waits for it
+        self.idle: asyncio.Future[None] | None = None  # set by `until_idle`; done when no request is running
         self._background: set[asyncio.Task[Any]] = set()
-
-    def new_id(self) -> str:
-        """Return an id that is unique in this process by its count, and among processes by its prefix."""
-        return f"{self._prefix}-{next(self._count):x}"
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in the background and log a failure under `name`."""
@@ -84,17 +81,12 @@ class FrontState:
         self._background.add(task)
         task.add_done_callback(lambda done: self._finish_background(name, done))
 
-    def remove(self, exchange: Exchange) -> None:
-        self.running.discard(exchange)
-        if self._idle is not None and not self.running and not self._idle.done():
-            self._idle.set_result(None)
-
     async def until_idle(self, timeout_s: float) -> None:
         """Wait until no request is running, at most `timeout_s`."""
         if not self.running:
             return
-        self._idle = asyncio.get_running_loop().create_future()
-        await asyncio.wait((self._idle,), timeout=timeout_s)
+        self.idle = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self.idle,), timeout=timeout_s)
 
     def cancel_all(self) -> None:
         for exchange in list(self.running):

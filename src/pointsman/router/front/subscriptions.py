@@ -50,7 +50,7 @@ class Subscriptions:
 
     async def add(self, uri: str, caller: Caller, client: Client, back: BackChannel) -> bool:
         """Subscribe to `uri`. Return whether that succeeded."""
-        request = FrontRequest(self._state.new_id(), SUBSCRIBE, {"uri": uri}, caller, client)
+        request = FrontRequest(next(self._state.request_ids), SUBSCRIBE, {"uri": uri}, caller, client)
         try:
             await self.handle(request, back)
         except ProtocolError:
@@ -68,7 +68,7 @@ class Subscriptions:
 
     async def _unsubscribe(self, subscribed: FrontRequest) -> None:
         params = {"uri": subscribed.params["uri"]}
-        request = FrontRequest(self._state.new_id(), UNSUBSCRIBE, params, subscribed.caller, subscribed.client)
+        request = FrontRequest(next(self._state.request_ids), UNSUBSCRIBE, params, subscribed.caller, subscribed.client)
         with suppress(ProtocolError):  # the server is gone, and its subscriptions with it
             await self._state.gateway.handle(request, NoClient())
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from pointsman.catalog.answer import render_answer
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.core.errors import GatewayError
+from pointsman.core.errors import GatewayError, InvalidArgumentsError
 from pointsman.core.model import Json
 from pointsman.core.seams import FrontRequest
 from pointsman.router.audit.log import AuditLog, Record
-from pointsman.router.gateway.meta_tools import read_discovery
+from pointsman.router.gateway.meta_tools import (
+    DEFAULT_RESULTS,
+    DISCOVERY,
+    MAX_QUERIES,
+    MAX_RESULTS,
+    MAX_TEXT,
+    check_names,
+)
 from pointsman.router.gateway.results import failure, structured
 from pointsman.router.observe.usage import UsageMemory
 
@@ -44,3 +54,47 @@ def _recorded_queries(given: Json) -> list[str] | None:
     if isinstance(queries, str):
         return [queries]
     return [query for query in queries if isinstance(query, str)] if isinstance(queries, list) else None
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryArguments:
+    queries: tuple[str, ...]
+    context: str | None
+    max_results: int
+
+
+def read_discovery(given: Json) -> DiscoveryArguments:
+    """Raises InvalidArgumentsError."""
+    check_names(given, DISCOVERY, ("query", "context", "maxResults"))
+    return DiscoveryArguments(
+        _queries(given.get("query")), _context(given.get("context")), _max_results(given.get("maxResults"))
+    )
+
+
+def _queries(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):  # models often send one query bare
+        value = [value]
+    if not isinstance(value, list) or not value or not all(isinstance(query, str) for query in value):
+        raise InvalidArgumentsError('`query` must be a list of one or more strings, such as ["read a file"].')
+    if len(value) > MAX_QUERIES:
+        raise InvalidArgumentsError(f"`query` holds {len(value)} queries; at most {MAX_QUERIES} are taken at once.")
+    for query in value:
+        if len(query) > MAX_TEXT:
+            raise InvalidArgumentsError(f"A query has {len(query)} characters; at most {MAX_TEXT} are read.")
+    return tuple(value)
+
+
+def _context(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value[:MAX_TEXT] if value else None
+    raise InvalidArgumentsError("`context` must be a string.")
+
+
+def _max_results(value: Any) -> int:
+    if value is None:
+        return DEFAULT_RESULTS
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 1 <= value <= MAX_RESULTS:
+        raise InvalidArgumentsError(f"`maxResults` must be a whole number from 1 to {MAX_RESULTS}.")
+    return value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
@@ -14,6 +16,7 @@ from pointsman.core.errors import (
     AuditUnavailableError,
     DownstreamError,
     GatewayError,
+    InvalidArgumentsError,
     ServerUnavailableError,
     UnknownToolError,
 )
@@ -33,7 +36,7 @@ from pointsman.router.audit.rows import Ending, Kind
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
-from pointsman.router.gateway.meta_tools import read_execute
+from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, check_names
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
@@ -148,7 +151,7 @@ async def send_to_server(
 
 def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:
     """Record a request that is refused before its row is begun."""
-    audit.refused(
+    audit.record_refusal(
         code,
         kind=kind,
         method=request.method,
@@ -158,6 +161,36 @@ def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind
         request_id=request.id,
         tool_key=tool_key if isinstance(tool_key, str) else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteArguments:
+    tool_key: str
+    arguments: Json
+
+
+def read_execute(given: Json) -> ExecuteArguments:
+    """Raises InvalidArgumentsError."""
+    tool_key, arguments = given.get("toolKey"), given.get("arguments")
+    if len(given) == 2 and type(tool_key) is str and tool_key and type(arguments) is dict:
+        return ExecuteArguments(tool_key, arguments)  # the common case, on the hot path
+    check_names(given, EXECUTE, ("toolKey", "arguments"))
+    if not isinstance(tool_key, str) or not tool_key:
+        raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
+    return ExecuteArguments(tool_key, _tool_arguments(arguments))
+
+
+def _tool_arguments(value: Any) -> Json:
+    if value is None:
+        return {}
+    if isinstance(value, str):  # some models send the object as text
+        try:
+            value = wire.decode(value.encode()) if value.strip() else {}
+        except (wire.InvalidJsonError, UnicodeEncodeError):
+            raise InvalidArgumentsError("`arguments` is a string that is not JSON; give an object.") from None
+    if not isinstance(value, dict):
+        raise InvalidArgumentsError("`arguments` must be an object that fits the tool's inputSchema.")
+    return value
 
 
 class RecordedRounds:

@@ -97,7 +97,7 @@ class PointsmanGateway:
     def refused(self, code: str, token: str | None, method: str | None, params: Json, client: str) -> None:
         given = params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
-        self._audit.refused(
+        self._audit.record_refusal(
             code,
             kind=self._kind(method, params),
             method=method or "",

@@ -1,11 +1,7 @@
-"""The two tools that a model sees: their definitions, and the validation of their arguments."""
+"""The definitions of the two tools that a model sees."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-from pointsman.core import wire
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 
@@ -93,81 +89,10 @@ def described_tools(overview: str | None) -> list[Json]:
     return [{**discovery, "description": f"{discovery['description']} {overview}"}, execute]
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryArguments:
-    queries: tuple[str, ...]
-    context: str | None
-    max_results: int
-
-
-@dataclass(frozen=True, slots=True)
-class ExecuteArguments:
-    tool_key: str
-    arguments: Json
-
-
-def read_discovery(given: Json) -> DiscoveryArguments:
-    """Raises InvalidArgumentsError."""
-    _check_names(given, DISCOVERY, ("query", "context", "maxResults"))
-    return DiscoveryArguments(
-        _queries(given.get("query")), _context(given.get("context")), _max_results(given.get("maxResults"))
-    )
-
-
-def read_execute(given: Json) -> ExecuteArguments:
-    """Raises InvalidArgumentsError."""
-    _check_names(given, EXECUTE, ("toolKey", "arguments"))
-    tool_key = given.get("toolKey")
-    if not isinstance(tool_key, str) or not tool_key:
-        raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
-    return ExecuteArguments(tool_key, _tool_arguments(given.get("arguments")))
-
-
-def _check_names(given: Json, tool: str, known: tuple[str, ...]) -> None:
+def check_names(given: Json, tool: str, known: tuple[str, ...]) -> None:
+    """Reject parameters that a tool does not have. Raises InvalidArgumentsError."""
     for name in given:
         if name not in known:
             shown = ", ".join(f"`{key}`" for key in known)
             hint = " The tool's own arguments go inside `arguments`." if tool == EXECUTE else ""
             raise InvalidArgumentsError(f"{tool} has no parameter `{name[:80]}`; it takes {shown}.{hint}")
-
-
-def _queries(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):  # models often send one query bare
-        value = [value]
-    if not isinstance(value, list) or not value or not all(isinstance(query, str) for query in value):
-        raise InvalidArgumentsError('`query` must be a list of one or more strings, such as ["read a file"].')
-    if len(value) > MAX_QUERIES:
-        raise InvalidArgumentsError(f"`query` holds {len(value)} queries; at most {MAX_QUERIES} are taken at once.")
-    for query in value:
-        if len(query) > MAX_TEXT:
-            raise InvalidArgumentsError(f"A query has {len(query)} characters; at most {MAX_TEXT} are read.")
-    return tuple(value)
-
-
-def _context(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value[:MAX_TEXT] if value else None
-    raise InvalidArgumentsError("`context` must be a string.")
-
-
-def _max_results(value: Any) -> int:
-    if value is None:
-        return DEFAULT_RESULTS
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if type(value) is not int or not 1 <= value <= MAX_RESULTS:
-        raise InvalidArgumentsError(f"`maxResults` must be a whole number from 1 to {MAX_RESULTS}.")
-    return value
-
-
-def _tool_arguments(value: Any) -> Json:
-    if value is None:
-        return {}
-    if isinstance(value, str):  # some models send the object as text
-        try:
-            value = wire.decode(value.encode()) if value.strip() else {}
-        except (wire.InvalidJsonError, UnicodeEncodeError):
-            raise InvalidArgumentsError("`arguments` is a string that is not JSON; give an object.") from None
-    if not isinstance(value, dict):
-        raise InvalidArgumentsError("`arguments` must be an object that fits the tool's inputSchema.")
-    return value

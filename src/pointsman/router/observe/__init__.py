@@ -1,1 +1,1 @@
-"""What operators see: metrics, health, usage, doctor."""
+"""For operators: metrics, health, doctor; and what the catalog learns from usage."""

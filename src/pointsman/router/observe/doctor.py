@@ -1,4 +1,4 @@
-"""What `pointsman doctor` looks at: one function for each thing that can be wrong, and what to do about it."""
+"""The checks of `pointsman doctor`: one function for each thing that can be wrong, with the next step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEALTH_S = 5.0
 SHOWN_PROJECTS = 20
 _SAMPLE = ToolDocument("doctor:greet", "greet", "Doctor", "Greet somebody by name", {})
 Level = Literal["ok", "note", "problem"]
-_SAID_BY_HEALTH: dict[str, Level] = {
+_HEALTH_LEVELS: dict[str, Level] = {
     "audit": "problem",
     "audit_database": "problem",
     "audit_rows": "problem",
@@ -43,68 +43,68 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What there is to look at."""
+    """What to check."""
 
-    config: GatewayConfig | None  # None: it cannot be had, for the reasons in `problems`
+    config: GatewayConfig | None  # None: it could not be loaded, for the reasons in `problems`
     problems: tuple[str, ...]
     config_name: str
     state_dir: Path
-    token: str | None  # of the person, as a client
+    token: str | None  # with which a client would connect
 
 
 Check = Callable[[Inspected], Awaitable[list[Finding]]]
 
 
-async def examine(patient: Inspected) -> list[Finding]:
-    """All that is found, in the order of the checks."""
-    return [finding for check in CHECKS for finding in await check(patient)]
+async def examine(inspected: Inspected) -> list[Finding]:
+    """Run all checks and return their findings in order."""
+    return [finding for check in CHECKS for finding in await check(inspected)]
 
 
-async def check_configuration(patient: Inspected) -> list[Finding]:
-    if patient.config is None:
-        return [Finding("configuration", "problem", problem) for problem in patient.problems]
-    remarks = [Finding("configuration", "problem", remark) for remark in advice(patient.config)]
-    return remarks or [Finding("configuration", "ok", f"{patient.config_name} is in order.")]
+async def check_configuration(inspected: Inspected) -> list[Finding]:
+    if inspected.config is None:
+        return [Finding("configuration", "problem", problem) for problem in inspected.problems]
+    remarks = [Finding("configuration", "problem", remark) for remark in advice(inspected.config)]
+    return remarks or [Finding("configuration", "ok", f"{inspected.config_name} is in order.")]
 
 
-async def check_gateway(patient: Inspected) -> list[Finding]:
-    """The one that holds the state folder, and what it says of itself."""
-    running = state_folder.find_running(patient.state_dir)
+async def check_gateway(inspected: Inspected) -> list[Finding]:
+    """Check the gateway that uses the state folder, by its own health report."""
+    running = state_folder.find_running(inspected.state_dir)
     if running is None:
         return [Finding("gateway", "note", "No gateway runs with this state folder. `pointsman serve` starts one.")]
     import httpx2
 
-    place = f"The gateway on {running.url} (process {running.pid})"
-    problems: dict[Finding, None] = {}  # a server of several projects is told of once
+    name = f"The gateway on {running.url} (process {running.pid})"
+    problems: dict[Finding, None] = {}  # a server of several projects is reported once
     try:
         async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
-            for headers in _askers(patient):
+            for headers in _identities(inspected):
                 answer = await http.get(running.url.removesuffix("/mcp") + "/health", headers=headers)
                 if answer.status_code in (401, 403):
-                    return [Finding("gateway", "problem", f"{place} does not accept the token in POINTSMAN_TOKEN.")]
-                problems |= dict.fromkeys(_of_health(place, answer.json()))
+                    return [Finding("gateway", "problem", f"{name} does not accept the token in POINTSMAN_TOKEN.")]
+                problems |= dict.fromkeys(_read_health(name, answer.json()))
     except (httpx2.HTTPError, ValueError) as error:
-        return [Finding("gateway", "problem", f"{place} does not answer: {error!r}. Its log may say why.")]
-    return list(problems) or [Finding("gateway", "ok", f"{place} is ready.")]
+        return [Finding("gateway", "problem", f"{name} does not answer: {error!r}. Its log may say why.")]
+    return list(problems) or [Finding("gateway", "ok", f"{name} is ready.")]
 
 
-async def check_cloud_search(patient: Inspected) -> list[Finding]:
-    """One small real search for each project that uses it; where the service itself fails, once is enough."""
-    if patient.config is None or patient.config.cloud_search is None:
+async def check_cloud_search(inspected: Inspected) -> list[Finding]:
+    """Run one small search for each project that uses it; stop after the first if the service itself fails."""
+    if inspected.config is None or inspected.config.cloud_search is None:
         return []
-    projects = cloud_projects(patient.config)
+    projects = cloud_projects(inspected.config)
     if not projects:
         unused = "`cloud_search` is set, but no project has `optimization: cloud`, so it is not used."
         return [Finding("cloud_search", "note", unused)]
-    import httpx2  # noqa: F401 - takes its time, which is not the service's
+    import httpx2  # noqa: F401 - imported before the search is timed
 
-    cloud = CloudSearchProvider(patient.config.cloud_search)
+    cloud = CloudSearchProvider(inspected.config.cloud_search)
     findings = []
     try:
         for project_id in projects[:SHOWN_PROJECTS]:
-            finding, goes_on = await _try(cloud, project_id)
+            finding, try_next = await _try_search(cloud, project_id)
             findings.append(finding)
-            if not goes_on:
+            if not try_next:
                 break
     finally:
         await cloud.close()
@@ -114,18 +114,22 @@ async def check_cloud_search(patient: Inspected) -> list[Finding]:
 CHECKS: tuple[Check, ...] = (check_configuration, check_gateway, check_cloud_search)
 
 
-def _askers(patient: Inspected) -> list[dict[str, str]]:
-    """As whom to ask for the gateway's health, in headers: the token for each project that it may act for."""
-    if not patient.token:
+def _identities(inspected: Inspected) -> list[dict[str, str]]:
+    """Return the headers of each health request: the token, for each project that it may use."""
+    if not inspected.token:
         return [{}]
-    token = {"Authorization": f"Bearer {patient.token}"}
-    if patient.config is None:
+    token = {"Authorization": f"Bearer {inspected.token}"}
+    if inspected.config is None:
         return [token]
     named = [
-        project_id for project_id in patient.config.projects if _may_act_for(patient.config, patient.token, project_id)
+        project_id
+        for project_id in inspected.config.projects
+        if _may_act_for(inspected.config, inspected.token, project_id)
     ]
-    askers = [token | {"X-Pointsman-Project": project_id} for project_id in named[:SHOWN_PROJECTS]]
-    return askers if askers and not _may_act_for(patient.config, patient.token, None) else [token, *askers]
+    identities = [token | {"X-Pointsman-Project": project_id} for project_id in named[:SHOWN_PROJECTS]]
+    return (
+        identities if identities and not _may_act_for(inspected.config, inspected.token, None) else [token, *identities]
+    )
 
 
 def _may_act_for(config: GatewayConfig, token: str, project_id: str | None) -> bool:
@@ -136,35 +140,35 @@ def _may_act_for(config: GatewayConfig, token: str, project_id: str | None) -> b
     return True
 
 
-def _of_health(place: str, report: dict[str, Any]) -> list[Finding]:
+def _read_health(name: str, report: dict[str, Any]) -> list[Finding]:
     findings = [
-        Finding("gateway", level, f"{place}: {report[key]}") for key, level in _SAID_BY_HEALTH.items() if key in report
+        Finding("gateway", level, f"{name}: {report[key]}") for key, level in _HEALTH_LEVELS.items() if key in report
     ]
     for server_id, server in report.get("servers", {}).items():
         if server["state"] == "failed":
             reason = server.get("reason", "`pointsman server log` may say why")
             findings.append(Finding("gateway", "problem", f"Server `{server_id}` does not run: {reason}"))
     if not report.get("ready") and not findings:
-        findings.append(Finding("gateway", "problem", f"{place} is not ready yet, or about to end."))
+        findings.append(Finding("gateway", "problem", f"{name} is not ready yet, or about to end."))
     return findings
 
 
-async def _try(cloud: CloudSearchProvider, project_id: str | None) -> tuple[Finding, bool]:
-    """What came of it, and whether it is worth trying another project."""
+async def _try_search(cloud: CloudSearchProvider, project_id: str | None) -> tuple[Finding, bool]:
+    """Return the finding, and whether to try another project."""
     where = f"for project `{project_id}`" if project_id is not None else "without a project"
     began = time.monotonic()
     try:
         await cloud.search(SearchRequest(("greet somebody",), None, (_SAMPLE,), 1, project_id, "doctor"))
     except CloudError as failure:
         message = f"Asked {where}, the search service {failure}. {_next_step(failure)}."
-        return Finding("cloud_search", "problem", message), failure.own
+        return Finding("cloud_search", "problem", message), failure.project_only
     took_ms = (time.monotonic() - began) * 1000
     return Finding("cloud_search", "ok", f"Asked {where}, the search service answered in {took_ms:.0f} ms."), True
 
 
 def _next_step(failure: CloudError) -> str:
-    if failure.mend:
-        return f"This is a fault of the configuration: {failure.mend}"
+    if failure.fix:
+        return f"This is a fault of the configuration: {failure.fix}"
     match failure.code:
         case cloud_errors.TIMEOUT:
             return "It is overloaded or hangs, or `cloud_search.timeout_s` is too short for it"

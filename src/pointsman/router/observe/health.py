@@ -1,4 +1,4 @@
-"""`/health`: whether calls can be made, and for callers with a token what each of their servers is doing."""
+"""`/health`: whether the gateway is ready, and for callers with a token the state of each of their servers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Health:
         self._reloader = reloader
         self._tasks = tasks
         self._state_dir = state_dir
-        self.open = False  # set while requests are taken
+        self.open = False  # True while the port accepts requests
 
     @property
     def ready(self) -> bool:
         return self.open and not self._audit.failing
 
     def report(self, caller: Caller | None) -> Json:
-        """Strangers learn only whether we are ready; a caller sees the servers that it may use."""
+        """Return the report; without a caller only whether the gateway is ready, else the servers that it may use."""
         if caller is None:
             return {"ready": self.ready}
         report: Json = {"ready": self.ready, "version": __version__}
@@ -68,7 +68,7 @@ class Health:
         return report
 
     def _cloud_search(self, caller: Caller) -> Json | None:
-        """As it is for the caller's project; nothing where there is none and that wants none."""
+        """Return the state for the caller's project, or None if it is neither configured nor used."""
         state, reason = self._cloud.state_for(caller.project_id)
         if state == "unconfigured" and self._catalog.rights.strategy(caller) != "cloud":
             return None

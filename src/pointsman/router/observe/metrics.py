@@ -1,42 +1,41 @@
-"""What `/metrics` says, counted by the code that writes the audit rows.
+"""Counts calls, reads and discoveries for `/metrics`, as an observer of the audit log.
 
-Counting is a few additions to plain objects. prometheus-client puts them into its text format, and is imported only
-when somebody asks: it costs 14 MB.
+Counting is a few additions to plain objects. `exposition.py` renders them with prometheus-client, which is imported
+only at the first scrape: it costs 14 MB.
 """
 
 from __future__ import annotations
 
 import asyncio
+from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, TypeVar, get_args
+from math import ceil
+from typing import TYPE_CHECKING, TypeVar
 
-from pointsman import __version__
 from pointsman.core.errors import BUNDLED_CODES
-from pointsman.core.model import ServerState, ServerStatus, ToolKey
+from pointsman.core.model import ServerStatus, ToolKey
 from pointsman.providers.cloud.service import CloudStatus
 from pointsman.router.audit.rows import Intent, Outcome
-from pointsman.router.observe.cloud_metrics import cloud_families
-from pointsman.router.observe.quantiles import Window, quantile_gauges
+from pointsman.router.observe import exposition
+from pointsman.router.observe.exposition import BUCKETS_S, WINDOW
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+QUANTILES = (0.5, 0.95, 0.99)
 OTHER = "other"
 MAX_SERVERS = 500
 MAX_TOOLS = 1000
 MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
-_SAID_BY_TOOLS = BUNDLED_CODES - {"rate_limited"}  # which may also mean that no server was asked
-_STATES: tuple[ServerState, ...] = get_args(ServerState)
+_TOOL_CODES = BUNDLED_CODES - {"rate_limited"}  # which may also mean that nothing was sent to a server
 
 Labels = tuple[str, ...]
-MaySee = Callable[[str], bool]  # whether the reader may know of a server by its id
+MaySee = Callable[[str], bool]  # whether the reader may see the server with that id
 
 
 def everything(_: str) -> bool:
@@ -45,7 +44,7 @@ def everything(_: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """What is looked up when somebody asks, in place of being counted."""
+    """Figures that are looked up at a scrape instead of being counted."""
 
     statuses: Callable[[], Mapping[str, ServerStatus]] = dict
     restarts: Callable[[], Mapping[str, int]] = dict
@@ -60,23 +59,23 @@ class Gauges:
 
 
 class Metrics:
-    """An observer of the audit log. Counted from one thread; rendered from any."""
+    """Fits `audit.log.Observer`. Counts in one thread; renders in any."""
 
     def __init__(self) -> None:
         self._gauges = Gauges()
         self._names = _Names()
         self._series: dict[_Called, _Series] = {}
-        self._calls: dict[Labels, _Counter] = {}
-        self._call_seconds: dict[Labels, _Histogram] = {}
+        self._calls: dict[Labels, Count] = {}
+        self._call_seconds: dict[Labels, Histogram] = {}
         self._last_calls: dict[Labels, Window] = {}
-        self._reads: dict[Labels, _Counter] = {}
-        self._read_seconds: dict[Labels, _Histogram] = {}
-        self._discoveries: dict[Labels, _Counter] = {}
-        self._discovery_seconds: dict[Labels, _Histogram] = {}
-        self._refused: dict[Labels, _Counter] = {}
-        self._rate_limited: dict[Labels, _Counter] = {}
-        self._tool_changes: dict[Labels, _Counter] = {}
-        self._journal_failures = _Counter()
+        self._reads: dict[Labels, Count] = {}
+        self._read_seconds: dict[Labels, Histogram] = {}
+        self._discoveries: dict[Labels, Count] = {}
+        self._discovery_seconds: dict[Labels, Histogram] = {}
+        self._refused: dict[Labels, Count] = {}
+        self._rate_limited: dict[Labels, Count] = {}
+        self._tool_changes: dict[Labels, Count] = {}
+        self._journal_failures = Count()
 
     def watch(self, gauges: Gauges) -> None:
         self._gauges = gauges
@@ -97,15 +96,15 @@ class Metrics:
         self._journal_failures.count += 1
 
     def render(self, may_see: MaySee = everything) -> bytes:
-        """The text format; servers that the reader may not see are lumped together.
+        """Return the text format; servers that the reader may not see are aggregated as `other`.
 
         Takes about 5 µs a line, so a busy event loop uses `scrape`.
         """
-        return self._render(self._look(), may_see)
+        return exposition.render(self._families(self._read_gauges(), may_see))
 
     async def scrape(self, may_see: MaySee = everything) -> bytes:
-        """Like `render`, but only the gauges are looked up here; the text is made in a thread."""
-        return await asyncio.to_thread(self._render, self._look(), may_see)
+        """Like `render`, but only reads the gauges in this thread and renders in another."""
+        return await asyncio.to_thread(exposition.render, self._families(self._read_gauges(), may_see))
 
     def _called(self, intent: Intent, outcome: Outcome) -> None:
         key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code)
@@ -120,31 +119,31 @@ class Metrics:
     def _new_series(self, key: _Called) -> _Series:
         server_id, tool_key, ending, code = key
         server = self._names.server(server_id, checked=code != "unknown_tool")
-        tool = self._names.tool(server, tool_key, checked=_was_asked(ending, code))
+        tool = self._names.tool(server, tool_key, checked=_was_sent(ending, code))
         labels = (server, tool, ending, self._names.code(code))
-        histogram = self._call_seconds.setdefault((server, tool), _Histogram())
+        histogram = self._call_seconds.setdefault((server, tool), Histogram())
         series = _counter(self._calls, labels), histogram, self._last_calls.setdefault((server, tool), Window())
-        if OTHER not in labels:  # what is lumped together has no bound of its own
+        if OTHER not in labels:  # the keys that are aggregated are unbounded
             self._series[key] = series
         return series
 
     def _read(self, intent: Intent, outcome: Outcome) -> None:
-        """By method, of which there are five; names and URIs are whatever a caller likes to send."""
+        """Count by method, of which there are five; names and URIs are chosen by callers."""
         server = self._names.server(intent.server_id)
         labels = (server, intent.method, outcome.outcome, self._names.code(outcome.code))
         _counter(self._reads, labels).count += 1
-        self._read_seconds.setdefault((server, intent.method), _Histogram()).observe((outcome.ms or 0.0) / 1000)
+        self._read_seconds.setdefault((server, intent.method), Histogram()).observe((outcome.ms or 0.0) / 1000)
 
     def _discovered(self, outcome: Outcome) -> None:
         provider = self._names.provider(outcome.provider)
         fallback = "true" if outcome.fallback else "false"
         labels = (provider, fallback, outcome.outcome, self._names.code(outcome.code))
         _counter(self._discoveries, labels).count += 1
-        self._discovery_seconds.setdefault((provider,), _Histogram()).observe((outcome.ms or 0.0) / 1000)
+        self._discovery_seconds.setdefault((provider,), Histogram()).observe((outcome.ms or 0.0) / 1000)
 
-    def _look(self) -> _Seen:
+    def _read_gauges(self) -> GaugeValues:
         gauges = self._gauges
-        return _Seen(
+        return GaugeValues(
             dict(gauges.statuses()),
             dict(gauges.restarts()),
             gauges.sessions(),
@@ -157,53 +156,49 @@ class Metrics:
             gauges.in_flight_bytes(),
         )
 
-    def _render(self, seen: _Seen, may_see: MaySee) -> bytes:
-        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-
-        registry = CollectorRegistry()
-        registry.register(_Collector(self._families(seen, may_see)))
-        ProcessCollector(registry=registry)
-        return generate_latest(registry)
-
-    def _families(self, seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
-        calls = _lumped(self._calls, may_see, names=2)
-        yield _counters("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), calls)
-        seconds = _lumped(self._call_seconds, may_see, names=2)
-        yield _histograms("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
-        yield quantile_gauges(_lumped(self._last_calls, may_see, names=2))
-        reads = _lumped(self._reads, may_see, names=1)
-        yield _counters("reads", "Reads by MCP method.", ("server", "method", "outcome", "code"), reads)
-        read_seconds = _lumped(self._read_seconds, may_see, names=1)
-        yield _histograms("read_duration_seconds", "Time of a read.", ("server", "method"), read_seconds)
-        labels = ("provider", "fallback", "outcome", "code")
-        yield _counters("discoveries", "Discoveries by the provider that answered.", labels, self._discoveries)
-        duration = "discovery_duration_seconds"
-        yield _histograms(duration, "Time of a discovery.", ("provider",), self._discovery_seconds)
-        yield _counters("refused", "Requests that were refused.", ("kind", "code"), self._refused)
-        yield _counters(
-            "rate_limited", "Calls over a rate limit.", ("server",), _lumped(self._rate_limited, may_see, names=1)
+    def _families(self, gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
+        calls = _visible(self._calls, may_see, names=2)
+        yield exposition.counter_family("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), calls)
+        seconds = _visible(self._call_seconds, may_see, names=2)
+        yield exposition.histogram_family("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
+        yield exposition.quantile_family(_visible(self._last_calls, may_see, names=2))
+        reads = _visible(self._reads, may_see, names=1)
+        yield exposition.counter_family("reads", "Reads by MCP method.", ("server", "method", "outcome", "code"), reads)
+        read_seconds = _visible(self._read_seconds, may_see, names=1)
+        yield exposition.histogram_family(
+            "read_duration_seconds", "Time of a read.", ("server", "method"), read_seconds
         )
-        changes = _lumped(self._tool_changes, may_see, names=1)
-        yield _counters("tool_changes", "Changed definitions of known tools.", ("server",), changes)
-        failures: dict[Labels, _Counter] = {(): self._journal_failures}
-        yield _counters("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
-        yield from _looked_up(seen, may_see)
-        if seen.cloud is not None:
-            yield from cloud_families(seen.cloud)
+        labels = ("provider", "fallback", "outcome", "code")
+        yield exposition.counter_family(
+            "discoveries", "Discoveries by the provider that answered.", labels, self._discoveries
+        )
+        duration = "discovery_duration_seconds"
+        yield exposition.histogram_family(duration, "Time of a discovery.", ("provider",), self._discovery_seconds)
+        yield exposition.counter_family("refused", "Requests that were refused.", ("kind", "code"), self._refused)
+        yield exposition.counter_family(
+            "rate_limited", "Calls over a rate limit.", ("server",), _visible(self._rate_limited, may_see, names=1)
+        )
+        changes = _visible(self._tool_changes, may_see, names=1)
+        yield exposition.counter_family("tool_changes", "Changed definitions of known tools.", ("server",), changes)
+        failures: dict[Labels, Count] = {(): self._journal_failures}
+        yield exposition.counter_family("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
+        yield from exposition.gauge_families(gauges, may_see)
+        if gauges.cloud is not None:
+            yield from exposition.cloud_families(gauges.cloud)
 
 
 _Called = tuple[str | None, str | None, str, str | None]  # server, tool key, outcome, code
 
 
 @dataclass(slots=True)
-class _Counter:
+class Count:
     count: int = 0
 
-    def add(self, other: _Counter) -> None:
+    def add(self, other: Count) -> None:
         self.count += other.count
 
 
-class _Histogram:
+class Histogram:
     __slots__ = ("counts", "total")
 
     def __init__(self) -> None:
@@ -214,16 +209,42 @@ class _Histogram:
         self.counts[bisect_left(BUCKETS_S, seconds)] += 1
         self.total += seconds
 
-    def add(self, other: _Histogram) -> None:
+    def add(self, other: Histogram) -> None:
         self.counts = [mine + theirs for mine, theirs in zip(self.counts, list(other.counts), strict=True)]
         self.total += other.total
 
 
-_Series = tuple[_Counter, _Histogram, Window]
+class Window:
+    """The latest durations, for quantiles. Written by one thread, read by any."""
+
+    __slots__ = ("_oldest", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = array("d")
+        self._oldest = 0
+
+    def observe(self, seconds: float) -> None:
+        if len(self.seconds) < WINDOW:
+            self.seconds.append(seconds)
+            return
+        self.seconds[self._oldest] = seconds
+        self._oldest = (self._oldest + 1) % WINDOW
+
+    def add(self, other: Window) -> None:
+        """Merge for reading: this window then exceeds its size and must not observe any more."""
+        self.seconds.extend(other.seconds)
+
+    def quantiles(self) -> Mapping[float, float]:
+        """Return for each quantile the smallest duration that this share of the calls did not exceed."""
+        ordered = sorted(self.seconds)
+        return {share: ordered[ceil(share * len(ordered)) - 1] for share in QUANTILES} if ordered else {}
+
+
+_Series = tuple[Count, Histogram, Window]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class GaugeValues:
     statuses: Mapping[str, ServerStatus]
     restarts: Mapping[str, int]
     sessions: int
@@ -237,7 +258,7 @@ class _Seen:
 
 
 class _Names:
-    """Label values, bounded: whoever comes when a place is full is `other`."""
+    """Bounds the number of label values: further ones become `other`."""
 
     def __init__(self) -> None:
         self._servers: set[str] = set()
@@ -250,7 +271,7 @@ class _Names:
         return _bounded(self._servers, server_id, MAX_SERVERS if checked else 0)
 
     def code(self, code: str | None) -> str:
-        """Codes of foreign servers are numbers of any kind, and must not use up the places of those we know."""
+        """Known codes do not count: other servers may use any number of codes of their own."""
         return code if code in BUNDLED_CODES else _bounded(self._codes, code, MAX_CODES)
 
     def provider(self, provider: str | None) -> str:
@@ -271,14 +292,6 @@ class _Names:
         return key.tool_name
 
 
-class _Collector:
-    def __init__(self, families: Iterator[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        return self._families
-
-
 def _bounded(known: set[str], name: str | None, limit: int) -> str:
     if not name or name in known:
         return name or ""
@@ -288,81 +301,30 @@ def _bounded(known: set[str], name: str | None, limit: int) -> str:
     return name
 
 
-def _was_asked(ending: str, code: str | None) -> bool:
-    """Whether the call got as far as its server, so that the name of the tool was found in the server's list.
+def _was_sent(ending: str, code: str | None) -> bool:
+    """Return whether the call was sent to its server, so that the tool's name is from the server's list.
 
-    Until then it is whatever a caller likes to send.
+    Otherwise the name is whatever the caller sent.
     """
     if ending in ("ok", "input_required", "timeout"):
         return True
     if ending != "error" or code is None:
         return False
-    return code == "tool_error" or code in _SAID_BY_TOOLS or code.lstrip("-").isdigit()
+    return code == "tool_error" or code in _TOOL_CODES or code.lstrip("-").isdigit()
 
 
-def _counter(counters: dict[Labels, _Counter], labels: Labels) -> _Counter:
-    return counters.get(labels) or counters.setdefault(labels, _Counter())
+def _counter(counters: dict[Labels, Count], labels: Labels) -> Count:
+    return counters.get(labels) or counters.setdefault(labels, Count())
 
 
-Tally = TypeVar("Tally", _Counter, _Histogram, Window)
+Tally = TypeVar("Tally", Count, Histogram, Window)
 
 
-def _lumped(tallies: Mapping[Labels, Tally], may_see: MaySee, *, names: int) -> dict[Labels, Tally]:
-    """Servers that the reader may not see become one, `other`. The first `names` labels are server and tool."""
-    lumped: dict[Labels, Tally] = {}
+def _visible(tallies: Mapping[Labels, Tally], may_see: MaySee, *, names: int) -> dict[Labels, Tally]:
+    """Aggregate servers that the reader may not see as `other`. The first `names` labels are server and tool."""
+    visible: dict[Labels, Tally] = {}
     for labels, tally in list(tallies.items()):  # the event loop may add to it meanwhile
         if not may_see(labels[0]):
             labels = (OTHER,) * names + labels[names:]
-        lumped.setdefault(labels, type(tally)()).add(tally)
-    return lumped
-
-
-def _counters(name: str, text: str, names: Labels, counters: Mapping[Labels, _Counter]) -> Metric:
-    from prometheus_client.core import CounterMetricFamily
-
-    family = CounterMetricFamily(f"pointsman_{name}", text, labels=names)
-    for labels, counter in list(counters.items()):  # the event loop may add to it meanwhile
-        family.add_metric(labels, counter.count)
-    return family
-
-
-def _histograms(name: str, text: str, names: Labels, histograms: Mapping[Labels, _Histogram]) -> Metric:
-    from prometheus_client.core import HistogramMetricFamily
-
-    family = HistogramMetricFamily(f"pointsman_{name}", text, labels=names)
-    bounds = (*map(str, BUCKETS_S), "+Inf")
-    for labels, histogram in list(histograms.items()):
-        buckets = list(zip(bounds, map(float, accumulate(list(histogram.counts))), strict=True))
-        family.add_metric(labels, buckets, sum_value=histogram.total)
-    return family
-
-
-def _looked_up(seen: _Seen, may_see: MaySee) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    states = GaugeMetricFamily(
-        "pointsman_server_state", "1 for the state that a server is in.", labels=["server", "state"]
-    )
-    for server_id, status in filter(lambda item: may_see(item[0]), seen.statuses.items()):
-        for state in _STATES:
-            states.add_metric([server_id, state], float(status.state == state))
-    yield states
-    restarts = CounterMetricFamily("pointsman_server_restarts", "Restarts of a server.", labels=["server"])
-    for server_id, count in filter(lambda item: may_see(item[0]), seen.restarts.items()):
-        restarts.add_metric([server_id], count)
-    yield restarts
-    tasks = CounterMetricFamily("pointsman_task_restarts", "Restarts of a background task.", labels=["task"])
-    for name, count in seen.task_restarts.items():
-        tasks.add_metric([name], count)
-    yield tasks
-    aside = "Broken state databases that lie in the state folder."
-    yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=seen.databases_set_aside)
-    yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=seen.sessions)
-    yield GaugeMetricFamily("pointsman_requests_under_way", "Requests under way.", value=seen.requests)
-    yield GaugeMetricFamily("pointsman_requests_queued", "Requests that wait for a server's slot.", value=seen.queued)
-    yield GaugeMetricFamily("pointsman_unread_bytes", "Answers that clients have not read.", value=seen.unread_bytes)
-    in_flight = "Reserved for large messages that are read and decoded."
-    yield GaugeMetricFamily("pointsman_in_flight_bytes", in_flight, value=seen.in_flight_bytes)
-    build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
-    build.add_metric([__version__], 1)
-    yield build
+        visible.setdefault(labels, type(tally)()).add(tally)
+    return visible

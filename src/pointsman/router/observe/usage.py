@@ -1,4 +1,4 @@
-"""Remembers which tools were run shortly after a discovery that listed them, and for which words."""
+"""Learns which tools were called shortly after a discovery that listed them, and for which words."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pointsman.core.model import Caller
 from pointsman.providers.text import tokens
 from pointsman.router.audit.rows import Intent, Outcome
 
-PAIR_S = 600.0  # a call later than this has another reason
+PAIR_S = 600.0  # a later call is not attributed to the discovery
 HALF_LIFE_S = 14 * 86_400.0
-SATURATION = 2.0  # choices that make half of a full figure
-MIN_FIGURE = 0.25  # below this the requests have too little in common
+SATURATION = 2.0  # choices at which a figure reaches half of its maximum
+MIN_FIGURE = 0.25  # below this the queries have too little in common
 
 MAX_CALLERS = 256
 MAX_DISCOVERIES = 4  # of one caller
@@ -31,12 +31,12 @@ _Words = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class _Discovery:
     at: float
-    listed: dict[str, _Words]  # by tool key: the words that it was found for; a choice takes its entry away
+    listed: dict[str, _Words]  # by tool key: the words it was found for; a choice removes the entry
 
 
 @dataclass(slots=True)
 class _Weight:
-    """Choices that fade: each one counts half after a half-life."""
+    """A count of choices with exponential decay."""
 
     value: float
     at: float
@@ -49,10 +49,9 @@ class _Weight:
 
 
 class UsageMemory:
-    """Learns from pairs of one caller, and tells what it learnt to all callers of the same project.
+    """Learns from a caller's discoveries and calls, for all callers of the same project.
 
-    Stands on the audit's path: it is told of a call's end when the journal is (`router.audit.log.Observer`).
-    Everything it keeps is bounded, in memory, and forgotten at the daemon's end.
+    Fits `router.audit.log.Observer`. All of it is bounded, in memory, and lost when the daemon ends.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +60,7 @@ class UsageMemory:
         self._learnt: OrderedDict[tuple[str | None, str], dict[str, _Weight]] = OrderedDict()
 
     def discovered(self, caller: Caller, queries: Sequence[str], results: Sequence[SearchResult]) -> None:
-        """A discovery listed these; one that is run soon was chosen for the queries that it serves."""
+        """Record the results of a discovery; a soon called one was chosen for the queries that it serves."""
         if not results:
             return
         asked = [_words(query) for query in queries]
@@ -86,17 +85,17 @@ class UsageMemory:
         for discovery in reversed(recent):
             if now - discovery.at > PAIR_S:
                 return
-            # Taken out: a thousand calls after one discovery are one choice.
+            # Removed, because repeated calls after one discovery count as one choice.
             words = discovery.listed.pop(intent.tool_key, None)
             if words is not None:
                 self._learn(intent.project, words, intent.tool_key, now)
                 return
 
     def journal_failed(self) -> None:
-        """Nothing to learn from that."""
+        """Ignored."""
 
     def figures(self, project_id: str | None, queries: Sequence[str]) -> Mapping[str, float]:
-        """The share of a query's words that led to a tool before. Fits `catalog.results.UsageFigures`."""
+        """Return the share of a query's words that led to a tool before. Fits `catalog.results.UsageFigures`."""
         best: dict[str, float] = {}
         if not self._learnt:
             return best

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from pointsman import __version__
 from pointsman.providers.base import SearchHits
 from pointsman.providers.llm.provider import Selected
-from pointsman.router.observe.metrics import BUCKETS_S
+from pointsman.router.observe.exposition import BUCKETS_S
 
 _PREFIX = "pointsman_search_api"
 

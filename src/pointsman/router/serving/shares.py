@@ -39,8 +39,7 @@ class TokenShares:
         self.total = 0
         self._under_way: dict[str, int] = {}
 
-    @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the daemon as a whole is at its limit."""
         return self.total >= self.limits.calls
 

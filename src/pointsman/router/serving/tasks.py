@@ -98,6 +98,11 @@ class TaskSet:
         if not task.cancelled() and (failure := task.exception()) is not None:
             logger.error("a background task failed", exc_info=failure)
 
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for the spawned work to end, at most `timeout_s`."""
+        if self._spawned:
+            await asyncio.wait(self._spawned, timeout=timeout_s)
+
     async def until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises DaemonError when an essential task ends first."""
         stopped = asyncio.ensure_future(stop.wait())

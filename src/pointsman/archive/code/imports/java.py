@@ -23,8 +23,8 @@ def _source_folders(tree: Tree, importer: str, package: str) -> list[str]:
     folders = ancestors(importer)
     own = folders[len(package.split(".")) if package else 0 :][:1]
     usual = [posixpath.join(folder, name) for folder in folders for name in _USUAL]
-    beside = [posixpath.join(name, "src/main/java") for name in tree.names("")]
-    return list(dict.fromkeys((*own, *usual, *beside)))
+    siblings = [posixpath.join(name, "src/main/java") for name in tree.names("")]
+    return list(dict.fromkeys((*own, *usual, *siblings)))
 
 
 def _resolve_import(tree: Tree, sources: list[str], each: Import) -> Iterator[str]:

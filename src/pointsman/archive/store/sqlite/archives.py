@@ -1,4 +1,4 @@
-"""Whole documents: which of them have the words, how they are listed, where the words stand in them."""
+"""Whole documents: which of them have the words, how they are listed, and excerpts with the words highlighted."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def make_private(path: Path) -> None:
     Raises:
         StoreUnusableError: it cannot be created.
     """
-    real = Path(os.path.realpath(path))  # SQLite follows links too, and puts its companions beside the target
+    real = Path(os.path.realpath(path))  # SQLite follows links too, and puts its companions next to the target
     try:
         _make_folders(real.parent)
         if not real.exists():

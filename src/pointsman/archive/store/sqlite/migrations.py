@@ -14,7 +14,7 @@ Script = str
 
 
 def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]) -> None:
-    """Bring a file to the latest of `versions`, in one transaction: each holds the scripts that lead to it.
+    """Bring a file to the latest of `versions`, in one transaction: each is a list of scripts.
 
     A file of the latest version is not written: a process that only reads needs neither the lock nor disk space.
 

@@ -1,4 +1,4 @@
-"""Search in the words of passages, ranked by BM25."""
+"""Full-text search in passages, ranked by BM25."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class SqlitePassages:
         if query.empty:
             return []
         with self._database.reading() as connection:
-            every = _matching(connection, query_sql.with_all(query), query.filters, limit)
-            if len(every) >= enough or not query.words or _is_one_word(query):
-                return every
+            complete = _match(connection, query_sql.with_all(query), query.filters, limit)
+            if len(complete) >= enough or not query.words or _is_one_word(query):
+                return complete
             words = self._without_commonest(connection, query.words)
-            some = _matching(connection, query_sql.with_any(query, words), query.filters, limit)
-        return _ranked(every, some)[:limit]
+            partial = _match(connection, query_sql.with_any(query, words), query.filters, limit)
+        return _rank(complete, partial)[:limit]
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
         with self._database.reading() as connection:
@@ -122,7 +122,7 @@ def _passage(row: tuple[Any, ...]) -> Passage:
     return Passage(number, collection, document, title, Chunk(*chunk), place, places)
 
 
-def _matching(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[TextHit]:
+def _match(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[TextHit]:
     joined, where = "", ""
     values: list[str] = []
     for table, condition, given in (on_collections(filters), on_documents(filters)):
@@ -143,15 +143,15 @@ def _matching(connection: sqlite3.Connection, expression: str, filters: Filters,
     return [TextHit(*row) for row in rows]
 
 
-def _ranked(every: Sequence[TextHit], some: Sequence[TextHit]) -> list[TextHit]:
+def _rank(complete: Sequence[TextHit], partial: Sequence[TextHit]) -> list[TextHit]:
     """Those with all the words first: their scores are raised above the others by the smallest amount that does it."""
-    scores = {hit.number: hit.score for hit in (*every, *some)}
-    complete = {hit.number for hit in every}
-    others = [score for number, score in scores.items() if number not in complete]
-    if complete and others:
-        lift = max(0.0, max(others) - min(scores[number] for number in complete))
-        scores.update({number: scores[number] + lift for number in complete})
-    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0] not in complete, item[0]))
+    scores = {hit.number: hit.score for hit in (*complete, *partial)}
+    first = {hit.number for hit in complete}
+    others = [score for number, score in scores.items() if number not in first]
+    if first and others:
+        lift = max(0.0, max(others) - min(scores[number] for number in first))
+        scores.update({number: scores[number] + lift for number in first})
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0] not in first, item[0]))
     return [TextHit(*item) for item in ranked]
 
 

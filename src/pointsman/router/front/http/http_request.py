@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from pointsman.config.model import Limits
+from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import CLIENT_INFO_META_KEY
 from pointsman.core.seams import PARSE_ERROR, Gateway
@@ -73,11 +73,9 @@ class HttpRequest:
 class RequestReader:
     """Reads requests for every endpoint of the front, with the limits that hold now."""
 
-    def __init__(
-        self, gateway: Gateway, limits: Callable[[], Limits], hosts: HostRules, full: Callable[[], bool]
-    ) -> None:
+    def __init__(self, gateway: Gateway, current: CurrentConfig, hosts: HostRules, full: Callable[[], bool]) -> None:
         self._gateway = gateway
-        self._limits = limits
+        self._current = current
         self._full = full
         self.hosts = hosts
         self.draining = False
@@ -99,7 +97,7 @@ class RequestReader:
         request.body_read = True
         if caller is not None:
             request.token_id = caller.token_id
-        body = await read_body(request.head, request.receive, self._limits().body_bytes, request.reserve)
+        body = await read_body(request.head, request.receive, self._current.config.limits.body_bytes, request.reserve)
         try:
             message = request.message = parse_message(body)
         except HttpError:

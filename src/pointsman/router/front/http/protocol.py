@@ -196,7 +196,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._head_bytes + self._piece_bytes > HEAD_BYTES:
             self._measure_head()
         self._reading_body = True
-        self._stop_request_timer()
+        if self._request_timer is not None:
+            self._stop_request_timer()
         self.table.busy(self)
         self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
@@ -206,7 +207,8 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self._reading_body = False
         self._piece_bytes = 0  # the rest of these bytes belongs to the next request
-        self._stop_request_timer()
+        if self._request_timer is not None:
+            self._stop_request_timer()
         super().on_message_complete()
 
     def _measure_head(self) -> None:

@@ -83,7 +83,7 @@ class LegacyMethods:
             token = progress_token(meta) if meta else None
             if token is not None:
                 client = replace(client, progress_token=token)
-            request = FrontRequest(self._state.new_id(), method, params, caller, client)
+            request = FrontRequest(next(self._state.request_ids), method, params, caller, client)
             if method in _SUBSCRIBING:
                 return as_legacy(await session.subscriptions.handle(request, exchange))
             return as_legacy(await self._state.gateway.handle(request, exchange))

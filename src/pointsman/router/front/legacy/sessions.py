@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
-from pointsman.config.model import Limits
+from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import SealError, Sealing
 from pointsman.core.seams import Client
@@ -130,12 +130,12 @@ class Sessions:
     def __init__(
         self,
         clock: Clock,
-        limits: Callable[[], Limits],
+        current: CurrentConfig,
         ids: SessionIds,
         subscriptions: Callable[[], Subscriptions],
     ) -> None:
         self._clock = clock
-        self._limits = limits
+        self._current = current
         self._ids = ids
         self._subscriptions = subscriptions
         self._events = EventStore(clock)
@@ -197,7 +197,7 @@ class Sessions:
             session.end_stream()
 
     def _add(self, session_id: str, record: Record) -> Session:
-        while len(self._open) >= self._limits().sessions:
+        while len(self._open) >= self._current.config.limits.sessions:
             self._evict()
         events = SessionEvents(self._events, primed=record.client.version >= PRIMED_SINCE)
         session = Session(
@@ -232,7 +232,7 @@ class Sessions:
             del self._count[token_id]
 
     def _is_expired(self, session: Session) -> bool:
-        return not session.busy and self._clock() - session.used > self._limits().session_idle_s
+        return not session.busy and self._clock() - session.used > self._current.config.limits.session_idle_s
 
     def _evict(self) -> None:
         """Close the longest unused session of the token with the most, so that no token evicts the others' sessions."""

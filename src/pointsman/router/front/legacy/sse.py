@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 
 from starlette.types import Scope
 
+from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_REQUEST, Change, ProtocolError
 from pointsman.router.front.exchange import Exchange
@@ -72,14 +73,14 @@ class SseTransport:
         state: FrontState,
         methods: LegacyMethods,
         reader: RequestReader,
-        most_sessions: Callable[[], int],
+        current: CurrentConfig,
         check_stream_share: Callable[[Caller], None],
     ) -> None:
         """`check_stream_share` raises HttpError 429."""
         self._state = state
         self._methods = methods
         self._reader = reader
-        self._most_sessions = most_sessions
+        self._current = current
         self._check_stream_share = check_stream_share
         self._sessions: dict[str, SseSession] = {}
         self._unused_store = EventStore(lambda: 0.0)  # this transport cannot resume
@@ -95,7 +96,7 @@ class SseTransport:
         check_accepts_stream(http.head)
         caller = authenticate(self._state.gateway, claims)
         self._check_stream_share(caller)
-        if len(self._sessions) >= self._most_sessions():
+        if len(self._sessions) >= self._current.config.limits.sessions:
             raise too_many_sessions()
         sse = self._open(caller, http)
         base = scope["path"].removesuffix("sse").encode("ascii", "ignore")  # project ids need no quoting

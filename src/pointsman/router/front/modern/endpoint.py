@@ -79,7 +79,7 @@ class ModernEndpoint:
         if check is not None:
             client = modern_client(params["_meta"])
             check(params)
-            request = exchange.request = FrontRequest(self._state.new_id(), method, params, caller, client)
+            request = exchange.request = FrontRequest(next(self._state.request_ids), method, params, caller, client)
             if params.get("requestState") is not None and method in INPUT_REQUIRED_METHODS:
                 return await self._retry(request, exchange)
             return await self._call_gateway(request, exchange)
@@ -87,7 +87,9 @@ class ModernEndpoint:
             modern_client(params["_meta"])
             return self._as_modern(method, self._describe_server(caller))
         if method == "subscriptions/listen":
-            request = FrontRequest(self._state.new_id(), method, params, caller, modern_client(params["_meta"]))
+            request = FrontRequest(
+                next(self._state.request_ids), method, params, caller, modern_client(params["_meta"])
+            )
             return self._as_modern(method, await self._listeners.serve(message["id"], request, exchange))
         raise method_not_found()
 

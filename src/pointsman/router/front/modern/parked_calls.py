@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pointsman.config.model import Limits
+from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import REQUEST_CANCELLED, CannotAskError, ClientGoneError, ProtocolError
@@ -29,12 +29,12 @@ _ROLES: Final = ("user", "assistant")
 class ParkedCalls:
     """All parked calls. Fits `Asker`."""
 
-    def __init__(self, state: FrontState, limits: Callable[[], Limits], seal: Seal, meta: Json) -> None:
+    def __init__(self, state: FrontState, current: CurrentConfig, seal: Seal, meta: Json) -> None:
         """`meta`: `_meta` of our results."""
         self.state = state
         self.seal = seal
         self.meta = meta
-        self._limits = limits
+        self._current = current
         self._parked: dict[str, ParkedCall] = {}
         self._by_exchange: dict[Exchange, ParkedCall] = {}
 
@@ -44,7 +44,7 @@ class ParkedCalls:
     @property
     def wait_s(self) -> float:
         """How long a question stays open."""
-        return self._limits().parked_s
+        return self._current.config.limits.parked_s
 
     async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
         call = self._by_exchange.get(exchange)
@@ -83,7 +83,7 @@ class ParkedCalls:
         assert exchange.request is not None
         token_id = exchange.request.caller.token_id
         waiting = sum(call.caller.token_id == token_id for call in self._parked.values())
-        most = self._limits().parked
+        most = self._current.config.limits.parked
         # One token may use half, so that it cannot block the others; at least two, so that small limits are usable.
         if len(self._parked) >= most or waiting >= max(2, most // 2):
             raise CannotAskError("Too many calls wait for an answer already. Answer some of them, or try again later.")

@@ -1,4 +1,4 @@
-"""No room, another writer, huge documents: a clear error and an intact store, or an answer."""
+"""A full disk, another writer, huge documents: a clear error and an intact store, or an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A writer that is killed at any moment leaves a store that agrees with itself."""
+"""A writer that is killed at any moment leaves a consistent store."""
 
 from __future__ import annotations
 

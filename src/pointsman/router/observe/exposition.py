@@ -1,0 +1,119 @@
+"""Renders metrics in Prometheus's text format. prometheus-client is imported by the first scrape, see `metrics.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING, get_args
+
+from pointsman import __version__
+from pointsman.core.model import ServerState
+from pointsman.providers.cloud.breaker import BreakerState
+from pointsman.providers.cloud.service import CloudStatus
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from pointsman.router.observe.metrics import Count, GaugeValues, Histogram, Labels, MaySee, Window
+
+BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+WINDOW = 500  # latest calls of a tool from which quantiles are computed
+_STATES: tuple[ServerState, ...] = get_args(ServerState)
+
+
+def render(families: Iterator[Metric]) -> bytes:
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(_Collector(families))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Collector:
+    def __init__(self, families: Iterator[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return self._families
+
+
+def counter_family(name: str, text: str, names: Labels, counters: Mapping[Labels, Count]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(f"pointsman_{name}", text, labels=names)
+    for labels, counter in list(counters.items()):  # the event loop may add to it meanwhile
+        family.add_metric(labels, counter.count)
+    return family
+
+
+def histogram_family(name: str, text: str, names: Labels, histograms: Mapping[Labels, Histogram]) -> Metric:
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(f"pointsman_{name}", text, labels=names)
+    bounds = (*map(str, BUCKETS_S), "+Inf")
+    for labels, histogram in list(histograms.items()):
+        buckets = list(zip(bounds, map(float, accumulate(list(histogram.counts))), strict=True))
+        family.add_metric(labels, buckets, sum_value=histogram.total)
+    return family
+
+
+def gauge_families(gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    states = GaugeMetricFamily(
+        "pointsman_server_state", "1 for the state that a server is in.", labels=["server", "state"]
+    )
+    for server_id, status in filter(lambda item: may_see(item[0]), gauges.statuses.items()):
+        for state in _STATES:
+            states.add_metric([server_id, state], float(status.state == state))
+    yield states
+    restarts = CounterMetricFamily("pointsman_server_restarts", "Restarts of a server.", labels=["server"])
+    for server_id, count in filter(lambda item: may_see(item[0]), gauges.restarts.items()):
+        restarts.add_metric([server_id], count)
+    yield restarts
+    tasks = CounterMetricFamily("pointsman_task_restarts", "Restarts of a background task.", labels=["task"])
+    for name, count in gauges.task_restarts.items():
+        tasks.add_metric([name], count)
+    yield tasks
+    aside = "Broken state databases that lie in the state folder."
+    yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=gauges.databases_set_aside)
+    yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=gauges.sessions)
+    yield GaugeMetricFamily("pointsman_requests_under_way", "Requests under way.", value=gauges.requests)
+    yield GaugeMetricFamily("pointsman_requests_queued", "Requests that wait for a server's slot.", value=gauges.queued)
+    yield GaugeMetricFamily("pointsman_unread_bytes", "Answers that clients have not read.", value=gauges.unread_bytes)
+    in_flight = "Reserved for large messages that are read and decoded."
+    yield GaugeMetricFamily("pointsman_in_flight_bytes", in_flight, value=gauges.in_flight_bytes)
+    build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
+    build.add_metric([__version__], 1)
+    yield build
+
+
+def quantile_family(windows: Mapping[Labels, Window]) -> Metric:
+    """The labels of `windows` are server and tool."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    text = f"Time of a call at quantiles of the last {WINDOW} calls of a tool."
+    labels = ["server", "tool", "quantile"]
+    family = GaugeMetricFamily("pointsman_call_duration_quantile_seconds", text, labels=labels)
+    for names, window in windows.items():
+        for share, seconds in window.quantiles().items():
+            family.add_metric((*names, f"{share:g}"), seconds)
+    return family
+
+
+def cloud_families(status: CloudStatus) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    states = GaugeMetricFamily(
+        "pointsman_cloud_search_state", "1 for the state that the breaker of cloud search is in.", labels=["state"]
+    )
+    for state in get_args(BreakerState):
+        states.add_metric([state], float(status.state == state))
+    yield states
+    yield GaugeMetricFamily(
+        "pointsman_cloud_search_refused_projects", "Projects that the service refuses.", value=status.refused_projects
+    )
+    opened, invented = "pointsman_cloud_search_opened", "pointsman_cloud_search_invented"
+    yield CounterMetricFamily(opened, "How often the breaker of cloud search opened.", value=status.opened)
+    yield CounterMetricFamily(invented, "Results that named a tool which was not sent.", value=status.invented)
