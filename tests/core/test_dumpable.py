@@ -72,16 +72,18 @@ def spied(tmp_path: Path) -> Path:
 async def report_of(folder: Path, *command: str) -> dict[int, dict[str, Any]]:
     """What the server saw of each ancestor, by process id; the gateway's is under 0."""
     log = folder / "stderr.log"
-    process = await asyncio.create_subprocess_exec(
-        *as_ordinary_user(),
-        *(sys.executable, "-P", "-m", "pointsman", *command),
-        *("--config", "pointsman.yaml", "--state-dir", "state"),  # relative: pytest's own folders are private to root
-        cwd=folder,
-        env=own_environment(folder) | {"SECRET_OF_THE_GATEWAY": SECRET, "POINTSMAN_TOKEN": "ptm_" + "x" * 43},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=log.open("w"),
-    )
+    with log.open("w") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *as_ordinary_user(),
+            *(sys.executable, "-P", "-m", "pointsman", *command),
+            # relative: pytest's own folders are private to root
+            *("--config", "pointsman.yaml", "--state-dir", "state"),
+            cwd=folder,
+            env=own_environment(folder) | {"SECRET_OF_THE_GATEWAY": SECRET, "POINTSMAN_TOKEN": "ptm_" + "x" * 43},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+        )
     try:
         async with asyncio.timeout(LIMIT_S):
             if command[0] == "stdio":

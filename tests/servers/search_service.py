@@ -56,20 +56,23 @@ class SearchService:
         self._connections += 1
         number = self._connections
         self.connections_open += 1
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while not writer.is_closing():
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                first, *lines = head.strip().split("\r\n")
-                headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-                body = await reader.readexactly(int(headers["content-length"]))
-                asked = Asked(first.split()[1], headers, body, number)
-                async with self.came:
-                    self.asked.append(asked)
-                    self.came.notify_all()
-                await self.behave(asked, writer)
-                await writer.drain()
-        self.connections_open -= 1
-        writer.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                while not writer.is_closing():
+                    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                    first, *lines = head.strip().split("\r\n")
+                    fields = [line.partition(":") for line in lines]
+                    headers = {name.lower(): value.strip() for name, _, value in fields}
+                    body = await reader.readexactly(int(headers["content-length"]))
+                    asked = Asked(first.split()[1], headers, body, number)
+                    async with self.came:
+                        self.asked.append(asked)
+                        self.came.notify_all()
+                    await self.behave(asked, writer)
+                    await writer.drain()
+        finally:
+            self.connections_open -= 1
+            writer.close()
 
 
 def http(body: bytes, status: str = "200 OK", *more: str) -> bytes:

@@ -96,7 +96,7 @@ def report_read_errors(command: Callable[..., None]) -> Callable[..., None]:
             ) from None
         except NotADirectoryError as error:
             raise CommandError(
-                f"{error.filename} must be the journal's folder, but is not a folder. Move it away; "
+                f"{error.filename} is not a folder, but the journal needs one there. Move it away; "
                 "the gateway then creates the folder."
             ) from None
 

@@ -163,6 +163,18 @@ async def test_what_was_done_out_of_band_is_told_to_the_client_that_was_asked_an
     await second
 
 
+@pytest.mark.parametrize("elicitation_id", [[], {}, None, 7])
+async def test_a_completed_elicitation_with_a_malformed_id_is_dropped(elicitation_id: object) -> None:
+    stream, person = Stream(), Person()
+    task = await stream.start(tool_call("a", person=person))
+    stream.server_says(id="q", method="elicitation/create", params={"mode": "url", "elicitationId": "e1"})
+    await person.was_asked.wait()
+    stream.server_says(method="notifications/elicitation/complete", params={"elicitationId": elicitation_id})
+    assert person.told == []
+    await stream.finish()
+    await task
+
+
 async def test_a_question_outside_of_any_call_is_refused() -> None:
     assert "no call" in (await Stream().answer_to("q"))["error"]["message"]
 
