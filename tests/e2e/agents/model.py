@@ -78,6 +78,21 @@ class Model:
         return Say(f"DONE: {last}")
 
 
+class Searches(Model):
+    """Only asks the client's own search, once for each request, whatever it finds."""
+
+    def __init__(self, requests: list[str]) -> None:
+        super().__init__({})
+        self.requests = requests
+
+    def decide(self, turn: Turn) -> Call | Say:
+        self.turns.append(turn)
+        search = next((turn.tools[name] for name in CLIENT_SEARCHES if name in turn.tools), None)
+        if search is None or len(turn.results) == len(self.requests):
+            return Say("DONE")
+        return Call(search.name, {"query": self.requests[len(turn.results)]}, search.namespace)
+
+
 @contextmanager
 def serving(model: Model) -> Iterator[Model]:
     class Handler(_Handler):
