@@ -221,7 +221,13 @@ def _write_anthropic(step: Call | Say, stream: bool) -> Iterator[tuple[str, Json
         block = {"type": "text", "text": step.text}
         empty, delta, reason = {"type": "text", "text": ""}, {"type": "text_delta", "text": step.text}, "end_turn"
     usage = {"input_tokens": 1, "output_tokens": 1}
-    message: Json = {"id": _id("msg"), "type": "message", "role": "assistant", "model": "claude-sonnet-5", "content": []}
+    message: Json = {
+        "id": _id("msg"),
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-5",
+        "content": [],
+    }
     if not stream:
         yield "whole", {**message, "content": [block], "stop_reason": reason, "stop_sequence": None, "usage": usage}
         return
@@ -287,7 +293,8 @@ def _read_responses(request: Json) -> Turn:
     names: dict[str, str] = {}
     texts = []
     given = request.get("input", [])
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
+    items: list[Json] = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    for item in items:
         kind = item.get("type", "message")
         if kind == "message" and item.get("role") == "user":
             texts.append(_text(item.get("content")))
@@ -324,7 +331,7 @@ def _write_responses(step: Call | Say, stream: bool) -> Iterator[tuple[str, Json
     else:
         content = [{"type": "output_text", "text": step.text, "annotations": []}]
         item = {"type": "message", "id": _id("msg"), "role": "assistant", "status": "completed", "content": content}
-    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    usage: Json = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     response: Json = {"id": _id("resp"), "object": "response", "created_at": 1, "model": "scripted", "output": []}
     done = {**response, "status": "completed", "output": [item], "usage": usage}

@@ -1,4 +1,4 @@
-"""Coding agents from npm: how each is pointed at the gateway and at the scripted model, and run once without a person."""
+"""Coding agents from npm: how each is pointed at the gateway and at the scripted model, and run once unattended."""
 
 from __future__ import annotations
 

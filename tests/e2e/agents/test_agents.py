@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,7 +33,8 @@ TASKS = {
     "show the commit log of the git repository": ("git:git_log", {"repo_path": "repository"}, "Forty-two commits"),
     "echo a message back": ("everything:echo", {"message": "ahoy"}, "ahoy"),
 }
-REQUESTS = [  # what people ask for, with or without a server that has it
+EVERYDAY = Path(__file__).parent / "everyday_server.py"
+REQUESTS = [  # what people ask for; one of the tools of the everyday servers fits each
     "weather forecast",
     "stripe refund customer",
     "take browser screenshot",
@@ -71,8 +73,11 @@ async def gateway(folder: Path) -> AsyncIterator[GatewayProcess]:
         "git": git_server(folder / "repository"),
         "everything": everything_server(),
     }
+    for service in ("office", "shop", "web"):
+        servers[service] = {"command": sys.executable, "args": [str(EVERYDAY), service]}
     async with gateway_process(folder / "gateway", {"servers": servers}) as running:
-        await running.until_logged("everything")
+        for server in servers:
+            await running.until_logged(f"server {server} is running")
         yield running
 
 
@@ -93,9 +98,7 @@ async def test_an_agent_discovers_executes_and_answers(
 
 
 @pytest.mark.parametrize("name", [name for name in AGENTS if name != SEARCHING_CODEX])
-async def test_the_model_has_both_tools_from_its_first_turn(
-    name: str, gateway: GatewayProcess, tmp_path: Path
-) -> None:
+async def test_the_model_has_both_tools_from_its_first_turn(name: str, gateway: GatewayProcess, tmp_path: Path) -> None:
     with serving(Model({})) as model:
         await run(AGENTS[name], places(gateway, model, tmp_path), "Do this. TASK: weather forecast")
     first = next(turn for turn in model.turns if turn.task and turn.tools)
@@ -113,6 +116,4 @@ async def test_the_search_of_a_client_leads_to_the_two_tools(gateway: GatewayPro
 
 
 def _absolute(arguments: dict[str, str], folder: Path) -> dict[str, str]:
-    return {
-        name: str(folder / value) if name in ("path", "repo_path") else value for name, value in arguments.items()
-    }
+    return {name: str(folder / value) if name in ("path", "repo_path") else value for name, value in arguments.items()}
