@@ -22,11 +22,18 @@ READY_S = 60.0  # bounds against hanging
 async def test_it_finds_the_bundled_tools_also_beside_servers_that_hang(tmp_path: Path) -> None:
     """Asked in the moment of the ready line, unlike `gateway_process`, which waits for all servers."""
     hanging = {f"hangs{number}": HANGS for number in range(12)}
-    timeouts = {"list_s": 50, "connect_s": 50}  # on a busy machine the archive needs more than the usual five seconds
+    limits = {"first_list_s": 10}  # on a busy machine the archive needs more than the usual two seconds
     servers = hanging | {"archive": {"bundled": "archive"}}
-    found = await first_discovery(tmp_path, {"servers": servers, "timeouts": timeouts})
+    found = await first_discovery(tmp_path, {"servers": servers, "limits": limits})
     assert any(hit["toolKey"].startswith("archive:") for hit in found["results"])
     assert "`hangs0`" in found["notice"]
+
+
+async def test_it_does_not_wait_for_a_server_that_has_failed(tmp_path: Path) -> None:
+    servers = {"archive": {"bundled": "archive"}, "gone": {"command": "no-such-program-anywhere"}}
+    found = await first_discovery(tmp_path, {"servers": servers, "limits": {"first_list_s": 3600}})
+    assert any(hit["toolKey"].startswith("archive:") for hit in found["results"])
+    assert "Not working at the moment, so without its tools: `gone`." in found["notice"]
 
 
 async def first_discovery(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
