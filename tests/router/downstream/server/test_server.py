@@ -136,8 +136,9 @@ async def test_a_server_that_the_configuration_changes_keeps_no_list(how: str) -
             server.detach(again, "it was ended by SIGKILL")
             assert server.restarting
             assert not server.keeps_list_of(generation)  # of the old configuration
-            await again.retire(0)
             server.stop("the test is over")
+            await again.retire(0)
+        await connections[1].close()
         await live.retire(0)
 
 
