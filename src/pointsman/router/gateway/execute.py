@@ -36,6 +36,7 @@ from pointsman.router.audit.rows import Ending, Kind
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, check_names
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
@@ -58,6 +59,7 @@ class Executor:
         links: ResourceLinks,
         caller_ids: CallerIds,
         check_process: CheckProcess,
+        large_results: LargeResults,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -66,6 +68,7 @@ class Executor:
         self._links = links
         self._caller_ids = caller_ids
         self._check_process = check_process
+        self._large_results = large_results
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
@@ -75,10 +78,16 @@ class Executor:
                 request, tool_key if isinstance(tool_key, str) else None, given.get("arguments")
             ) as record:
                 asked = read_execute(given)
+                if asked.tool_key == RESULT_KEY:
+                    return await self._read_result(request, record, asked.arguments)
                 tool = self._catalog.resolve_known(request.caller, asked.tool_key)
                 if tool is None:
                     tool = await self._catalog.resolve(request.caller, asked.tool_key)
-                return as_execute_result(await self._call(request, back, record, tool, asked.arguments))
+                answer, size = await self._call(request, back, record, tool, asked.arguments)
+                result = as_execute_result(answer)
+                if size > SMALL_BYTES and self._large_results.may_be_large(size):
+                    result = await self._large_results.shorten(request, asked.tool_key, result)
+                return result
         except GatewayError as error:
             return failure(error)
 
@@ -93,7 +102,8 @@ class Executor:
             with self._begin(request, tool_key, arguments) as record:
                 if isinstance(resolved, GatewayError):
                     raise resolved
-                return as_own_result(await self._call(request, back, record, resolved, arguments))
+                answer, _ = await self._call(request, back, record, resolved, arguments)
+                return as_own_result(answer)
         except UnknownToolError:
             raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
         except GatewayError as error:
@@ -111,8 +121,8 @@ class Executor:
 
     async def _call(
         self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool, arguments: Json
-    ) -> Json:
-        """Return the server's result and finish its row. Raises GatewayError, ProtocolError."""
+    ) -> tuple[Json, int]:
+        """Return the server's result with its size in bytes, and finish its row. Raises GatewayError, ProtocolError."""
         bundled = self._catalog.is_bundled(tool.server_id)
         deferred = None if bundled else tool.check_arguments(arguments)  # bundled servers check their own arguments
         if deferred is not None:
@@ -125,7 +135,14 @@ class Executor:
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         self._links.remember(request.caller, tool.server_id, result.get("content"))
-        record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))
+        size = len(wire.encode(result))
+        record.finish(*_ending(result, bundled), bytes=size)
+        return result, size
+
+    async def _read_result(self, request: FrontRequest, record: Record, arguments: Json) -> Json:
+        """`pointsman:result`. Raises GatewayError."""
+        result = await self._large_results.read(request.caller, arguments)
+        record.finish("ok", bytes=len(wire.encode(result)))
         return result
 
 

@@ -29,6 +29,8 @@ from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
 from pointsman.router.gateway.execute import CallerIds, Executor, record_refusal
+from pointsman.router.gateway.large_results.large_results import LargeResults
+from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.lists import KINDS, ListHandlers
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.gateway.reads import Reads
@@ -60,6 +62,7 @@ class PointsmanGateway:
         usage: UsageMemory,
         caller_ids: CallerIds,
         shares: TokenShares,
+        store: ResultStore,
     ) -> None:
         self._catalog = catalog
         self._shares = shares
@@ -68,7 +71,10 @@ class PointsmanGateway:
         self._flat = FlatTools(catalog)
         links = ResourceLinks()
         self._check_process = CheckProcess()
-        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids, self._check_process)
+        self.large_results = LargeResults(catalog, store)
+        self._executor = Executor(
+            catalog, self._flat, fleet, audit, links, caller_ids, self._check_process, self.large_results
+        )
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links, audit)
         subscriptions = ResourceSubscriptions(reads, fleet)
@@ -83,6 +89,7 @@ class PointsmanGateway:
 
     async def close(self) -> None:
         await self._check_process.close()
+        await self.large_results.close()
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         return self._catalog.rights.identify(token, project, time.time())
