@@ -198,7 +198,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reading_body = True
         if self._request_timer is not None:
             self._stop_request_timer()
-        self.table.busy(self)
+        self.table.idle.pop(self, None)
         self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
 
@@ -249,7 +249,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_timer()
 
     def on_response_complete(self) -> None:
-        if self.table.under_pressure(self._limits.connections):
+        if self.table.total * 2 >= self._limits.connections:
             self.timeout_keep_alive = min(self.config.timeout_keep_alive, PRESSURE_KEEP_ALIVE_S)
         else:
             self.timeout_keep_alive = self.config.timeout_keep_alive
@@ -259,7 +259,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self._start_read_timer()
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
-            self.table.idle(self)
+            self.table.idle[self] = None
 
     def _start_read_timer(self) -> None:
         if self._read_timer is None:
