@@ -182,6 +182,7 @@ class Project(Part):
     optimization: Strategy | None = "bm25"
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
+    catalog_in_instructions: bool = True
 
 
 class Unassigned(Part):
@@ -190,6 +191,7 @@ class Unassigned(Part):
     optimization: Strategy | None = "bm25"
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
+    catalog_in_instructions: bool = True
 
 
 class Token(Part):

@@ -204,7 +204,7 @@ class Daemon:
     def _start_downstream(self, guard: Guard) -> None:
         state_dir = self._launch.state_dir
         self._logs = ServerLogs(state_dir)
-        memory = ServerMemory(state_dir)
+        memory = self._memory = ServerMemory(state_dir)
         self._shares = TokenShares(self._current.config.limits)
         self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
         connectors = Connectors(SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=self._in_flight)
@@ -220,6 +220,7 @@ class Daemon:
             providers,
             usage=self._usage.figures,
             changed_tools=self._record_changed_tools,
+            names=self._memory,
         )
         self._offers = Offers(self._catalog, self._fleet.servers)
 

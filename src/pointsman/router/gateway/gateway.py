@@ -38,11 +38,6 @@ from pointsman.router.gateway.subscriptions import ResourceSubscriptions
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.serving.shares import TokenShares
 
-INSTRUCTIONS = (
-    "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
-    "and run them with tool_execute."
-)
-
 _EXEMPT = frozenset({"resources/unsubscribe"})  # from shares, because it frees a server's resources
 
 Handler = Callable[[FrontRequest, BackChannel], Awaitable[Json]]
@@ -122,8 +117,8 @@ class PointsmanGateway:
             "logging": {},
         }
 
-    def instructions(self, caller: Caller) -> str | None:
-        return None if self._catalog.rights.is_flat(caller) else INSTRUCTIONS
+    async def instructions(self, caller: Caller) -> str | None:
+        return await self._catalog.instructions(caller)
 
     async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
         token_id = request.caller.token_id
