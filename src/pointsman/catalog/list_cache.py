@@ -36,6 +36,9 @@ BuildItems = Callable[[ToolSource, dict[str, Json], dict[str, Item]], dict[str, 
 Gap = Literal["starting", "failed", "timeout", "restarting", "cut", "unreadable"]
 """Why a server's list is missing, incomplete or from before a restart."""
 
+OnList = Callable[[str, Iterable[str]], None]
+"""Called with the server's id and the keys of its list, each time that it gave one."""
+
 UsableServers = Callable[[], tuple[str, ...]]
 """The servers that a caller may use at this moment, in the order of the configuration."""
 
@@ -91,12 +94,14 @@ class ListCache(Generic[Item]):
         sources: Mapping[str, ToolSource],
         clock: Clock,
         waits: ListWaits,
+        on_list: OnList = lambda server_id, keys: None,
     ) -> None:
         self.kind = kind
         self._build_items = build_items
         self._sources = sources
         self._clock = clock
         self._waits = waits
+        self._on_list = on_list
         self._lists: dict[str, CachedList[Item]] = {}
         self._cancelled: set[asyncio.Task[Snapshot[Item] | ListFailure]] = set()
 
@@ -167,17 +172,19 @@ class ListCache(Generic[Item]):
         if listed is not None and listed.source is source:
             return listed
         self._evict(source.id)  # a reload replaced the server, and the new one counts its generations from 0
-        listed = CachedList(source, self.kind, self._build_items, self._clock, self._waits)
+        listed = CachedList(source, self.kind, self._build_items, self._clock, self._waits, self._on_list)
         self._lists[source.id] = listed
         return listed
 
     async def wait_for_first_lists(self, server_ids: Iterable[str]) -> None:
-        """Wait briefly for running servers whose list was never fetched."""
+        """Wait briefly for running servers whose list was never fetched: `overview_s` from the begin of a fetch."""
         sources = (self._sources.get(server_id) for server_id in server_ids)
         running = [source for source in sources if source is not None and source.status.state == "running"]
-        fetches = [listed.fetch() for listed in map(self.list_of, running) if not listed.has_answered]
+        missing = [listed for listed in map(self.list_of, running) if not listed.has_answered]
+        fetches = [listed.fetch() for listed in missing]
+        deadline = max((listed.fetch_began for listed in missing), default=0.0) + self._waits.overview_s
         if fetches:
-            await asyncio.wait(fetches, timeout=self._waits.overview_s)
+            await asyncio.wait(fetches, timeout=_seconds_left(deadline))
 
     def last_list(self, server_id: str) -> Snapshot[Item] | None:
         """The last list that the server gave, however old."""
@@ -217,9 +224,16 @@ class CachedList(Generic[Item]):
     """One kind of list of one server."""
 
     def __init__(
-        self, source: ToolSource, kind: ListKind, build_items: BuildItems[Item], clock: Clock, waits: ListWaits
+        self,
+        source: ToolSource,
+        kind: ListKind,
+        build_items: BuildItems[Item],
+        clock: Clock,
+        waits: ListWaits,
+        on_list: OnList = lambda server_id, keys: None,
     ) -> None:
         self.source = source
+        self._on_list = on_list
         self.kind = kind
         self._build_items = build_items
         self._clock = clock
@@ -233,6 +247,7 @@ class CachedList(Generic[Item]):
         self._failure_generation = -1
         self._failures = 0
         self._fetch: asyncio.Task[Snapshot[Item] | ListFailure] | None = None
+        self.fetch_began = 0.0  # the last one, on the loop's clock
         self._retry: asyncio.TimerHandle | None = None
         self._cancelled = False
 
@@ -289,6 +304,7 @@ class CachedList(Generic[Item]):
     def fetch(self) -> asyncio.Task[Snapshot[Item] | ListFailure]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting, too."""
         if self._fetch is None:
+            self.fetch_began = asyncio.get_running_loop().time()
             self._fetch = asyncio.create_task(self._run(), name=f"{self.kind.words} of {self.source.id}")
         return self._fetch
 
@@ -320,6 +336,7 @@ class CachedList(Generic[Item]):
         finally:
             self._fetch = None
         self._reset_backoff()
+        self._on_list(self.source.id, snapshot.items)
         return snapshot
 
     async def _fetch_pages(self) -> Snapshot[Item]:

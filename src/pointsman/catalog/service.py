@@ -10,7 +10,18 @@ from contextlib import suppress
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
-from pointsman.catalog.overview import ServerTools, describe_servers
+from pointsman.catalog.overview import (
+    INSTRUCTIONS,
+    NameMemory,
+    NoNameMemory,
+    ServerTools,
+    ServerWords,
+    WordCache,
+    describe_servers,
+    kept_names,
+    telling_words,
+    write_instructions,
+)
 from pointsman.catalog.results import (
     EXTRA_CANDIDATES,
     NO_TOOLS,
@@ -41,8 +52,8 @@ class ToolCatalogService:
     """Collects tools at request time from all servers that a caller may use, filters, searches and resolves them.
 
     `sources` is a live view of the servers by id; its owner may change it between requests. `providers` maps a
-    strategy to its provider; the local one always answers. `usage` returns what a project chose before, and
-    `changed_tools` is called when the definition of known tools changes.
+    strategy to its provider; the local one always answers. `usage` returns what a project chose before, `changed_tools`
+    is called when the definition of known tools changes, and `names` keeps the tools' names across restarts.
     """
 
     def __init__(
@@ -56,6 +67,7 @@ class ToolCatalogService:
         waits: ListWaits = ListWaits(),  # noqa: B008 - frozen
         usage: UsageFigures = no_usage,
         changed_tools: ChangedTools = lambda server_id, names: None,
+        names: NameMemory = NoNameMemory(),  # noqa: B008 - has no state
     ) -> None:
         self.rights = RightsIndex(config)
         self.bundled_servers = _bundled_servers(config)
@@ -63,7 +75,9 @@ class ToolCatalogService:
         self._providers = providers
         self._wall_clock = wall_clock
         self._history = DefinitionHistory(changed_tools)
-        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits)
+        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, names.note_tool_names)
+        self._names = names
+        self._words = WordCache()
         self._usage = usage
 
     def reconfigure(self, config: GatewayConfig) -> None:
@@ -71,6 +85,7 @@ class ToolCatalogService:
         self.rights = RightsIndex(config)
         self.bundled_servers = _bundled_servers(config)
         self._lists.keep_only(config.servers)
+        self._words.keep_only(config.servers)
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
@@ -149,6 +164,21 @@ class ToolCatalogService:
             return None
         await self._lists.wait_for_first_lists(self.usable_servers(caller))
         return describe_servers([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
+
+    async def instructions(self, caller: Caller) -> str | None:
+        """The instructions of the handshake; None for a project that exposes all tools by name.
+
+        They name the caller's servers, unless its project switched that off. The servers' names come from their last
+        list, or from the last run. Waits briefly for running servers of which neither is known.
+        """
+        rights = self.rights
+        if rights.is_flat(caller):
+            return None
+        if not rights.instructs(caller) or rights.strategy(caller) is None:
+            return INSTRUCTIONS
+        usable = self.usable_servers(caller)
+        await self._lists.wait_for_first_lists([one for one in usable if not self._names.tool_names(one)])
+        return write_instructions([self._words_of(caller, server_id) for server_id in self.usable_servers(caller)])
 
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool of exactly this key, if the caller may use it.
@@ -275,6 +305,17 @@ class ToolCatalogService:
         permitted = self.rights.permits(caller, server_id)
         names = tuple(filter(permitted, last.items)) if last is not None else ()
         return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
+
+    def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
+        """`tool_permissions` are those of the server, so that the words are the same for all its callers."""
+        last, server = self._lists.last_list(server_id), self.rights.config.servers[server_id]
+        names = last.items if last is not None else self._names.tool_names(server_id)
+        permitted, name = self.rights.permits(caller, server_id), display_name(server_id, server)
+
+        def compute() -> ServerWords:
+            return ServerWords(name, telling_words(name, filter(permitted, kept_names(names))))
+
+        return self._words.get(server_id, names, server, compute)
 
     async def _ask_providers(
         self, strategy: Strategy, request: SearchRequest

@@ -2,7 +2,7 @@
 
 GatewayError                 the caller can act on it; shown to the model
   UnknownToolError, InvalidArgumentsError, ServerUnavailableError (NotSentError), CallTimeoutError,
-  AuditUnavailableError, RateLimitedError
+  AuditUnavailableError, RateLimitedError, UnknownResultError
 RefusedError                 the caller as a whole is refused; shown to the person
   UnauthorizedError, ForbiddenError
 DownstreamError              a JSON-RPC error that a server answered with
@@ -77,6 +77,18 @@ class RateLimitedError(GatewayError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class UnknownResultError(GatewayError):
+    """Also raised for results of other callers: the two must be indistinguishable."""
+
+    code = "unknown_result"
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(
+            f"No stored result `{handle[:64]}`. Results are kept for one hour at most, for the token and project that "
+            "called the tool. Call the tool again."
+        )
 
 
 class RefusedError(Exception):

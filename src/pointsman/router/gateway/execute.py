@@ -39,6 +39,7 @@ from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, check_names
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
@@ -62,6 +63,7 @@ class Executor:
         links: ResourceLinks,
         caller_ids: CallerIds,
         check_process: CheckProcess,
+        large_results: LargeResults,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -70,6 +72,7 @@ class Executor:
         self._links = links
         self._caller_ids = caller_ids
         self._check_process = check_process
+        self._large_results = large_results
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
@@ -79,12 +82,18 @@ class Executor:
                 request, tool_key if isinstance(tool_key, str) else None, given.get("arguments")
             ) as record:
                 asked = read_execute(given)
+                if asked.tool_key == RESULT_KEY:
+                    return await self._read_result(request, record, asked.arguments)
                 tool, spent_s = self._catalog.resolve_known(request.caller, asked.tool_key), 0.0
                 if tool is None:
                     asked_at = asyncio.get_running_loop().time()
                     tool = await self._catalog.resolve(request.caller, asked.tool_key)
                     spent_s = self._wait_for_connection(tool, asked_at)
-                return as_execute_result(await self._call(request, back, record, tool, asked.arguments, spent_s))
+                answer, size = await self._call(request, back, record, tool, asked.arguments, spent_s)
+                result = as_execute_result(answer)
+                if size > SMALL_BYTES and self._large_results.may_be_large(size):
+                    result = await self._large_results.shorten(request, asked.tool_key, result)
+                return result
         except GatewayError as error:
             return failure(error)
 
@@ -101,7 +110,8 @@ class Executor:
                 if isinstance(resolved, GatewayError):
                     raise resolved
                 spent_s = self._wait_for_connection(resolved, asked_at)
-                return as_own_result(await self._call(request, back, record, resolved, arguments, spent_s))
+                answer, _ = await self._call(request, back, record, resolved, arguments, spent_s)
+                return as_own_result(answer)
         except UnknownToolError:
             raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
         except GatewayError as error:
@@ -130,8 +140,8 @@ class Executor:
         tool: KnownTool,
         arguments: Json,
         spent_s: float,
-    ) -> Json:
-        """Return the server's result and finish its row. Raises GatewayError, ProtocolError."""
+    ) -> tuple[Json, int]:
+        """Return the server's result with its size in bytes, and finish its row. Raises GatewayError, ProtocolError."""
         bundled = tool.server_id in self._catalog.bundled_servers
         deferred = None if bundled else tool.check_arguments(arguments)  # bundled servers check their own arguments
         if deferred is not None:
@@ -147,7 +157,14 @@ class Executor:
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         self._links.remember(request.caller, tool.server_id, result.get("content"))
-        record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))
+        size = len(wire.encode(result))
+        record.finish(*_ending(result, bundled), bytes=size)
+        return result, size
+
+    async def _read_result(self, request: FrontRequest, record: Record, arguments: Json) -> Json:
+        """`pointsman:result`. Raises GatewayError."""
+        result = await self._large_results.read(request.caller, arguments)
+        record.finish("ok", bytes=len(wire.encode(result)))
         return result
 
     async def _send_when_back(

@@ -162,16 +162,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._head_bytes += self._piece_bytes
             if self._head_bytes > HEAD_BYTES:
                 self._answer_and_close(_LARGE_HEAD)
-        if self._request_timer is None and not self.transport.is_closing():
-            self._start_request_timer()
-
-    def _start_request_timer(self) -> None:
-        if self._reading_body:
-            self._expect(self._limits.body_s, self._body_is_late)
+        if self._request_timer is not None or self.transport.is_closing():
             return
         idle = self.cycle is None or self.cycle.response_complete
-        # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
-        if self._reading_head or (idle and self.timeout_keep_alive_task is None):
+        if self._reading_body:
+            self._expect(self._limits.body_s, self._body_is_late)
+        elif self._reading_head or (idle and self.timeout_keep_alive_task is None):
+            # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
             self._expect(self._limits.header_s, self._head_is_late)
 
     # The parser's callbacks
