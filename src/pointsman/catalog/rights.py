@@ -92,6 +92,13 @@ class RightsIndex:
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.describe_catalog
 
+    def instructs(self, caller: Caller) -> bool:
+        """Whether the instructions of the handshake name the servers of the caller's project."""
+        if caller.project_id is None:
+            return self.config.unassigned.catalog_in_instructions
+        project = self.config.projects.get(caller.project_id)
+        return project is not None and project.catalog_in_instructions
+
     def _grants_of(self, caller: Caller) -> _Grants:
         grants = self._grants.get(caller)
         if grants is None:
