@@ -30,6 +30,7 @@ _GAP_NOTICES: Mapping[Gap, str] = {
     "starting": f"Still starting, so without its tools for now: {{}}. Ask again in a few seconds; {_OPERATOR}.",
     "failed": f"Not working at the moment, so without its tools: {{}}. Use other tools; {_OPERATOR}.",
     "timeout": f"Did not list its tools in time, so without them: {{}}. Ask again later; {_OPERATOR}.",
+    "restarting": "Restarting, so with the tools of its last list; a call waits until it is back: {}.",
     "cut": "Has more tools than can be listed, so only with the first of them: {}.",
     "unreadable": "Without tools whose names carry invisible characters: {}.",
 }
