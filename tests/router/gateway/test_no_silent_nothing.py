@@ -27,6 +27,7 @@ SAID = {
     "timeout": ("did not answer within 1 s", "check before you repeat it"),
     "rate_limited": ("1 requests in progress", "Wait for some of them to end, then retry"),
     "audit_unavailable": ("could not be recorded", "The operator finds the reason in the gateway's log"),
+    "unknown_result": ("No stored result `none`", "Call the tool again"),
     "unauthorized": ("Unknown token", "`pointsman token create"),
     "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
 }
@@ -98,6 +99,7 @@ async def each_error(shop: Shop) -> dict[str, str]:
         await error_of(shop, red, "shop:paint", {"coats": 0}),
         await error_of(shop, red, "gone:anything", {}),
         await error_of(shop, red, "shop:hang", {}),
+        await error_of(shop, red, "pointsman:result", {"handle": "none", "offset": 0}),
         await while_another_call_runs(shop),
     ]
     with full_disk(shop.gateway.pid):
