@@ -2,13 +2,19 @@
 
 A control socket switches the recorder: `start` empties it and switches it on, `stop` switches it off and sends what it
 has. The daemon itself runs as usual, in this process.
+
+A task that was already running when the recorder was switched on (the HTTP server's tick, for example) is not part of
+the call: what it does while the call is under way is left out.
 """
 
 from __future__ import annotations
 
+import dis
+import inspect
 import socket
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -34,14 +40,20 @@ class Recorder:
     def __init__(self) -> None:
         self._on = False
         self._depths: dict[CodeType, int] = {}
+        self._started: set[int] = set()  # ids of the frames that were entered since then
 
     def profile(self, frame: FrameType, event: str, argument: Any) -> None:
-        if self._on and event == "call" and _is_ours(frame.f_code):
-            depth = _depth(frame)
-            self._depths[frame.f_code] = max(depth, self._depths.get(frame.f_code, 0))
+        if not self._on or event != "call" or not _is_ours(frame.f_code):
+            return
+        if frame.f_lasti <= _entry(frame.f_code):
+            self._started.add(id(frame))
+        stack = _our_frames(frame)
+        if all(id(each) in self._started for each in stack if each.f_code.co_flags & inspect.CO_COROUTINE):
+            self._depths[frame.f_code] = max(len(stack), self._depths.get(frame.f_code, 0))
 
     def start(self) -> None:
         self._depths = {}
+        self._started = set()
         self._on = True
 
     def stop(self) -> list[Called]:
@@ -58,13 +70,21 @@ def _is_ours(code: CodeType) -> bool:
     return named and code.co_filename.startswith(PACKAGE)
 
 
-def _depth(frame: FrameType) -> int:
-    depth = 0
+@cache
+def _entry(code: CodeType) -> int:
+    """Where a function begins; a coroutine that is resumed continues behind it."""
+    return next(step.offset for step in dis.get_instructions(code) if step.opname == "RESUME")
+
+
+def _our_frames(frame: FrameType) -> list[FrameType]:
+    """The frames of ours on the stack, innermost first."""
+    frames = []
     above: FrameType | None = frame
     while above is not None:
-        depth += _is_ours(above.f_code)
+        if _is_ours(above.f_code):
+            frames.append(above)
         above = above.f_back
-    return depth
+    return frames
 
 
 def _serve_control(listener: socket.socket, recorder: Recorder) -> None:

@@ -196,8 +196,7 @@ async def test_arguments_are_checked_and_bundled_servers_are_known() -> None:
     ours, theirs = SmallServer("archive", tool("t")), SmallServer("s", tool("t", n={"type": "integer"}))
     config = config_of({"s": None, "archive": {"command": None, "bundled": "archive"}})
     catalog = catalog_of(ours, theirs, config=config)
-    assert catalog.is_bundled("archive")
-    assert not catalog.is_bundled("s")
+    assert catalog.bundled_servers == {"archive"}
     known = await catalog.resolve(ME, "s:t")
     assert known.check_arguments({"n": 5}) is None
     with pytest.raises(InvalidArgumentsError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
-from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy, Token
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
 
@@ -32,6 +32,7 @@ class RightsIndex:
             token_id: token.expires.timestamp() + LEEWAY_S if token.expires is not None else math.inf
             for token_id, token in config.tokens.items()
         }
+        self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
 
     def identify(self, secret: str | None, project_named: str | None, now: float) -> Caller:
@@ -55,7 +56,7 @@ class RightsIndex:
         if now >= self._expiry[token_id]:
             raise UnauthorizedError(f"This token has expired. The operator can create a new one with `{CREATE_TOKEN}`.")
         project_id = None if project_named is None or project_named in NO_PROJECT else project_named
-        if not self._includes_project(self.config.tokens[token_id], project_id):
+        if project_id not in self._projects[token_id]:
             raise ForbiddenError(_why_forbidden(project_id))
         return Caller(token_id, project_id)
 
@@ -70,10 +71,10 @@ class RightsIndex:
 
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
-        token = self.config.tokens.get(caller.token_id)
-        if token is None or now >= self._expiry[caller.token_id]:
+        token_id = caller.token_id
+        if token_id not in self._expiry or now >= self._expiry[token_id]:
             return False
-        return self._includes_project(token, caller.project_id)
+        return caller.project_id in self._projects[token_id]
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""
@@ -125,13 +126,6 @@ class RightsIndex:
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.describe_catalog
 
-    def _includes_project(self, token: Token, project_id: str | None) -> bool:
-        if project_id is None:
-            return ANY in token.projects or UNASSIGNED in token.projects
-        if project_id not in self.config.projects:
-            return False
-        return ANY in token.projects or project_id in token.projects
-
     def _grants_of(self, caller: Caller) -> _Grants:
         grants = self._grants.get(caller)
         if grants is None:
@@ -142,7 +136,7 @@ class RightsIndex:
 
     def _compute_grants(self, caller: Caller) -> _Grants:
         token = self.config.tokens.get(caller.token_id)
-        if token is None or not self._includes_project(token, caller.project_id):
+        if token is None or caller.project_id not in self._projects[caller.token_id]:
             return _Grants({}, ())
         servers = {
             server_id: server
@@ -163,6 +157,18 @@ class _Grants:
 def identify(config: GatewayConfig, secret: str | None, project_named: str | None, now: float) -> Caller:
     """`RightsIndex.identify` for a single request."""
     return RightsIndex(config).identify(secret, project_named, now)
+
+
+def _projects_by_token(config: GatewayConfig) -> dict[str, frozenset[str | None]]:
+    """The existing projects that each token includes; None stands for no project."""
+    every: frozenset[str | None] = frozenset((None, *config.projects))
+    named = {UNASSIGNED: None, **{project_id: project_id for project_id in config.projects}}
+    return {
+        token_id: every
+        if ANY in token.projects
+        else frozenset(named[project_id] for project_id in token.projects if project_id in named)
+        for token_id, token in config.tokens.items()
+    }
 
 
 def _belongs(server: Server, project_id: str | None) -> bool:

@@ -56,6 +56,7 @@ class ToolCatalogService:
         changed_tools: ChangedTools = lambda server_id, names: None,
     ) -> None:
         self.rights = RightsIndex(config)
+        self.bundled_servers = _bundled_servers(config)
         self._sources = sources
         self._providers = providers
         self._wall_clock = wall_clock
@@ -66,11 +67,12 @@ class ToolCatalogService:
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
         self.rights = RightsIndex(config)
+        self.bundled_servers = _bundled_servers(config)
         self._lists.keep_only(config.servers)
 
-    def identify(self, secret: str | None, project_named: str | None) -> Caller:
+    def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
-        return self.rights.identify(secret, project_named, self._wall_clock())
+        return self.rights.identify(token, project, self._wall_clock())
 
     def still_valid(self, caller: Caller) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
@@ -181,11 +183,6 @@ class ToolCatalogService:
         """Whether the last list that the server gave, however old, had the tool."""
         return self._lists.was_listed(key.server_id, key.tool_name)
 
-    def is_bundled(self, server_id: str) -> bool:
-        """Whether the server is part of Pointsman: it checks arguments itself and is trusted with caller ids."""
-        server = self.rights.config.servers.get(server_id)
-        return server is not None and server.bundled is not None
-
     async def close(self) -> None:
         """Cancel the background work and wait for its end."""
         await self._lists.close()
@@ -254,6 +251,11 @@ class ToolCatalogService:
         finally:
             await _cancel_searches(asked, fallback)
         return _ranked_by(provider, hits), hits, None
+
+
+def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
+    """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
+    return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
 
 
 def _ranked_by(provider: SearchProvider, hits: list[SearchHit]) -> str:

@@ -115,10 +115,9 @@ class Daemon:
         self._audit = await stack.enter_async_context(
             auditing(
                 launch.state_dir,
-                lambda: self._current.config.audit,
+                self._current,
                 tasks=self._tasks,
                 observers=[self._metrics, self._usage],
-                bytes_per_s=lambda: self._current.config.limits.audit_bytes_per_s,
             )
         )
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained

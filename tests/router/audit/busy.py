@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from pointsman.config.model import Audit
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.router.audit.compaction import auditing
 from tests.router.audit.samples import request
 
@@ -18,7 +18,7 @@ IN_FLIGHT = 8
 
 
 async def main(state_dir: Path) -> None:
-    async with auditing(state_dir, Audit, every_s=0.005) as log:
+    async with auditing(state_dir, CurrentConfig(GatewayConfig()), every_s=0.005) as log:
         made = 0
         while True:
             records = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pointsman.config.model import Audit, CurrentConfig, GatewayConfig
 from pointsman.core.model import Caller
 from pointsman.core.seams import Client, FrontRequest
 from pointsman.router.audit.journal import Journal
@@ -26,6 +27,10 @@ def request(
     return FrontRequest(
         request_id, method, {}, Caller(token, project), Client(client, "legacy", "2025-11-25", {}, None, None)
     )
+
+
+def recording_arguments() -> CurrentConfig:
+    return CurrentConfig(GatewayConfig(audit=Audit(arguments=True)))
 
 
 def open_log(state_dir: Path, **options: object) -> AuditLog:

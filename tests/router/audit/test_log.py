@@ -10,13 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError, UnknownToolError
 from pointsman.core.seams import ProtocolError
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.journal import MAX_LINE_BYTES
 from pointsman.router.audit.log import CHANGES_BURST, UNAUTHORIZED_BURST
 from pointsman.router.audit.segments import FOLDER, list_segments
-from tests.router.audit.samples import SECRET, Clock, Observed, open_log, request, rows
+from tests.router.audit.samples import SECRET, Clock, Observed, open_log, recording_arguments, request, rows
 
 FIELDS = [
     *("seq", "time", "requestId", "kind", "token", "project", "client", "queries", "toolKey", "serverId", "method"),
@@ -138,7 +139,7 @@ def test_the_files_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\x0b", "\x85", "\u2028", "\u2029", "\x00", "\x1b[2K\r"])
 def test_nobody_can_forge_a_line(tmp_path: Path, newline: str) -> None:
     forged = newline + '{"t":"intent","seq":99,"time_ms":1,"request_id":"forged","kind":"execute"}' + newline
-    log = open_log(tmp_path, arguments=lambda: True)
+    log = open_log(tmp_path, current=recording_arguments())
     call = log.begin(
         request(client=forged, method=forged),
         "execute",
@@ -158,7 +159,7 @@ def test_nobody_can_forge_a_line(tmp_path: Path, newline: str) -> None:
 
 
 def test_a_token_is_masked_wherever_a_caller_puts_it(tmp_path: Path) -> None:
-    log = open_log(tmp_path, arguments=lambda: True)
+    log = open_log(tmp_path, current=recording_arguments())
     call = log.begin(
         request(client=f"x{SECRET}", method=SECRET),
         "execute",
@@ -176,10 +177,10 @@ def test_a_token_is_masked_wherever_a_caller_puts_it(tmp_path: Path) -> None:
 
 
 def test_arguments_are_recorded_only_if_the_configuration_says_so(tmp_path: Path) -> None:
-    record = False
-    log = open_log(tmp_path, arguments=lambda: record)
+    current = CurrentConfig(GatewayConfig())
+    log = open_log(tmp_path, current=current)
     log.begin(request(), "execute", arguments={"a": 1}).finish("ok")
-    record = True
+    current.config = recording_arguments().config
     log.begin(request(), "execute", arguments={"a": 1}).finish("ok")
     first, second = rows(tmp_path)
     assert "arguments" not in msgspec.to_builtins(first)
@@ -188,7 +189,7 @@ def test_arguments_are_recorded_only_if_the_configuration_says_so(tmp_path: Path
 
 @pytest.mark.parametrize("text", ["x" * 1_000_000, "\x01" * 1_000_000, "\U0001f600" * 100_000, "\ud800" * 100_000])
 def test_a_row_is_bounded_whatever_a_caller_sends(tmp_path: Path, text: str) -> None:
-    log = open_log(tmp_path, arguments=lambda: True)
+    log = open_log(tmp_path, current=recording_arguments())
     call = log.begin(
         request(client=text, method=text),
         "execute",

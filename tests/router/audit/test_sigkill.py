@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.config.model import Audit
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.segments import FOLDER, list_segments
 from tests.router.audit.busy import IN_FLIGHT
@@ -64,7 +64,7 @@ async def test_sigkill_under_load_loses_no_row_and_doubles_none(tmp_path: Path, 
     assert set(endings.values()) <= {"ok", "interrupted"}
     assert len(endings.keys() - finished) <= 3 * IN_FLIGHT
 
-    async with auditing(tmp_path, Audit):  # the next run takes over what they left
+    async with auditing(tmp_path, CurrentConfig(GatewayConfig())):  # the next run takes over what they left
         pass
     assert rows(tmp_path) == found
     assert len(list_segments(tmp_path / FOLDER)) == 1  # its own, which says where seq goes on

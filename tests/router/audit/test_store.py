@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pointsman.config.model import Audit
+from pointsman.config.model import Audit, CurrentConfig, GatewayConfig
 from pointsman.router.audit.compaction import KEEP_ALL_S, TRIM_EVERY_S, auditing, last_seq_in
 from pointsman.router.audit.database import FILE, SCHEMA_VERSION, NewerSchemaError, databases_set_aside, open_database
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.segments import FOLDER, list_segments
 from pointsman.router.audit.store import Store
-from tests.router.audit.samples import Clock, open_log, request, rows
+from tests.router.audit.samples import Clock, open_log, recording_arguments, request, rows
 
 
 class Run:
@@ -53,7 +53,7 @@ def stored(state_dir: Path) -> list[tuple[int, str, str | None]]:
 
 def test_closed_segments_move_and_rows_read_the_same_before_and_after(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    log = AuditLog(run.journal, arguments=lambda: True)
+    log = AuditLog(run.journal, recording_arguments())
     log.begin(request("a", project=None), "discovery", queries=["x", "ü\n"]).finish(
         "ok", results=1, bytes=2, provider="bm25", fallback=False
     )
@@ -135,7 +135,7 @@ async def test_a_new_run_takes_over_what_earlier_ones_left(tmp_path: Path) -> No
         log.begin(request(f"{name} open"), "execute")
         log.close()
     before = rows(tmp_path)
-    async with auditing(tmp_path, Audit) as log:
+    async with auditing(tmp_path, CurrentConfig(GatewayConfig())) as log:
         log.begin(request("new"), "execute").finish("ok")
     assert len(stored(tmp_path)) >= 6
     after = rows(tmp_path)
@@ -269,10 +269,8 @@ class Life:
 
     @asynccontextmanager
     async def running(self, max_days: int = 2, max_bytes: int = 10**9) -> AsyncGenerator[AuditLog]:
-        settings = Audit(max_days=max_days, max_bytes=max_bytes)
-        async with auditing(
-            self.state_dir, lambda: settings, wall=self.wall, monotonic=self.monotonic, every_s=0.005
-        ) as log:
+        current = CurrentConfig(GatewayConfig(audit=Audit(max_days=max_days, max_bytes=max_bytes)))
+        async with auditing(self.state_dir, current, wall=self.wall, monotonic=self.monotonic, every_s=0.005) as log:
             yield log
 
     async def trimmed(self, log: AuditLog, after_s: float) -> list[str]:

@@ -56,6 +56,7 @@ async def test_every_usable_tool_is_listed_with_its_schema_and_the_two_tools_are
     async with speaker(gateway, era, project="two-tools") as client:
         listed = await client.every("tools/list", "tools")
         assert [tool["name"] for tool in listed] == ["tool_discovery", "tool_execute"]
+        assert all(tool["_meta"]["anthropic/alwaysLoad"] is True for tool in listed)
 
 
 async def test_the_introduction_tells_what_holds_for_the_project(gateway: GatewayProcess) -> None:

@@ -92,3 +92,9 @@ def test_an_overview_is_added_to_the_description_and_leaves_the_tools_alone() ->
     assert repr(TOOLS) == before
     assert described_tools(None) is TOOLS
     assert described_tools("") is TOOLS
+
+
+def test_both_tools_ask_clients_to_load_them_at_once_and_to_keep_their_answers() -> None:
+    for tool in (*TOOLS, *described_tools("Servers here: clock (tell).")):
+        assert tool["_meta"]["anthropic/alwaysLoad"] is True
+        assert tool["_meta"]["anthropic/maxResultSizeChars"] == 100_000

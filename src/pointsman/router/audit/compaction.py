@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from pointsman.config.model import Audit
+from pointsman.config.model import Audit, CurrentConfig
 from pointsman.core.model import WallClock
 from pointsman.router.audit.database import FILE, NewerSchemaError, open_to_read
 from pointsman.router.audit.journal import Journal
@@ -33,32 +33,21 @@ logger = logging.getLogger(__name__)
 @asynccontextmanager
 async def auditing(
     state_dir: Path,
-    settings: Callable[[], Audit],
+    current: CurrentConfig,
     *,
     tasks: TaskSet | None = None,
     observers: Sequence[Observer] = (),
     wall: WallClock = time.time,
     monotonic: Callable[[], float] = time.monotonic,
     every_s: float = MOVE_EVERY_S,
-    bytes_per_s: Callable[[], float] | None = None,
 ) -> AsyncGenerator[AuditLog]:
-    """Open the audit for one run of the daemon. `settings` is called each time, so that a reload takes effect.
-
-    `bytes_per_s`: how much one token may write.
-    """
+    """Open the audit for one run of the daemon. It uses the settings in `current`, so that a reload takes effect."""
     seen = await asyncio.to_thread(last_seq_in, state_dir / FILE)
     journal = Journal(state_dir / FOLDER, seen_seq=seen)
-    log = AuditLog(
-        journal,
-        arguments=lambda: settings().arguments,
-        observers=observers,
-        wall=wall,
-        monotonic=monotonic,
-        bytes_per_s=bytes_per_s,
-    )
+    log = AuditLog(journal, current, observers=observers, wall=wall, monotonic=monotonic)
     log.open()
     store = Store(state_dir / FILE)
-    compactor = _Compactor(log, journal, store, state_dir / FOLDER, settings, AgeClock(wall, monotonic), monotonic)
+    compactor = _Compactor(log, journal, store, state_dir / FOLDER, current, AgeClock(wall, monotonic), monotonic)
     stopping = asyncio.Event()
     tasks = tasks or TaskSet()
     tasks.start(COMPACTION, lambda: compactor.run(stopping, every_s))
@@ -92,7 +81,7 @@ class _Compactor:
         journal: Journal,
         store: Store,
         folder: Path,
-        settings: Callable[[], Audit],
+        current: CurrentConfig,
         age: AgeClock,
         monotonic: Callable[[], float],
     ) -> None:
@@ -100,7 +89,7 @@ class _Compactor:
         self._journal = journal
         self._store = store
         self._folder = folder
-        self._settings = settings
+        self._current = current
         self._age = age
         self._age_known = False
         self._monotonic = monotonic
@@ -131,7 +120,7 @@ class _Compactor:
             self._age_known = True
         now = self._monotonic()
         if now - self._trimmed_at >= TRIM_EVERY_S:
-            self._trim(self._settings(), fresh=now - self._started_at < KEEP_ALL_S)
+            self._trim(self._current.config.audit, fresh=now - self._started_at < KEEP_ALL_S)
             self._trimmed_at = now
 
     def _trim(self, settings: Audit, *, fresh: bool) -> None:

@@ -10,15 +10,17 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.errors import AuditUnavailableError, DownstreamError, GatewayError, RateLimitedError
 from pointsman.core.model import WallClock
 from pointsman.core.seams import FrontRequest, ProtocolError
 from pointsman.router.audit.journal import Journal, encode_line
-from pointsman.router.audit.redaction import clean_arguments, clean_queries, short, short_or_none
+from pointsman.router.audit.redaction import clean_arguments, clean_queries, short
 from pointsman.router.audit.row_rate import REPEATED, RefusalCounter, RowRate, TokenBucket, too_many_rows
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
 
@@ -44,19 +46,17 @@ class Observer(Protocol):
     def journal_failed(self) -> None: ...
 
 
+@dataclass(slots=True)
 class Record:
     """A call in progress, whose intent is in the journal.
 
     As a context manager it writes the outcome when the block ends, derived from the exception if there is one.
     """
 
-    __slots__ = ("_began", "_finished", "_intent", "_log")
-
-    def __init__(self, log: AuditLog, intent: Intent, began: float) -> None:
-        self._log = log
-        self._intent = intent
-        self._began = began
-        self._finished = False
+    _log: AuditLog
+    _intent: Intent
+    _began: float
+    _finished: bool = False
 
     def __enter__(self) -> Record:
         return self
@@ -79,7 +79,10 @@ class Record:
         if self._finished:
             return
         self._finished = True
-        self._log._finish(self._intent, self._began, outcome, code, results, bytes, provider, fallback)
+        ms = round((self._log._monotonic() - self._began) * 1000, 3)
+        code, provider = short(code, MAX_NAME_CHARS), short(provider, MAX_NAME_CHARS)
+        written = Outcome(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback)
+        self._log._write_outcome(self._intent, written)
 
     def begin_next_round(self) -> None:
         """Continue the call in a new row, after this one was finished with `input_required`.
@@ -97,16 +100,15 @@ class AuditLog:
     def __init__(
         self,
         journal: Journal,
+        current: CurrentConfig | None = None,
         *,
-        arguments: Callable[[], bool] = lambda: False,
         observers: Sequence[Observer] = (),
         wall: WallClock = time.time,
         monotonic: Callable[[], float] = time.monotonic,
-        bytes_per_s: Callable[[], float] | None = None,
     ) -> None:
-        """`bytes_per_s`: how much one token may write, after a burst."""
+        """`current`: whether to record arguments, and how much one token may write; None for the defaults."""
         self._journal = journal
-        self._arguments = arguments
+        self._current = current or CurrentConfig(GatewayConfig())
         self._observers = tuple(observers)
         self._wall = wall
         self._monotonic = monotonic
@@ -115,7 +117,7 @@ class AuditLog:
         self.rows_held_back = False  # the state database is not writable; for `/health`
         self._unauthorized = TokenBucket(UNAUTHORIZED_BURST, monotonic())
         self._changes: dict[str, TokenBucket] = {}  # by server
-        self._rate = RowRate(bytes_per_s)
+        self._rate = RowRate(self._current)
         self._refusals = RefusalCounter()
 
     def open(self) -> None:
@@ -149,7 +151,7 @@ class AuditLog:
             self._record_rate_limited(request, kind, tool_key, server_id)
             raise too_many_rows(wait_s)
         intent = Intent(
-            seq=self._next_seq(),
+            seq=0,
             time_ms=int(self._wall() * 1000),
             request_id=request.id,
             kind=kind,
@@ -158,11 +160,13 @@ class AuditLog:
             client=short(request.client.name, MAX_NAME_CHARS),
             method=short(request.method, MAX_NAME_CHARS),
             queries=None if queries is None else clean_queries(queries),
-            tool_key=short_or_none(tool_key, MAX_TOOL_KEY_CHARS),
-            server_id=short_or_none(server_id, MAX_NAME_CHARS),
-            arguments=clean_arguments(arguments) if arguments is not None and self._arguments() else msgspec.UNSET,
+            tool_key=short(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short(server_id, MAX_NAME_CHARS),
+            arguments=clean_arguments(arguments)
+            if arguments is not None and self._current.config.audit.arguments
+            else msgspec.UNSET,
         )
-        return Record(self, intent, self._write_intent(intent))
+        return Record(self, *self._write_intent(intent))
 
     def _record_rate_limited(
         self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None
@@ -203,13 +207,13 @@ class AuditLog:
             time_ms=int(self._wall() * 1000),
             request_id=short(request_id, MAX_NAME_CHARS) if request_id else secrets.token_hex(8),
             kind=kind,
-            token=short_or_none(token_id, MAX_NAME_CHARS),
-            project=short_or_none(project_id, MAX_NAME_CHARS),
+            token=short(token_id, MAX_NAME_CHARS),
+            project=short(project_id, MAX_NAME_CHARS),
             client=short(client, MAX_NAME_CHARS),
             method=short(method, MAX_NAME_CHARS),
             queries=None if queries is None else clean_queries(queries),
-            tool_key=short_or_none(tool_key, MAX_TOOL_KEY_CHARS),
-            server_id=short_or_none(server_id, MAX_NAME_CHARS),
+            tool_key=short(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short(server_id, MAX_NAME_CHARS),
         )
         outcome = Outcome(0, "denied", short(code, MAX_NAME_CHARS), ms=0.0)
         if self._has_own_row(intent, outcome):
@@ -239,7 +243,7 @@ class AuditLog:
             )
             outcome = Outcome(0, "ok", DEFINITION_CHANGED, ms=0.0)
             if bucket.left >= 1:
-                bucket.take(1)
+                bucket.left -= 1
                 self._write_row(intent, outcome)
             for observer in self._observers:
                 observer.finished(intent, outcome)
@@ -249,7 +253,7 @@ class AuditLog:
         if outcome.code == "unauthorized":
             if self._unauthorized.fill(UNAUTHORIZED_BURST, UNAUTHORIZED_PER_S, now) < 1:
                 return False
-            self._unauthorized.take(1)
+            self._unauthorized.left -= 1
             return True
         over = intent.token is not None and self._rate.wait_s(intent.token, now) > 0
         if over or outcome.code in REPEATED:
@@ -280,22 +284,15 @@ class AuditLog:
 
     def _begin_again(self, intent: Intent) -> tuple[Intent, float]:
         """Write the same intent with a new seq. Raises AuditUnavailableError."""
-        again = msgspec.structs.replace(intent, seq=self._next_seq(), time_ms=int(self._wall() * 1000))
-        return again, self._write_intent(again)
+        return self._write_intent(msgspec.structs.replace(intent, time_ms=int(self._wall() * 1000)))
 
-    def _next_seq(self) -> int:
-        """Raises AuditUnavailableError."""
+    def _write_intent(self, intent: Intent) -> tuple[Intent, float]:
+        """Write the intent with the next seq; return it and the start time. Raises AuditUnavailableError."""
         try:
             if self._late:
                 self._write_late()
-            return self._journal.next_seq()
-        except OSError as error:
-            raise self._failed(error) from None
-
-    def _write_intent(self, intent: Intent) -> float:
-        """Return the start time of the call. Raises AuditUnavailableError."""
-        line = encode_line(intent)
-        try:
+            intent = msgspec.structs.replace(intent, seq=self._journal.next_seq())
+            line = encode_line(intent)
             self._journal.append(line, intents=1)
         except OSError as error:
             raise self._failed(error) from None
@@ -303,22 +300,9 @@ class AuditLog:
             self._rate.wrote(intent.token, len(line))
         if self._failing:
             self._recovered()
-        return self._monotonic()
+        return intent, self._monotonic()
 
-    def _finish(
-        self,
-        intent: Intent,
-        began: float,
-        ending: Ending,
-        code: str | None,
-        results: int | None,
-        size: int | None,
-        provider: str | None,
-        fallback: bool | None,
-    ) -> None:
-        ms = round((self._monotonic() - began) * 1000, 3)
-        code, provider = short_or_none(code, MAX_NAME_CHARS), short_or_none(provider, MAX_NAME_CHARS)
-        outcome = Outcome(intent.seq, ending, code, ms, results, size, provider, fallback)
+    def _write_outcome(self, intent: Intent, outcome: Outcome) -> None:
         line = encode_line(outcome)
         try:
             if self._late:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
 
+from pointsman.config.model import CurrentConfig
 from pointsman.core.errors import RateLimitedError
 from pointsman.router.audit.rows import Intent, Outcome
 
@@ -15,11 +16,9 @@ BURST_S = 30  # capacity of a bucket, in seconds of its rate
 WINDOW_S = 10.0  # in which equal refusals are coalesced into one row
 REPEATED = frozenset({"rate_limited", "overloaded"})  # refusals that a retrying client repeats thousands of times
 
-Clock = Callable[[], float]
-
 
 class TokenBucket:
-    """Holds at most `burst` and refills at `per_s`. Taking more than is left makes it negative."""
+    """Holds at most `burst` and refills at `per_s`. Users subtract from `left`, which may become negative."""
 
     __slots__ = ("_at", "left")
 
@@ -33,24 +32,18 @@ class TokenBucket:
         self._at = now
         return left
 
-    def take(self, amount: float) -> None:
-        self.left -= amount
-
 
 class RowRate:
     """One bucket per token. Counts bytes, because the size of the database is what evicts other tokens' rows."""
 
-    def __init__(self, bytes_per_s: Callable[[], float] | None) -> None:
-        """None: no limit."""
-        self._bytes_per_s = bytes_per_s
-        self._per_s = 0.0  # the last value of `bytes_per_s`
+    def __init__(self, current: CurrentConfig) -> None:
+        self._current = current
+        self._per_s = 0  # the limit that the buckets have
         self._buckets: dict[str, TokenBucket] = {}
 
     def wait_s(self, token_id: str, now: float) -> float:
         """Return the time until the token may write another row; 0 if it may now."""
-        if self._bytes_per_s is None:
-            return 0.0
-        per_s = self._bytes_per_s()
+        per_s = self._current.config.limits.audit_bytes_per_s
         if per_s != self._per_s:
             self._per_s = per_s
             self._buckets.clear()  # after a reload, the new burst applies to all
@@ -65,7 +58,7 @@ class RowRate:
     def wrote(self, token_id: str, size: int) -> None:
         bucket = self._buckets.get(token_id)
         if bucket is not None:
-            bucket.take(size)
+            bucket.left -= size
 
 
 def too_many_rows(wait_s: float) -> RateLimitedError:

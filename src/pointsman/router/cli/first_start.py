@@ -42,6 +42,8 @@ Connect a client, for example:
 
   claude mcp add --transport http pointsman {url} --header "Authorization: Bearer {secret}"
 
+docs/guide/clients.md has setups for other clients; Copilot CLI needs "deferTools": "never" in its entry.
+
 Next: add your MCP servers to the configuration. Changes take effect when you save the file.
 """
 

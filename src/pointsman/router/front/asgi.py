@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -15,7 +15,7 @@ from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.core.seams import INTERNAL_ERROR, Gateway
 from pointsman.router.front.http.authentication import Claims, authenticate
-from pointsman.router.front.http.headers import HostRules, check_accepts_responses, check_accepts_stream
+from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
 from pointsman.router.front.http.http_request import HttpRequest, RequestReader, echoed_id
 from pointsman.router.front.http.responses import (
     ClientDisconnectedError,
@@ -41,9 +41,6 @@ STREAM_SHARE = 4  # one token's streams take at most this fraction of the connec
 _LEGACY_VERSIONS = frozenset({None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)})
 _REVIEW_S = 0.5  # between checks for revoked tokens
 _CANCEL_S = 2.0  # for cancelled calls to end
-
-Serve = Callable[[Scope, HttpRequest, Claims], Awaitable[None]]
-"""Answers a request whose headers were checked. Raises HttpError, ClientDisconnectedError."""
 
 
 class Front:
@@ -94,15 +91,8 @@ class Front:
 
     def routes(self) -> list[Route]:
         """Return the routes of the front for `other_paths`: `/projects/{id}/mcp`, and `/sse` and `/messages/`."""
-        mcp, stream, message = (
-            Endpoint(self._admit, serve) for serve in (self._serve, self._sse.serve_stream, self._sse.serve_message)
-        )
-        sse = [
-            Route(f"{project}{path}", app)
-            for project in ("", "/projects/{id}")
-            for path, app in (("/sse", stream), ("/messages/", message))
-        ]
-        return [Route("/projects/{id}/mcp", mcp), *sse]
+        sse = [f"{project}{path}" for project in ("", "/projects/{id}") for path in ("/sse", "/messages/")]
+        return [Route(path, self) for path in ("/projects/{id}/mcp", *sse)]
 
     @property
     def hosts(self) -> HostRules:
@@ -145,43 +135,37 @@ class Front:
         self._sse.streams.end_all()  # last, because they carry responses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == "/mcp":
-            await self._admit(scope, receive, send, self._serve)
-        elif self.other_paths is not None:
+        """Serve a request to a path of the front; answer every error."""
+        if scope["type"] != "http" or (scope["path"] != "/mcp" and scope.get("endpoint") is not self):
+            if self.other_paths is None:
+                raise RuntimeError(f"the front serves /mcp, not {scope['type']} {scope.get('path', '')}")
             await self.other_paths(scope, receive, send)
-        else:
-            raise RuntimeError(f"the front serves /mcp, not {scope['type']} {scope.get('path', '')}")
-
-    async def _admit(self, scope: Scope, receive: Receive, send: Send, serve: Serve) -> None:
-        """Check the headers and `serve` the request; answer every error."""
+            return
         http = HttpRequest(receive, send, self._in_flight, scope.get("connection"))
         try:
-            try:
-                await serve(scope, http, self._reader.read_head(http, scope))
-            except HttpError as error:
-                if error.audited and scope["method"] == "POST":
-                    await self._reader.record_refusal(http, error)
-                await respond_error(send, error, echoed_id(http.message))
+            await self._serve(scope, http)
         except ClientDisconnectedError:
             return
         except Exception as error:
-            self._state.failures.report(scope["method"], error)
-            await respond_error(send, HttpError(500, "Internal error", code=INTERNAL_ERROR), echoed_id(http.message))
+            await self._respond_failure(scope["method"], http, error)
         finally:
             if http.lease is not None:
                 http.lease.release()
 
-    async def _serve(self, scope: Scope, http: HttpRequest, claims: Claims) -> None:
-        """Serve `/mcp` by method and era. Raises HttpError, ClientDisconnectedError."""
+    async def _serve(self, scope: Scope, http: HttpRequest) -> None:
+        """Serve a request by path, method and era. Raises HttpError, ClientDisconnectedError."""
+        verb, path = scope["method"], scope["path"]
+        claims = self._reader.read_head(http, scope)
         legacy = http.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
-        verb = scope["method"]
-        if verb == "POST":
-            check_accepts_responses(http.head)
+        if path.endswith("/sse"):
+            await self._sse.serve_stream(scope, http, claims)
+        elif path.endswith("/messages/"):
+            await self._sse.serve_message(scope, http, claims)
+        elif verb == "POST":
+            if http.head.get(b"accept") != USUAL_ACCEPT:
+                check_accepts_responses(http.head)
             message, caller = await self._reader.read_message(http, claims)
-            if legacy:
-                await self._legacy.post(http, message, caller)
-            else:
-                await self._modern.post(http, message, caller)
+            await (self._legacy if legacy else self._modern).post(http, message, caller)
         elif verb == "GET" and legacy:
             check_accepts_stream(http.head)
             await self._legacy.get(http, self._authenticate_session(http, claims))
@@ -189,6 +173,20 @@ class Front:
             await self._legacy.delete(http, self._authenticate_session(http, claims))
         else:
             raise method_not_allowed(b"GET, POST, DELETE" if legacy else b"POST")
+
+    async def _respond_failure(self, verb: str, http: HttpRequest, error: Exception) -> None:
+        try:
+            if isinstance(error, HttpError):
+                if error.audited and verb == "POST":
+                    await self._reader.record_refusal(http, error)
+                await respond_error(http.send, error, echoed_id(http.message))
+                return
+        except ClientDisconnectedError:
+            return
+        except Exception as unexpected:
+            error = unexpected
+        self._state.failures.report(verb, error)
+        await respond_error(http.send, HttpError(500, "Internal error", code=INTERNAL_ERROR), echoed_id(http.message))
 
     def _authenticate_session(self, http: HttpRequest, claims: Claims) -> Caller:
         """Raises HttpError 400, 401, 403."""
@@ -206,14 +204,3 @@ class Front:
         revoked = {caller for caller in callers if not self._gateway.still_valid(caller)}
         for part in parts if revoked else ():
             part.end(revoked.__contains__)
-
-
-class Endpoint:
-    """An ASGI app for a route of the front."""
-
-    def __init__(self, admit: Callable[[Scope, Receive, Send, Serve], Awaitable[None]], serve: Serve) -> None:
-        self._admit = admit
-        self._serve = serve
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._admit(scope, receive, send, self._serve)

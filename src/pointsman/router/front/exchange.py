@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from starlette.types import Message, Receive, Send
@@ -55,61 +55,29 @@ class Successor(Protocol):
     def finish(self, outcome: Outcome) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """Fits `BackChannel`. The work runs in the HTTP request's own task, so cancelling it means cancelling that task."""
 
-    __slots__ = (
-        "_answers",
-        "_asker",
-        "_cancelled",
-        "_disconnect_watcher",
-        "_events",
-        "_id",
-        "_log",
-        "_receive",
-        "_rules",
-        "_send",
-        "_state",
-        "_stream",
-        "_successor",
-        "_task",
-        "_timer",
-        "_working",
-        "_writing",
-        "disconnected",
-        "request",
-    )
-
-    def __init__(
-        self,
-        state: FrontState,
-        client_id: str | int,
-        receive: Receive,
-        send: Send,
-        rules: EraRules,
-        asker: Asker,
-        events: SessionEvents | None = None,
-    ) -> None:
-        """`events` records a stream, so that a client that loses it can resume it."""
-        self._state = state
-        self._id = client_id
-        self._receive = receive
-        self._send = send
-        self._rules = rules
-        self._asker = asker
-        self._events = events
-        self._log: EventLog | None = None  # of the stream, if it is recorded
-        self.request: FrontRequest | None = None  # set once its parameters are checked
-        self.disconnected = False
-        self._successor: Successor | None = None
-        self._working = False
-        self._cancelled = False
-        self._answers: list[asyncio.Future[Json]] | None = None
-        self._stream: EventStream | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._disconnect_watcher: asyncio.Task[None] | None = None
-        self._writing: asyncio.Task[None] | None = None
+    _state: FrontState
+    _id: str | int  # the client's
+    _receive: Receive
+    _send: Send
+    _rules: EraRules
+    _asker: Asker
+    _events: SessionEvents | None = None  # records a stream, so that a client that loses it can resume it
+    _log: EventLog | None = field(default=None, init=False)  # of the stream, if it is recorded
+    request: FrontRequest | None = field(default=None, init=False)  # set once its parameters are checked
+    disconnected: bool = field(default=False, init=False)
+    _successor: Successor | None = field(default=None, init=False)
+    _working: bool = field(default=False, init=False)
+    _cancelled: bool = field(default=False, init=False)
+    _answers: list[asyncio.Future[Json]] | None = field(default=None, init=False)
+    _stream: EventStream | None = field(default=None, init=False)
+    _task: asyncio.Task[Any] | None = field(default=None, init=False)
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
+    _disconnect_watcher: asyncio.Task[None] | None = field(default=None, init=False)
+    _writing: asyncio.Task[None] | None = field(default=None, init=False)
 
     # For the gateway
 
@@ -128,10 +96,10 @@ class Exchange:
 
     async def run(self, method: str, work: Coroutine[Any, Any, Json]) -> None:
         """Await `work` and write its outcome as the response. `method` is for the log."""
-        loop = self._state.loop
-        self._task = asyncio.current_task(loop)
-        self._timer = loop.call_later(WATCH_AFTER_S, self._watch)
-        self._state.running.add(self)
+        state = self._state
+        self._task = asyncio.current_task(state.loop)
+        self._timer = state.loop.call_later(WATCH_AFTER_S, self._watch)
+        state.running.add(self)
         try:
             outcome = await self._outcome(method, work)
             if self._successor is None:
@@ -139,7 +107,10 @@ class Exchange:
             else:
                 self._successor.finish(outcome)
         finally:
-            self._stop_running()
+            state.running.discard(self)
+            if state.idle is not None and not state.running and not state.idle.done():
+                state.idle.set_result(None)
+            self._stop_watching()
             if self._writing is not None:
                 self._writing.cancel()
 
@@ -279,13 +250,6 @@ class Exchange:
         self._open_stream().put(PING)
         if self._log is not None:
             self._log.prime()
-
-    def _stop_running(self) -> None:
-        state = self._state
-        state.running.discard(self)
-        if state.idle is not None and not state.running and not state.idle.done():
-            state.idle.set_result(None)
-        self._stop_watching()
 
     def _stop_watching(self) -> None:
         if self._timer is not None:

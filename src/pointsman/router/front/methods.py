@@ -50,7 +50,7 @@ def modern_client(meta: Json) -> Client:
         era="modern",
         version=meta[PROTOCOL_VERSION_META_KEY],
         capabilities=capabilities,
-        progress_token=progress_token(meta),
+        progress_token=progress_token(meta) if "progressToken" in meta else None,
         log_level=None if level is None else log_level(level, LOG_LEVEL_META_KEY),
     )
 

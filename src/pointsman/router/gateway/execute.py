@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pointsman.catalog.definitions import KnownTool
@@ -113,7 +113,7 @@ class Executor:
         self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool, arguments: Json
     ) -> Json:
         """Return the server's result and finish its row. Raises GatewayError, ProtocolError."""
-        bundled = self._catalog.is_bundled(tool.server_id)
+        bundled = tool.server_id in self._catalog.bundled_servers
         deferred = None if bundled else tool.check_arguments(arguments)  # bundled servers check their own arguments
         if deferred is not None:
             await self._check_process.settle(deferred, request.caller.token_id)
@@ -193,6 +193,7 @@ def _tool_arguments(value: Any) -> Json:
     return value
 
 
+@dataclass(slots=True, eq=False)
 class RecordedRounds:
     """Fits `BackChannel`: records a row for each round of questions.
 
@@ -200,13 +201,10 @@ class RecordedRounds:
     next one.
     """
 
-    __slots__ = ("_back", "_record", "_request", "_waiting")
-
-    def __init__(self, back: BackChannel, request: FrontRequest, record: Record) -> None:
-        self._back = back
-        self._request = request
-        self._record = record
-        self._waiting = False  # the row has ended, and no answer has begun the next one
+    _back: BackChannel
+    _request: FrontRequest
+    _record: Record
+    _waiting: bool = field(default=False, init=False)  # the row has ended, and no answer has begun the next one
 
     def notify(self, method: str, params: Json) -> None:
         self._back.notify(method, params)

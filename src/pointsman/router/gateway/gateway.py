@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from pointsman.catalog.flat import FlatTools
@@ -64,6 +63,8 @@ class PointsmanGateway:
         shares: TokenShares,
     ) -> None:
         self._catalog = catalog
+        self.identify = catalog.identify
+        self.still_valid = catalog.still_valid
         self._shares = shares
         self._usage = usage
         self._audit = audit
@@ -88,12 +89,6 @@ class PointsmanGateway:
 
     async def close(self) -> None:
         await self._check_process.close()
-
-    def identify(self, token: str | None, project: str | None) -> Caller:
-        return self._catalog.rights.identify(token, project, time.time())
-
-    def still_valid(self, caller: Caller) -> bool:
-        return self._catalog.still_valid(caller)
 
     def tool_schema(self, caller: Caller, name: str) -> Json | None:
         """The two tools have no parameters that headers repeat."""

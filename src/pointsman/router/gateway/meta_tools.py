@@ -12,6 +12,10 @@ DEFAULT_RESULTS = 10
 MAX_QUERIES = 50
 MAX_TEXT = 8_000  # characters of one query, or of the context
 
+# Claude Code hides MCP tools behind a search of its own unless they say otherwise, and moves results of more than about
+# 50,000 characters to a file that the model must read in pieces. Other clients ignore both keys.
+CLIENT_HINTS: Json = {"anthropic/alwaysLoad": True, "anthropic/maxResultSizeChars": 100_000}
+
 TOOLS: list[Json] = [
     {
         "name": DISCOVERY,
@@ -52,6 +56,7 @@ TOOLS: list[Json] = [
             "additionalProperties": False,
         },
         "annotations": {"title": "Find tools", "readOnlyHint": True, "openWorldHint": False},
+        "_meta": CLIENT_HINTS,
     },
     {
         "name": EXECUTE,
@@ -77,6 +82,7 @@ TOOLS: list[Json] = [
             "additionalProperties": False,
         },
         "annotations": {"title": "Run a tool", "openWorldHint": True},
+        "_meta": CLIENT_HINTS,
     },
 ]
 

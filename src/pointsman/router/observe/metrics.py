@@ -81,16 +81,17 @@ class Metrics:
         self._gauges = gauges
 
     def finished(self, intent: Intent, outcome: Outcome) -> None:
-        if outcome.outcome == "denied":
-            _counter(self._refused, (intent.kind, self._names.code(outcome.code))).count += 1
-        elif intent.kind == "discovery":
-            self._discovered(outcome)
-        elif intent.kind == "read":
-            self._read(intent, outcome)
-        elif intent.kind == "change":
-            _counter(self._tool_changes, (self._names.server(intent.server_id),)).count += 1
-        else:
-            self._called(intent, outcome)
+        if outcome.outcome == "denied" or intent.kind != "execute":
+            self._finished_other(intent, outcome)
+            return
+        key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code)
+        counter, histogram, last = self._series.get(key) or self._new_series(key)
+        counter.count += 1
+        seconds = (outcome.ms or 0.0) / 1000
+        histogram.observe(seconds)
+        last.observe(seconds)
+        if outcome.code == "rate_limited":
+            _counter(self._rate_limited, (self._names.server(intent.server_id),)).count += 1
 
     def journal_failed(self) -> None:
         self._journal_failures.count += 1
@@ -106,15 +107,16 @@ class Metrics:
         """Like `render`, but only reads the gauges in this thread and renders in another."""
         return await asyncio.to_thread(exposition.render, self._families(self._read_gauges(), may_see))
 
-    def _called(self, intent: Intent, outcome: Outcome) -> None:
-        key = (intent.server_id, intent.tool_key, outcome.outcome, outcome.code)
-        counter, histogram, last = self._series.get(key) or self._new_series(key)
-        counter.count += 1
-        seconds = (outcome.ms or 0.0) / 1000
-        histogram.observe(seconds)
-        last.observe(seconds)
-        if outcome.code == "rate_limited":
-            _counter(self._rate_limited, (self._names.server(intent.server_id),)).count += 1
+    def _finished_other(self, intent: Intent, outcome: Outcome) -> None:
+        """Count a refusal, a discovery, a read or a change."""
+        if outcome.outcome == "denied":
+            _counter(self._refused, (intent.kind, self._names.code(outcome.code))).count += 1
+        elif intent.kind == "discovery":
+            self._discovered(outcome)
+        elif intent.kind == "read":
+            self._read(intent, outcome)
+        else:
+            _counter(self._tool_changes, (self._names.server(intent.server_id),)).count += 1
 
     def _new_series(self, key: _Called) -> _Series:
         server_id, tool_key, ending, code = key

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import NoReturn
 
 from pointsman.core.model import Json
 from pointsman.core.wire import InvalidJsonError
@@ -34,28 +36,26 @@ class StreamCutError(ConnectionLostError):
         self.retry_ms = retry_ms
 
 
+@dataclass(slots=True)
 class IncomingAnswer:
     """The memory of one answer. A large one needs a lease, and reading waits until it is granted."""
 
-    __slots__ = ("_lease", "_memory", "limit_bytes")
-
-    def __init__(self, limit_bytes: int, memory: AnswerMemory | None = None) -> None:
-        self.limit_bytes = limit_bytes
-        self._memory = memory
-        self._lease: Lease | None = None
+    limit_bytes: int
+    memory: AnswerMemory | None = None
+    lease: Lease | None = None
 
     async def adjust_lease(self, held: int, expected: int | None = None) -> None:
         """Take or release the lease: `held` bytes wait to be decoded, and `expected` are announced, if known."""
         if held <= LARGE_BYTES:
             self.release()  # a large notification has been handled
-        elif self._lease is None and self._memory is not None:
+        elif self.lease is None and self.memory is not None:
             most = self.limit_bytes if expected is None else min(expected, self.limit_bytes)
-            self._lease = await self._memory.take(most)
+            self.lease = await self.memory.take(most)
 
     def release(self) -> None:
-        if self._lease is not None:
-            self._lease.release()
-            self._lease = None
+        if self.lease is not None:
+            self.lease.release()
+            self.lease = None
 
 
 async def read_result(
@@ -68,7 +68,14 @@ async def read_result(
     """
     answer = IncomingAnswer(limit_bytes, memory)
     try:
-        message = await _find_answer(response, number, answer, on_message)
+        if response.status != HTTPStatus.OK:
+            message = await _error_answer(response)
+        elif response.kind == JSON:
+            message = await _answer_in_json(response, number, answer, on_message)
+        elif response.kind == EVENT_STREAM:
+            message = await _answer_in_stream(response, number, answer, on_message)
+        else:
+            _refuse_kind(response.kind)
     except FAILURES as error:
         response.close()
         raise ConnectionLostError(failure_reason(error)) from None
@@ -76,7 +83,8 @@ async def read_result(
         response.close()
         raise
     finally:
-        answer.release()
+        if answer.lease is not None:
+            answer.release()
     if not response.content.is_eof():
         _close_late(response)
     result = message.get("result")
@@ -125,16 +133,6 @@ async def read_stream(
         response.close()
 
 
-async def _find_answer(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
-    if response.status != HTTPStatus.OK:
-        return await _error_answer(response)
-    if response.kind == JSON:
-        return await _answer_in_json(response, number, answer, on_message)
-    if response.kind == EVENT_STREAM:
-        return await _answer_in_stream(response, number, answer, on_message)
-    raise ConnectionLostError(f"it answered with `{sanitize(response.kind, 60)}` where JSON or an event stream was due")
-
-
 async def _answer_in_json(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
     for message in await _messages(await read_body(response, answer)):
         if "method" in message:
@@ -170,6 +168,10 @@ async def _answer_in_stream(response: HttpResponse, number: int, answer: Incomin
     if last_id:
         raise StreamCutError(last_id, retry_ms)
     raise ConnectionLostError("it ended its answer before the result")
+
+
+def _refuse_kind(kind: str) -> NoReturn:
+    raise ConnectionLostError(f"it answered with `{sanitize(kind, 60)}` where JSON or an event stream was due")
 
 
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:

@@ -27,13 +27,14 @@ RECHECKS_S = (0.25, 0.5)  # delays of the connection attempts after a failure, b
 HANDSHAKE_NUMBER = 1  # the id of the first request; not 0, which some servers treat as missing
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=TCP_CONNECT_S)
 _OURS = frozenset({"accept", "accept-encoding", "connection", "content-length", "content-type", "transfer-encoding"})
+_BODY = b"%sContent-Length: %d\r\n\r\n%s"  # after the head
 _STALE_CONNECTIONS = 100  # how many pooled connections that the server has closed one request may skip
 
 
 class HttpResponse:
     """A response. Its connection returns to the pool when the body has ended."""
 
-    __slots__ = ("_connection", "content", "headers", "status")
+    __slots__ = ("_connection", "content", "headers", "kind", "status")
 
     def __init__(
         self, connection: PooledConnection, status: int, headers: CIMultiDictProxy[str], content: StreamReader
@@ -41,13 +42,9 @@ class HttpResponse:
         self._connection = connection
         self.status = status
         self.headers = headers
+        self.kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()  # media type without parameters
         self.content = content
         content.on_eof(connection.release)
-
-    @property
-    def kind(self) -> str:
-        """The media type, without parameters."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
     def length(self) -> int | None:
@@ -95,28 +92,22 @@ class HttpClient:
         """Send a request. Raises ConnectionLostError. Cancelling closes the connection, and so cancels the request."""
         if self._connector.closed:
             raise ConnectionLostError("its connection was closed")
+        connection: PooledConnection | None = None
         try:
-            if body is None:
-                return await self._exchange(head + b"\r\n")
-            return await self._exchange(b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body))
-        except FAILURES as error:
-            raise ConnectionLostError(failure_reason(error)) from None
-
-    async def _exchange(self, request: bytes) -> HttpResponse:
-        connection = await self._live_connection()
-        protocol, transport = connection.protocol, connection.transport
-        if protocol is None or transport is None:
-            connection.close()
-            raise aiohttp.ServerDisconnectedError
-        try:
+            connection = await self._live_connection()
+            protocol, transport = connection.protocol, connection.transport
+            if protocol is None or transport is None:
+                raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - handled below like aiohttp's own
             protocol.set_response_params(read_until_eof=True)
-            transport.write(request)
-            while True:
+            transport.write(head + b"\r\n" if body is None else _BODY % (head, len(body), body))
+            message, content = await protocol.read()
+            while message.code < 200:
                 message, content = await protocol.read()
-                if message.code >= 200:
-                    break
-        except BaseException:
-            connection.close()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, FAILURES):
+                raise ConnectionLostError(failure_reason(error)) from None
             raise
         return HttpResponse(connection, message.code, message.headers, content)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -23,9 +24,11 @@ from pointsman.router.downstream.connection import Call, Connection
 from pointsman.router.serving.shares import FairQueue
 
 _ROUNDS = 10  # bounds a server that never stops asking
+_COMPLETE = "complete"  # the type of a result that is an answer; the default
 _SHOWN_CHARS = 40  # of a server's own word
 
 
+@dataclass(slots=True, eq=False)
 class Deadline:
     """`with Deadline(loop, 60, back) as deadline`: raises TimeoutError at its end, whatever the server sends meanwhile.
 
@@ -33,42 +36,17 @@ class Deadline:
     the running loop five times; on Python 3.11 each of them is a system call.
     """
 
-    __slots__ = (
-        "_back",
-        "_due",
-        "_earlier_cancellations",
-        "_expired",
-        "_left_s",
-        "_loop",
-        "_paused",
-        "_queue",
-        "_task",
-        "_timer",
-        "_token_id",
-        "notify",
-    )
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        seconds: float,
-        back: BackChannel,
-        queue: FairQueue | None = None,
-        token_id: str = "",
-    ) -> None:
-        """`queue`: the call holds one of its slots, and releases it while the client is asked."""
-        self._loop = loop
-        self._back = back
-        self.notify = back.notify
-        self._queue = queue
-        self._token_id = token_id
-        self._left_s = seconds
-        self._due = 0.0
-        self._paused = 0  # how many questions are open
-        self._expired = False
-        self._earlier_cancellations = 0  # of the task, not by us
-        self._task: asyncio.Task[Any] | None = None  # None: not entered, or over
-        self._timer: asyncio.TimerHandle | None = None  # None: paused
+    _loop: asyncio.AbstractEventLoop
+    _left_s: float
+    _back: BackChannel
+    _queue: FairQueue | None = None  # the call holds one of its slots, and releases it while the client is asked
+    _token_id: str = ""
+    _due: float = field(default=0.0, init=False)
+    _paused: int = field(default=0, init=False)  # how many questions are open
+    _expired: bool = field(default=False, init=False)
+    _earlier_cancellations: int = field(default=0, init=False)  # of the task, not by us
+    _task: asyncio.Task[Any] | None = field(default=None, init=False)  # None: not entered, or over
+    _timer: asyncio.TimerHandle | None = field(default=None, init=False)  # None: paused
 
     def __enter__(self) -> Deadline:
         task = self._task = asyncio.current_task(self._loop)
@@ -89,6 +67,9 @@ class Deadline:
         assert task is not None
         if self._expired and task.uncancel() <= self._earlier_cancellations and kind is asyncio.CancelledError:
             raise TimeoutError from error
+
+    def notify(self, method: str, params: Json) -> None:
+        self._back.notify(method, params)
 
     async def ask(self, method: str, params: Json) -> Json:
         self.pause()
@@ -135,8 +116,9 @@ async def request_with_input(
         ConnectionLostError, BudgetExceededError, DownstreamError.
     """
     result = await connection.request(Call(method, params, request, deadline, deadline))
-    if connection.introduction.era == "legacy" or not _requires_input(result):
+    if connection.introduction.era == "legacy" or result.get("resultType", _COMPLETE) == _COMPLETE:
         return result
+    _check_is_question(result)
     if request.client.era == "modern":
         _check_declared(result, request.client.capabilities)
         return result
@@ -145,22 +127,21 @@ async def request_with_input(
         if "requestState" in result:
             repeated["requestState"] = result["requestState"]
         result = await connection.request(Call(method, repeated, request, deadline, deadline))
-        if not _requires_input(result):
+        if result.get("resultType", _COMPLETE) == _COMPLETE:
             return result
+        _check_is_question(result)
     raise DownstreamError(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")
 
 
-def _requires_input(result: Json) -> bool:
-    """Whether a result is a question. Raises DownstreamError where it is neither that nor an answer.
+def _check_is_question(result: Json) -> None:
+    """Refuse a result that is neither complete nor a question. Raises DownstreamError.
 
     Other kinds of results (a task, for example) belong to extensions that this gateway does not support: a client
     could not use them, because its next request would not reach that server.
     """
-    kind = result.get("resultType", "complete")
-    if kind == "complete":
-        return False
+    kind = result.get("resultType")
     if kind == "input_required":
-        return True
+        return
     shown = kind if isinstance(kind, str) and len(kind) <= _SHOWN_CHARS else type(kind).__name__
     raise DownstreamError(
         INTERNAL_ERROR, f"the server answered with a result of type `{shown}`, which this gateway does not support"

@@ -33,10 +33,12 @@ def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
     if era == "modern":
         meta[NAMESPACE + "protocolVersion"] = version
         meta[NAMESPACE + "clientInfo"] = CLIENT_INFO
-        client = call.request.client if call.request is not None else None
-        meta[NAMESPACE + "clientCapabilities"] = _without_tasks(client.capabilities) if client is not None else {}
-        if client is not None and client.log_level is not None:
-            meta[NAMESPACE + "logLevel"] = client.log_level
+        capabilities = call.request.client.capabilities if call.request is not None else {}
+        if _TASKS in capabilities or capabilities.get("extensions"):
+            capabilities = _without_tasks(capabilities)
+        meta[NAMESPACE + "clientCapabilities"] = capabilities
+        if call.request is not None and call.request.client.log_level is not None:
+            meta[NAMESPACE + "logLevel"] = call.request.client.log_level
     if "_meta" in call.params:
         meta |= call.params["_meta"]
     return {**call.params, "_meta": meta} if meta else call.params
@@ -45,8 +47,6 @@ def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
 def _without_tasks(capabilities: Json) -> Json:
     """A client's capabilities without tasks: a later request for a task would not reach the server through us."""
     extensions = capabilities.get("extensions")
-    if _TASKS not in capabilities and not extensions:
-        return capabilities
     kept = {name: value for name, value in capabilities.items() if name != _TASKS}
     if isinstance(extensions, dict):
         kept["extensions"] = {name: value for name, value in extensions.items() if name != NAMESPACE + _TASKS}

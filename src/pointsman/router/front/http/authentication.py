@@ -37,8 +37,10 @@ def authenticate(gateway: Gateway, claims: Claims) -> Caller:
 
 def read_claims(head: Head, path_project: str | None) -> Claims:
     """Read the claims in headers and path. Raises HttpError 400, 403."""
-    authorization = head.get(b"authorization")
-    token = None if authorization is None else _bearer_token(authorization)
+    token: str | None = None
+    if b"authorization" in head:
+        scheme, _, secret = head[b"authorization"].partition(b" ")
+        token = secret.strip().decode("latin-1") if scheme.lower() == _BEARER else ""  # which matches no token
     header_project = head.get(b"x-pointsman-project")
     if header_project is None and path_project is None:
         return Claims(token, None, project_stated=False)
@@ -52,12 +54,7 @@ def read_claims(head: Head, path_project: str | None) -> Claims:
 
 
 def add_meta_claims(claims: Claims, meta: Json) -> Claims:
-    """Add `_meta.token` and `_meta.projectId`, and remove them from `meta`. Raises HttpError 400, 403.
-
-    Returns `claims` itself if `meta` has neither.
-    """
-    if "token" not in meta and "projectId" not in meta:
-        return claims
+    """Add `_meta.token` and `_meta.projectId`, and remove them from `meta`. Raises HttpError 400, 403."""
     token, project, stated = claims.token, claims.project, claims.project_stated
     if "token" in meta:
         named = _string(meta.pop("token"), "token")
@@ -71,12 +68,6 @@ def add_meta_claims(claims: Claims, meta: Json) -> Claims:
             raise forbidden("`_meta.projectId` and the header or path name two different projects.")
         project, stated = named_project, True
     return Claims(token, project, stated)
-
-
-def _bearer_token(authorization: bytes) -> str:
-    """Return the token, or an empty string, which matches no token, for another scheme."""
-    scheme, _, token = authorization.partition(b" ")
-    return token.strip().decode("latin-1") if scheme.lower() == _BEARER else ""
 
 
 def _project(text: str) -> str | None:

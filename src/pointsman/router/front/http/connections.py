@@ -72,12 +72,9 @@ class ConnectionTable:
 
     def __init__(self) -> None:
         self._admitted: Counter[str] = Counter()  # by address
-        self._total = 0
+        self.total = 0
         self._refused = 0
-        self._idle: OrderedDict[Evictable, None] = OrderedDict()  # longest idle first
-
-    def __len__(self) -> int:
-        return self._total
+        self.idle: OrderedDict[Evictable, None] = OrderedDict()  # longest idle first
 
     def admit(self, connection: Evictable, most: int, *, exempt: bool) -> Verdict:
         """Count a new connection; if the table is full, evict the longest idle one.
@@ -87,12 +84,12 @@ class ConnectionTable:
         verdict: Verdict = "admitted"
         if not exempt and self._admitted[connection.address] >= max(1, most // 2):
             verdict = "admitted" if self._evict(connection.address) else "share"
-        if verdict == "admitted" and self._total >= most and not self._evict(None):
+        if verdict == "admitted" and self.total >= most and not self._evict(None):
             verdict = "full"
         if verdict == "admitted":
             self._admitted[connection.address] += 1
-            self._total += 1
-            self._idle[connection] = None
+            self.total += 1
+            self.idle[connection] = None
             return verdict
         if self._refused >= most:
             return "flood"
@@ -103,24 +100,15 @@ class ConnectionTable:
         if verdict in ("full", "share"):
             self._refused -= 1
         elif verdict == "admitted":
-            self._idle.pop(connection, None)
-            self._total -= 1
+            self.idle.pop(connection, None)
+            self.total -= 1
             self._admitted[connection.address] -= 1
             if not self._admitted[connection.address]:
                 del self._admitted[connection.address]
 
-    def busy(self, connection: Evictable) -> None:
-        self._idle.pop(connection, None)
-
-    def idle(self, connection: Evictable) -> None:
-        self._idle[connection] = None
-
-    def under_pressure(self, most: int) -> bool:
-        return self._total * 2 >= most
-
     def _evict(self, address: str | None) -> bool:
         """Close the longest idle connection, of `address` if given."""
-        for connection in self._idle:
+        for connection in self.idle:
             if (address is None or connection.address == address) and not connection.unread:
                 connection.evict()  # calls `forget`
                 return True

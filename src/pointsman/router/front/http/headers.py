@@ -19,7 +19,7 @@ _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not
 _HTTP_PORT = 80
 _ONCE = frozenset({b"host", b"origin", b"authorization", b"content-type", b"content-length", b"x-pointsman-project"})
 _HOST = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-_USUAL_ACCEPT = b"application/json, text/event-stream"
+USUAL_ACCEPT = b"application/json, text/event-stream"
 _LONGEST_CACHED = 256  # characters of an Accept header whose parsed form is cached
 
 
@@ -69,15 +69,13 @@ def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> He
 
 def check_content_type(head: Head) -> None:
     """Raises HttpError 415."""
-    given = head.get(b"content-type", b"")
-    if given != b"application/json" and given.partition(b";")[0].strip().lower() != b"application/json":
+    if head.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
         raise HttpError(415, "Content-Type must be application/json.")
 
 
 def check_accepts_responses(head: Head) -> None:
     """Raises HttpError 406."""
-    value = head.get(b"accept", b"")
-    if value != _USUAL_ACCEPT and accepted(value) != (True, True):
+    if accepted(head.get(b"accept", b"")) != (True, True):
         raise HttpError(406, "Accept must name both application/json and text/event-stream.")
 
 

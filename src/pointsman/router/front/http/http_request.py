@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -33,39 +34,25 @@ Reserve = Callable[[int], None]
 """Reserves memory for a large body of that size before it is read. Raises HttpError 503."""
 
 
+@dataclass(slots=True, eq=False, repr=False)  # a repr would show the token
 class HttpRequest:
     """One HTTP request and what has been read of it so far."""
 
-    __slots__ = (
-        "_in_flight",
-        "body_read",
-        "connection",
-        "head",
-        "lease",
-        "message",
-        "project",
-        "receive",
-        "send",
-        "token",
-        "token_id",
-    )
-
-    def __init__(self, receive: Receive, send: Send, in_flight: InFlight, connection: Any = None) -> None:
-        self._in_flight = in_flight
-        self.lease: Lease | None = None  # of a large body, released when the request ends
-        self.token_id = ""  # of the caller by its headers; unauthenticated requests count together
-        self.connection = connection  # the `GuardedProtocol`; None under another server
-        self.receive = receive
-        self.send = send
-        self.head: Head = {}
-        self.token: str | None = None  # for the audit of a refusal
-        self.project: str | None = None  # in header or path
-        self.message: Json | None = None
-        self.body_read = False
+    receive: Receive
+    send: Send
+    in_flight: InFlight
+    connection: Any = None  # the `GuardedProtocol`; None under another server
+    lease: Lease | None = None  # of a large body, released when the request ends
+    token_id: str = ""  # of the caller by its headers; unauthenticated requests count together
+    head: Head = field(default_factory=dict)
+    token: str | None = None  # for the audit of a refusal
+    project: str | None = None  # in header or path
+    message: Json | None = None
+    body_read: bool = False
 
     def reserve(self, size: int) -> None:
         """Fits `Reserve`."""
-        self.lease = self._in_flight.request(self.token_id, size)
+        self.lease = self.in_flight.request(self.token_id, size)
         if self.lease is None:
             raise too_many_large_bodies()
 
@@ -93,7 +80,8 @@ class RequestReader:
     async def read_message(self, request: HttpRequest, claims: Claims) -> tuple[Json, Caller]:
         """Read and authenticate the message of a POST. Raises HttpError, ClientDisconnectedError."""
         caller = self._authenticate_by_headers(claims)
-        check_content_type(request.head)
+        if request.head.get(b"content-type") != b"application/json":  # exactly that in nearly all requests
+            check_content_type(request.head)
         request.body_read = True
         if caller is not None:
             request.token_id = caller.token_id
@@ -106,10 +94,11 @@ class RequestReader:
             raise
         params = message.get("params")
         meta = params.get("_meta") if params else None
-        completed = add_meta_claims(claims, meta) if meta else claims
-        if caller is None or completed is not claims:
-            request.token = completed.token
-            caller = authenticate(self._gateway, completed)
+        if meta and ("token" in meta or "projectId" in meta):
+            claims, caller = add_meta_claims(claims, meta), None
+            request.token = claims.token
+        if caller is None:
+            caller = authenticate(self._gateway, claims)
         if request.connection is not None:
             request.connection.token_id = caller.token_id
         if self._full() and message.get("method") in LEGACY_METHODS:

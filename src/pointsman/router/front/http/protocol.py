@@ -162,16 +162,13 @@ class GuardedProtocol(HttpToolsProtocol):
             self._head_bytes += self._piece_bytes
             if self._head_bytes > HEAD_BYTES:
                 self._answer_and_close(_LARGE_HEAD)
-        if self._request_timer is None and not self.transport.is_closing():
-            self._start_request_timer()
-
-    def _start_request_timer(self) -> None:
-        if self._reading_body:
-            self._expect(self._limits.body_s, self._body_is_late)
+        if self._request_timer is not None or self.transport.is_closing():
             return
         idle = self.cycle is None or self.cycle.response_complete
-        # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
-        if self._reading_head or (idle and self.timeout_keep_alive_task is None):
+        if self._reading_body:
+            self._expect(self._limits.body_s, self._body_is_late)
+        elif self._reading_head or (idle and self.timeout_keep_alive_task is None):
+            # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
             self._expect(self._limits.header_s, self._head_is_late)
 
     # The parser's callbacks
@@ -198,7 +195,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._reading_body = True
         if self._request_timer is not None:
             self._stop_request_timer()
-        self.table.busy(self)
+        self.table.idle.pop(self, None)
         self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
 
@@ -249,7 +246,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_timer()
 
     def on_response_complete(self) -> None:
-        if self.table.under_pressure(self._limits.connections):
+        if self.table.total * 2 >= self._limits.connections:
             self.timeout_keep_alive = min(self.config.timeout_keep_alive, PRESSURE_KEEP_ALIVE_S)
         else:
             self.timeout_keep_alive = self.config.timeout_keep_alive
@@ -259,7 +256,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self._start_read_timer()
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
-            self.table.idle(self)
+            self.table.idle[self] = None
 
     def _start_read_timer(self) -> None:
         if self._read_timer is None:

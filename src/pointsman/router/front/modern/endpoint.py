@@ -82,9 +82,15 @@ class ModernEndpoint:
             client = modern_client(params["_meta"])
             check(params)
             request = exchange.request = FrontRequest(next(self._state.request_ids), method, params, caller, client)
-            if params.get("requestState") is not None and method in INPUT_REQUIRED_METHODS:
-                return await self._retry(request, exchange)
-            return await self._call_gateway(request, exchange)
+            if params.get("requestState") is not None and method in INPUT_REQUIRED_METHODS:  # a retry with answers
+                state = self._parked.seal.open(request, params["requestState"])
+                if "park" in state:
+                    return await self._parked.resume(state["park"], exchange)
+                request = replace(request, params={**params, "requestState": state["state"]})  # a modern server's own
+            result = await self._state.gateway.handle(request, exchange)
+            if result.get("resultType") == "input_required":
+                result = self._seal_state(request, result)
+            return self._as_modern(method, result)
         if method == "server/discover":
             modern_client(params["_meta"])
             return self._as_modern(method, self._describe_server(caller))
@@ -94,21 +100,6 @@ class ModernEndpoint:
             )
             return self._as_modern(method, await self._listeners.serve(message["id"], request, exchange))
         raise method_not_found()
-
-    async def _retry(self, request: FrontRequest, exchange: Exchange) -> Json:
-        """Handle a retry that answers questions of a parked call or of a modern server. Raises ProtocolError."""
-        state = self._parked.seal.open(request, request.params["requestState"])
-        if "park" in state:
-            return await self._parked.resume(state["park"], exchange)
-        params = {**request.params, "requestState": state["state"]}
-        return await self._call_gateway(replace(request, params=params), exchange)
-
-    async def _call_gateway(self, request: FrontRequest, exchange: Exchange) -> Json:
-        """Raises ProtocolError."""
-        result = await self._state.gateway.handle(request, exchange)
-        if result.get("resultType") == "input_required":
-            result = self._seal_state(request, result)
-        return self._as_modern(request.method, result)
 
     def _seal_state(self, request: FrontRequest, result: Json) -> Json:
         """Seal a modern server's own state: only this caller can return it, for this very call."""
