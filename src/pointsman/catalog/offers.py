@@ -188,8 +188,10 @@ class Offers:
         return part.items if part is not None else {}
 
     async def _parts(self, caller: Caller, kind: ListKind) -> tuple[dict[str, Snapshot[Json]], float]:
-        max_age_s = self._catalog.rights.config.limits.list_max_age_s
-        collected = await self._lists[kind].collect(lambda: self._catalog.usable_servers(caller), max_age_s)
+        limits = self._catalog.rights.config.limits
+        collected = await self._lists[kind].collect(
+            lambda: self._catalog.usable_servers(caller), limits.list_max_age_s, limits.first_list_s
+        )
         return collected.parts, collected.ttl_s
 
     def _usable(self, caller: Caller) -> dict[str, Server]:
