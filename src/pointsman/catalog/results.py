@@ -28,6 +28,7 @@ _GAP_NOTICES: Mapping[Gap, str] = {
     "starting": "Still starting, so without its tools for now: {}.",
     "failed": "Not working at the moment, so without its tools: {}.",
     "timeout": "Did not list its tools in time, so without them: {}.",
+    "restarting": "Restarting, so with the tools of its last list; a call waits until it is back: {}.",
     "cut": "Has more tools than can be listed, so only with the first of them: {}.",
     "unreadable": "Without tools whose names carry invisible characters: {}.",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
@@ -43,6 +44,7 @@ from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailableError
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
+DISCOVER_AGAIN = "The call was not sent. Call tool_discovery to see its tools as they are now."
 HEDGE_S = 0.2  # how long another provider may take before the local one starts searching, too
 
 
@@ -99,7 +101,10 @@ class ToolCatalogService:
 
     async def collected(self, caller: Caller) -> Collected[KnownTool]:
         """The tool lists of all usable servers, before `tool_permissions` are applied."""
-        return await self._lists.collect(lambda: self.usable_servers(caller), self.rights.config.limits.list_max_age_s)
+        limits = self.rights.config.limits
+        return await self._lists.collect(
+            lambda: self.usable_servers(caller), limits.list_max_age_s, limits.first_list_s, last_lists=True
+        )
 
     @property
     def searchable(self) -> bool:
@@ -178,18 +183,53 @@ class ToolCatalogService:
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool of exactly this key, if the caller may use it.
 
+        Waits for a server that is being started for the first time, no longer than a discovery does, and for one that
+        is restarting. If that one had the tool in its last list, the tool has to be unchanged.
+
         Raises:
             UnknownToolError: there is none, or the caller may not use it; the two are indistinguishable.
-            ServerUnavailableError: the caller may use it, but its server is not running or gave no list.
+            ServerUnavailableError: the caller may use it, but its server is not running or gave no list, or it has
+                restarted without the tool or with another definition of it.
         """
         known = self.resolve_known(caller, tool_key)
         if known is not None:
             return known
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known raises for others
-        listed = self._lists.list_of(self._sources[key.server_id])
+        source = self._sources[key.server_id]
+        if source.status.state != "running":
+            last = self._lists.list_of(source).list_before_restart()
+            return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
+        listed = self._lists.list_of(source)
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
         return self._authorize(caller, key, answer, listed)
+
+    async def resolve_again(self, caller: Caller, tool: KnownTool) -> None:
+        """Wait until a tool whose server has gone away can be called as it was.
+
+        Raises:
+            UnknownToolError, ServerUnavailableError: as `resolve`.
+        """
+        await self._resolve_when_back(caller, ToolKey(tool.server_id, tool.tool_name), tool)
+
+    async def _resolve_when_back(self, caller: Caller, key: ToolKey, before: KnownTool | None) -> KnownTool:
+        """The tool once its server runs; `before` is its definition until now, if there was one.
+
+        Waits even for a forbidden tool, so that the timing reveals nothing.
+        """
+        source = self._sources.get(key.server_id)
+        if source is not None and source.restarting:
+            await source.restarted()
+        elif source is not None and source.status.state == "starting":
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.rights.config.limits.first_list_s):
+                    await source.first_start()
+        source = self._sources.get(key.server_id)  # a reload may have replaced it
+        if source is None or source.status.state != "running" or not self._is_enabled(key.server_id):
+            return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
+        listed = self._lists.list_of(source)
+        answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
+        return self._authorize(caller, key, _unless_changed(answer, before), listed)
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
         """`resolve` without waiting; None: the server's list has to be fetched first.
@@ -201,13 +241,19 @@ class ToolCatalogService:
         if key is None or not self.rights.may_use_server(caller, key.server_id):
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
-        if source is None or source.status.state != "running" or not self.rights.config.servers[key.server_id].enabled:
+        if source is None or source.status.state != "running" or not self._is_enabled(key.server_id):
+            if source is not None and _is_expected(source) and self._is_enabled(key.server_id):
+                return None
             return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
         found = listed.cached_item(key.tool_name, max_age_s) or listed.cached(max_age_s, exact_ttl=True)
         # A list that is not cached is fetched even for a forbidden tool, so that the timing reveals nothing.
         return None if found is None else self._authorize(caller, key, found, listed)
+
+    def _is_enabled(self, server_id: str) -> bool:
+        server = self.rights.config.servers.get(server_id)
+        return server is not None and server.enabled
 
     def was_listed(self, key: ToolKey) -> bool:
         """Whether the last list that the server gave, however old, had the tool."""
@@ -247,7 +293,7 @@ class ToolCatalogService:
         if isinstance(found, ListFailure):
             tool = listed.last_item(key.tool_name) if listed is not None and found.kind == "timeout" else None
             if tool is None:
-                raise ServerUnavailableError(key.server_id, found.reason)
+                raise ServerUnavailableError(key.server_id, found.reason, found.advice)
             return tool
         tool = found.items.get(key.tool_name)
         if tool is None:
@@ -310,6 +356,25 @@ async def _cancel_searches(*searches: asyncio.Future[list[SearchHit]] | None) ->
     for search in under_way:
         search.cancel()
     await asyncio.gather(*under_way, return_exceptions=True)
+
+
+def _is_expected(source: ToolSource) -> bool:
+    """Whether a server that is not running is worth waiting for."""
+    return source.restarting or source.status.state == "starting"
+
+
+def _unless_changed(
+    answer: Snapshot[KnownTool] | ListFailure, before: KnownTool | None
+) -> Snapshot[KnownTool] | ListFailure:
+    """The list, if it has the tool as it was before; the call was meant for that definition."""
+    if before is None or isinstance(answer, ListFailure):
+        return answer
+    tool = answer.items.get(before.tool_name)
+    if tool is None:
+        return ListFailure("failed", "it has restarted without this tool", DISCOVER_AGAIN)
+    if tool.digest != before.digest:
+        return ListFailure("failed", "it has restarted with another definition of this tool", DISCOVER_AGAIN)
+    return answer
 
 
 def _why_not_running(source: ToolSource | None) -> str:

@@ -269,6 +269,7 @@ class Limits(Part):
     parked: Count = 1000
     parked_s: Seconds = 300
     list_max_age_s: Annotated[float, Field(ge=0, le=86_400)] = 5
+    first_list_s: Annotated[float, Field(ge=0, le=3600)] = 2  # for servers that start for the first time
 
 
 class Audit(Part):

@@ -8,7 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,6 @@ from pointsman.router.serving.tasks import TaskSet
 logger = logging.getLogger(__name__)
 
 HTTP_SERVER = "HTTP server"
-SETTLE_S = 1.0  # for servers to connect before the port opens, so that a first call finds them
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
 
@@ -256,9 +255,6 @@ class Daemon:
     async def lifespan(self, _: Starlette) -> AsyncGenerator[None]:
         """Start the background tasks before the port opens, and cancel them when it closes."""
         tasks = self._tasks
-        with suppress(TimeoutError):  # slow servers connect later
-            async with asyncio.timeout(SETTLE_S):
-                await self._fleet.settled()
         self._reloader.start(tasks)
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)

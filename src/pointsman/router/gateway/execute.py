@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pointsman.core.errors import (
     DownstreamError,
     GatewayError,
     InvalidArgumentsError,
+    NotSentError,
     ServerUnavailableError,
     UnknownToolError,
 )
@@ -34,6 +36,7 @@ from pointsman.core.seams import (
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending, Kind
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
@@ -42,6 +45,7 @@ from pointsman.router.gateway.results import ResourceLinks, as_execute_result, a
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 TOOL_ERROR = "tool_error"  # the row's code when a tool returned `isError`; bundled servers give a code of their own
+RETRY_S = 0.1  # between attempts to send a call that found no connection
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16
 _ROUND_KEYS = ("inputResponses", "requestState")
@@ -80,10 +84,12 @@ class Executor:
                 asked = read_execute(given)
                 if asked.tool_key == RESULT_KEY:
                     return await self._read_result(request, record, asked.arguments)
-                tool = self._catalog.resolve_known(request.caller, asked.tool_key)
+                tool, spent_s = self._catalog.resolve_known(request.caller, asked.tool_key), 0.0
                 if tool is None:
+                    asked_at = asyncio.get_running_loop().time()
                     tool = await self._catalog.resolve(request.caller, asked.tool_key)
-                answer, size = await self._call(request, back, record, tool, asked.arguments)
+                    spent_s = self._wait_for_connection(tool, asked_at)
+                answer, size = await self._call(request, back, record, tool, asked.arguments, spent_s)
                 result = as_execute_result(answer)
                 if size > SMALL_BYTES and self._large_results.may_be_large(size):
                     result = await self._large_results.shorten(request, asked.tool_key, result)
@@ -93,6 +99,7 @@ class Executor:
 
     async def call(self, request: FrontRequest, back: BackChannel, name: str, arguments: Json) -> Json:
         """Call a tool by its flat name. Raises ProtocolError, also for a name that this caller cannot call."""
+        asked_at = asyncio.get_running_loop().time()
         try:  # before the row is begun, because a name may fit several servers and the row names one
             resolved: KnownTool | GatewayError = await self._flat.resolve(request.caller, name)
         except GatewayError as error:
@@ -102,7 +109,8 @@ class Executor:
             with self._begin(request, tool_key, arguments) as record:
                 if isinstance(resolved, GatewayError):
                     raise resolved
-                answer, _ = await self._call(request, back, record, resolved, arguments)
+                spent_s = self._wait_for_connection(resolved, asked_at)
+                answer, _ = await self._call(request, back, record, resolved, arguments, spent_s)
                 return as_own_result(answer)
         except UnknownToolError:
             raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
@@ -119,8 +127,19 @@ class Executor:
         server_id = key.server_id if key and self._fleet.servers.get(key.server_id) else None
         return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
 
+    def _wait_for_connection(self, tool: KnownTool, asked_at: float) -> float:
+        """Return how long a call has waited until its server was connected, which counts against its deadline."""
+        server = self._fleet.servers.get(tool.server_id)
+        return max(server.connected_at - asked_at, 0.0) if server is not None else 0.0
+
     async def _call(
-        self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool, arguments: Json
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        tool: KnownTool,
+        arguments: Json,
+        spent_s: float,
     ) -> tuple[Json, int]:
         """Return the server's result with its size in bytes, and finish its row. Raises GatewayError, ProtocolError."""
         bundled = tool.server_id in self._catalog.bundled_servers
@@ -131,7 +150,10 @@ class Executor:
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
-            result = await send_to_server(self._fleet, tool.server_id, params, request, back, record)
+            try:
+                result = await send_to_server(self._fleet, tool.server_id, params, request, back, record, spent_s)
+            except NotSentError as error:
+                result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         self._links.remember(request.caller, tool.server_id, result.get("content"))
@@ -145,9 +167,43 @@ class Executor:
         record.finish("ok", bytes=len(wire.encode(result)))
         return result
 
+    async def _send_when_back(
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        tool: KnownTool,
+        params: Json,
+        not_sent: NotSentError,
+    ) -> Json:
+        """Send a call that found no connection once its server is back with the same tool. Raises as `_call`."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        server = self._fleet.servers.get(tool.server_id)
+        limit_s = min(RESTART_S, server.timeouts.call_s) if server is not None else 0.0
+        while (spent_s := loop.time() - asked_at) < limit_s:
+            try:
+                async with asyncio.timeout(limit_s - spent_s):
+                    await self._catalog.resolve_again(request.caller, tool)
+            except TimeoutError:
+                break
+            spent_s = self._wait_for_connection(tool, asked_at)
+            try:
+                return await send_to_server(self._fleet, tool.server_id, params, request, back, record, spent_s)
+            except NotSentError as error:
+                not_sent = error
+            await asyncio.sleep(RETRY_S)
+        raise not_sent
+
 
 async def send_to_server(
-    fleet: Fleet, server_id: str, params: Json, request: FrontRequest, back: BackChannel, record: Record
+    fleet: Fleet,
+    server_id: str,
+    params: Json,
+    request: FrontRequest,
+    back: BackChannel,
+    record: Record,
+    spent_s: float = 0.0,
 ) -> Json:
     """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
 
@@ -163,7 +219,7 @@ async def send_to_server(
                 params[key] = request.params[key]
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
-    return await server.request(request.method, params, request, back)
+    return await server.request(request.method, params, request, back, spent_s)
 
 
 def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:
