@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hmac
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 
+from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy
-from pointsman.core.errors import ForbiddenError, UnauthorizedError
+from pointsman.core.errors import ForbiddenError
 from pointsman.core.model import Caller
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
-LEEWAY_S = 60.0  # tolerated difference between the clocks of two machines
-CREATE_TOKEN = "pointsman token create NAME --project P --server S"  # noqa: S105 - a command, no secret
 
 
 class RightsIndex:
@@ -25,13 +21,7 @@ class RightsIndex:
 
     def __init__(self, config: GatewayConfig) -> None:
         self.config = config
-        self._by_digest: dict[str, str] = {}
-        for token_id, token in config.tokens.items():
-            self._by_digest.setdefault(token.sha256, token_id)
-        self._expiry = {
-            token_id: token.expires.timestamp() + LEEWAY_S if token.expires is not None else math.inf
-            for token_id, token in config.tokens.items()
-        }
+        self.tokens = TokenIndex(config.tokens)
         self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
 
@@ -42,39 +32,15 @@ class RightsIndex:
             UnauthorizedError: there is no token, or it is unknown or has expired.
             ForbiddenError: the token does not include the project, or there is none; the two are indistinguishable.
         """
-        if not secret:
-            raise UnauthorizedError(
-                "Missing token. Send `Authorization: Bearer <token>`; "
-                f"the operator can create one with `{CREATE_TOKEN}`."
-            )
-        token_id = self.token_id(secret)
-        if token_id is None:
-            raise UnauthorizedError(
-                "Unknown token: it may be misspelt or revoked. "
-                f"The operator can create a new one with `{CREATE_TOKEN}`."
-            )
-        if now >= self._expiry[token_id]:
-            raise UnauthorizedError(f"This token has expired. The operator can create a new one with `{CREATE_TOKEN}`.")
+        token_id = self.tokens.verify(secret, now)
         project_id = None if project_named is None or project_named in NO_PROJECT else project_named
         if project_id not in self._projects[token_id]:
             raise ForbiddenError(_why_forbidden(project_id))
         return Caller(token_id, project_id)
 
-    def token_id(self, secret: str) -> str | None:
-        """The token with this secret, expired or not; None: there is none."""
-        # Looked up by a hash that a client cannot steer towards a stored one; compared in constant time anyway.
-        digest = sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-        token_id = self._by_digest.get(digest)
-        if token_id is None or not hmac.compare_digest(digest, self.config.tokens[token_id].sha256):
-            return None
-        return token_id
-
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
-        token_id = caller.token_id
-        if token_id not in self._expiry or now >= self._expiry[token_id]:
-            return False
-        return caller.project_id in self._projects[token_id]
+        return self.tokens.is_valid(caller.token_id, now) and caller.project_id in self._projects[caller.token_id]
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""

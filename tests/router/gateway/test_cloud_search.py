@@ -161,7 +161,7 @@ async def test_a_service_that_comes_back_is_used_again_by_itself(tmp_path: Path)
         codes = {row["code"] for row in await shop.rows()}
     assert codes == {"cloud_unauthorized", "cloud_open", None}
     [line] = [line for line in shop.gateway.lines if "`cloud_search.token`" in line]
-    assert "fault of the configuration" in line
+    assert "Fix the configuration" in line
     assert TOKEN not in shop.gateway.stderr
 
 

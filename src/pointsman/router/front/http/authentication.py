@@ -1,6 +1,6 @@
 """Authenticates a request: reads its token and project from headers, path or `_meta`, and maps a failure to 401 or 403.
 
-Whether a token is valid and may use a project is decided in `catalog/rights.py`.
+The token itself is checked in `catalog/tokens.py`, what it may use in `catalog/rights.py`.
 """
 
 from __future__ import annotations
