@@ -2,7 +2,7 @@
 
 GatewayError                 the caller can act on it; shown to the model
   UnknownToolError, InvalidArgumentsError, ServerUnavailableError (NotSentError), CallTimeoutError,
-  AuditUnavailableError, RateLimitedError, UnknownResultError
+  AuditUnavailableError, RateLimitedError, UnknownResultError, SkillMismatchError
 RefusedError                 the caller as a whole is refused; shown to the person
   UnauthorizedError, ForbiddenError
 DownstreamError              a JSON-RPC error that a server answered with
@@ -77,6 +77,17 @@ class RateLimitedError(GatewayError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class SkillMismatchError(GatewayError):
+    code = "skill_mismatch"
+
+    def __init__(self, server_id: str, why: str) -> None:
+        super().__init__(
+            f"A skill's file from server `{server_id}` is not what the skill's entry says: {why}. It was not "
+            "passed on. Read the entry again with `skills/get`; if the file still differs, tell the operator."
+        )
+        self.server_id = server_id
 
 
 class UnknownResultError(GatewayError):

@@ -8,6 +8,7 @@ from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import RateLimitedError
+from pointsman.core.kinds import SKILLS_EXTENSION
 from pointsman.core.kinds import TOOLS as TOOLS_KIND
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
@@ -34,6 +35,7 @@ from pointsman.router.gateway.lists import KINDS, ListHandlers
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.gateway.reads import Reads
 from pointsman.router.gateway.results import ResourceLinks, failure
+from pointsman.router.gateway.skills import Skills
 from pointsman.router.gateway.subscriptions import ResourceSubscriptions
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.serving.shares import TokenShares
@@ -74,9 +76,12 @@ class PointsmanGateway:
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links, audit)
         subscriptions = ResourceSubscriptions(reads, fleet)
+        skills = Skills(catalog, offers, fleet, reads, audit, cursors)
         self.hub = ChangeHub(lambda: catalog.rights, subscriptions.client_uris)
         self._handlers: dict[str, Handler] = {
-            "resources/read": reads.resource,
+            "resources/read": skills.resource,
+            "resources/directory/read": skills.directory,
+            "skills/get": skills.get,
             "resources/subscribe": subscriptions.subscribe,
             "resources/unsubscribe": subscriptions.unsubscribe,
             "prompts/get": reads.prompt,
@@ -115,6 +120,7 @@ class PointsmanGateway:
             "prompts": {"listChanged": True},
             "completions": {},
             "logging": {},
+            "extensions": {SKILLS_EXTENSION: {"directoryRead": True}},
         }
 
     async def instructions(self, caller: Caller) -> str | None:

@@ -15,11 +15,13 @@ from pointsman.core.errors import (
     NotSentError,
     ServerUnavailableError,
 )
+from pointsman.core.kinds import SKILLS, SKILLS_EXTENSION
 from pointsman.core.model import Caller, Json, ServerState, ServerStatus, WallClock
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     Call,
+    CallNotSentError,
     Connection,
     ConnectionLostError,
     Introduction,
@@ -47,6 +49,7 @@ _LISTS: dict[str, tuple[Kind, str]] = {  # method -> the capability that it need
     "resources/list": ("resources", "resources"),
     "resources/templates/list": ("resources", "resourceTemplates"),
     "prompts/list": ("prompts", "prompts"),
+    "skills/list": ("resources", "skills"),
 }
 
 
@@ -100,6 +103,13 @@ class DownstreamServer:
     def capabilities(self) -> Json:
         return self._introduction.capabilities if self._introduction is not None else {}
 
+    @property
+    def skills(self) -> Json | None:
+        """Its settings of the skills extension; None: it does not declare it."""
+        extensions = self.capabilities.get("extensions")
+        settings = extensions.get(SKILLS_EXTENSION) if isinstance(extensions, dict) else None
+        return settings if isinstance(settings, dict) else None
+
     # ------------------------------------------------------------------ for the catalog and the gateway
 
     @property
@@ -143,16 +153,16 @@ class DownstreamServer:
         return await self.list_page("tools/list", cursor)
 
     async def list_page(self, method: str, cursor: str | None) -> Json:
-        """One page of `tools/list`, `resources/list`, `resources/templates/list` or `prompts/list`, as it was sent.
+        """One page of a list (the keys of `_LISTS`), as it was sent.
 
-        Empty where the server does not declare the capability.
+        Empty where the server does not declare the capability or the extension.
 
         Raises:
             ServerUnavailableError, CallTimeoutError, DownstreamError: as `ToolSource.list_page` has it.
         """
         lease = self._shared()
         kind, field = _LISTS[method]
-        if kind not in self.capabilities:
+        if kind not in self.capabilities or (method == SKILLS.method and self.skills is None):
             return {field: []}
         call = Call(method, {} if cursor is None else {"cursor": cursor})
         limit_s = self.timeouts.list_s
@@ -220,7 +230,7 @@ class DownstreamServer:
             return CallTimeoutError(self.id, limit_s)
         if isinstance(error, BudgetExceededError):
             return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
-        return ServerUnavailableError(self.id, str(error))
+        return (NotSentError if isinstance(error, CallNotSentError) else ServerUnavailableError)(self.id, str(error))
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Subscribe to a resource. The server object keeps the subscription, because it must outlive the connection."""

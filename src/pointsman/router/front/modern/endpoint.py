@@ -37,6 +37,8 @@ _TTL_MS: Final = {
     "resources/templates/list": 0,
     "prompts/list": 0,
     "resources/read": 0,
+    "skills/list": 0,
+    "skills/get": 0,
 }
 
 
