@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pointsman.core.errors import GatewayError, RefusedError
+from pointsman.core.errors import GatewayError, RefusedError, SkillMismatchError
 from tests.gateway_process import gateway_process
 from tests.router.audit.test_audit_of_reads import full_disk
 from tests.router.conftest import Shop, from_file, workshop
@@ -28,6 +28,7 @@ SAID = {
     "rate_limited": ("1 requests in progress", "Wait for some of them to end, then retry"),
     "audit_unavailable": ("could not be recorded", "The operator finds the reason in the gateway's log"),
     "unknown_result": ("No stored result `none`", "Call the tool again"),
+    "skill_mismatch": ("is not what the skill's entry says", "Read the entry again with `skills/get`"),
     "unauthorized": ("Unknown token", "`pointsman token create"),
     "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
 }
@@ -105,6 +106,9 @@ async def each_error(shop: Shop) -> dict[str, str]:
     with full_disk(shop.gateway.pid):
         errors.append(await error_of(shop, red, "shop:colour", {}))
     said = {error["code"]: error["message"] for error in errors}
+    said["skill_mismatch"] = str(
+        SkillMismatchError("shop", "another digest")
+    )  # test_skills.py has servers that cause it
     stranger = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": "Bearer ptm_nobody"})
     assert stranger.status_code == 401
     undecided = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": f"Bearer {SECRETS['two']}"})
