@@ -98,7 +98,7 @@ conformance: install .foreign/conformance/.installed ## Run the official conform
 # Third-party programs from PyPI and npm. If one cannot be installed, its tests are skipped with a message.
 foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
 
-clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) ## Install the third-party clients that the tests use
+clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed ## Install the third-party clients and agents that the tests use
 
 .foreign/python/.installed: tests/e2e/foreign/requirements.txt | .venv/.installed
 	$(call from-pypi,servers)
@@ -112,6 +112,9 @@ clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed no
 # With scripts: npm's `node` package downloads the platform's Node binary in one.
 .foreign/clients/node/.installed: tests/e2e/clients/node/package.json
 	$(call from-npm,clients)
+
+.foreign/agents/.installed: tests/e2e/agents/node/package.json
+	$(call from-npm,agents)
 
 .foreign/conformance/.installed: tests/conformance/package.json
 	$(call from-npm,the conformance suite)

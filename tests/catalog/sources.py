@@ -39,6 +39,7 @@ class SmallServer:
         self.may_answer.set()
         self.hears = True  # a change of the list would be heard
         self.coming_up: asyncio.Event | None = None  # set when a first start is over
+        self.back: asyncio.Event | None = None  # set when a restart is over
         self.fails: Callable[[], Exception] | None = None
 
     def generation_of(self, kind: Family, /) -> int:
@@ -50,6 +51,17 @@ class SmallServer:
     async def first_start(self) -> None:
         if self.coming_up is not None:
             await self.coming_up.wait()
+
+    @property
+    def restarting(self) -> bool:
+        return self.back is not None and not self.back.is_set()
+
+    async def restarted(self) -> None:
+        if self.back is not None:
+            await self.back.wait()
+
+    def keeps_list_of(self, generation: int, /) -> bool:
+        return self.restarting and generation >= 0
 
     async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:
         return await self.tools_page(cursor)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.catalog.list_cache import ListWaits
-from pointsman.catalog.overview import MAX_CHARS, ServerTools, describe_servers
+from pointsman.catalog.overview import (
+    INSTRUCTIONS,
+    MAX_CHARS,
+    MAX_INSTRUCTIONS,
+    MAX_INSTRUCTIONS_NAMES,
+    ServerTools,
+    ServerWords,
+    describe_servers,
+    kept_names,
+    telling_words,
+    write_instructions,
+)
 from pointsman.core.model import Caller
 from tests.catalog.sources import Clock, SmallServer, catalog_of, config_of, tool
 
@@ -124,3 +136,135 @@ async def test_a_server_that_is_not_there_yet_is_named() -> None:
     config = config_of({"late": None, "absent": None}, unassigned=ON)
     assert await catalog_of(server, config=config).overview(ME) == "Servers here: late; absent."
     assert server.asked == 0
+
+
+# The instructions of the handshake.
+
+
+def words(name: str, *tools: str) -> ServerWords:
+    return ServerWords(name, telling_words(name, kept_names(tools)))
+
+
+def test_instructions_name_the_servers_and_what_their_tools_are_about() -> None:
+    servers = [words("World clock", "get_current_time", "convertTime"), words("Tracker"), words("shop", "buy-flowers")]
+    assert write_instructions(servers) == (
+        f"{INSTRUCTIONS} Servers: World clock (time, convert, current); Tracker; shop (flowers, buy)."
+    )
+    assert write_instructions([]) == INSTRUCTIONS
+
+
+def test_the_most_telling_words_come_first_and_empty_ones_never() -> None:
+    tools = ("github_create_issue", "github_list_issues", "github_get_commit_2", "github_search_all_code")
+    assert telling_words("GitHub", kept_names(tools)) == ("issue", "code", "commit", "create", "search")
+
+
+def test_words_do_not_depend_on_the_order_of_the_list() -> None:
+    tools = [f"{verb}_{noun}" for verb in ("find", "paint", "sell") for noun in ("door", "window", "garden", "roof")]
+    assert telling_words("x", kept_names(tools)) == telling_words("x", kept_names(reversed(tools)))
+
+
+def test_a_name_with_invisible_characters_or_without_end_gives_no_words() -> None:
+    hidden = ("show\u200bsecrets", "a\nb", "tag\U000e0041s", "half\ud800", "x" * 129, "!!!", "")
+    assert kept_names((*hidden, "paint_door")) == ("", "!!!", "paint_door")
+    assert telling_words("x", kept_names((*hidden, "paint_door", "q" * 100))) == ("door", "paint")
+
+
+def test_twenty_servers_take_150_tokens_whatever_their_names_and_tools() -> None:
+    tools = kept_names(f"do_{noun}_{number}" for noun in ("invoice", "customer", "payment") for number in range(300))
+    for name in ("s{}", "a-server-with-a-very-long-name-indeed-{}" * 3):
+        servers = [ServerWords(name.format(*[n] * 3), telling_words(name, tools)) for n in range(20)]
+        text = write_instructions(servers)
+        assert len(text) / 4 <= 150
+        assert text.count(";") == 19
+    six = [words(f"server-{n}", "create_refund", "list_customers", "void_invoice", "get_dispute") for n in range(6)]
+    assert all(f"server-{n} (refund, dispute, customers, invoice, " in write_instructions(six) for n in range(6))
+
+
+def test_two_hundred_servers_are_only_named_and_more_are_counted() -> None:
+    text = write_instructions([words(f"srv{n}", "refund_customer") for n in range(200)])
+    assert all(f" srv{n};" in text for n in range(199))
+    assert text.endswith(" srv199.")
+    assert "(" not in text
+    crowd = write_instructions([words(f"a server with the number {n}", "run") for n in range(5_000)])
+    assert len(crowd) <= MAX_INSTRUCTIONS_NAMES
+    assert crowd.endswith(" more.")
+
+
+@given(st.lists(st.builds(words, st.text(max_size=80), st.text(max_size=80), st.text(max_size=80)), max_size=40))
+def test_instructions_always_fit(servers: list[ServerWords]) -> None:
+    assert len(write_instructions(servers)) <= (MAX_INSTRUCTIONS if len(servers) <= 20 else MAX_INSTRUCTIONS_NAMES)
+
+
+async def test_instructions_tell_each_caller_of_its_own_servers_only() -> None:
+    servers = [SmallServer("bank", tool("get_balance"), tool("pay")), SmallServer("secret", tool("spy"))]
+    entries = {"bank": {"name": "The bank", "tool_permissions": {"pay": False}}, "secret": {"projects": ["red"]}}
+    config = config_of(entries, projects={"red": None, "flat": {"exposure": "flat"}})
+    catalog = catalog_of(*servers, config=config)
+    assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: The bank (balance)."
+    assert await catalog.instructions(Caller("laptop", "red")) == f"{INSTRUCTIONS} Servers: secret (spy)."
+    assert await catalog.instructions(Caller("laptop", "flat")) is None
+    assert await catalog.instructions(Caller("gone", None)) == INSTRUCTIONS
+
+
+async def test_a_project_can_keep_its_servers_out_of_the_instructions() -> None:
+    server = SmallServer("clock", tool("tell"))
+    for settings in ({"catalog_in_instructions": False}, {"optimization": None}):
+        config = config_of({"clock": None}, unassigned=settings)
+        assert await catalog_of(server, config=config).instructions(ME) == INSTRUCTIONS
+    assert server.asked == 0
+
+
+async def test_instructions_are_the_same_bytes_until_a_list_or_the_configuration_changes() -> None:
+    clock = Clock()
+    server = SmallServer("clock", tool("tell_time"), tool("wake"))
+    catalog = catalog_of(server, clock=clock)
+    first = await catalog.instructions(ME)
+    for state in ("failed", "starting", "stopped"):
+        server.be(state)
+        clock.now += 3600
+        assert await catalog.instructions(ME) == first
+    assert server.asked == 1
+    server.be("running")
+    server.change(tool("wake"), tool("tell_time"))
+    assert await catalog.instructions(ME) == first
+    server.change(tool("sleep"))
+    assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: clock (sleep)."
+    catalog.reconfigure(config_of({"clock": {"tool_permissions": {"sleep": False}}}))
+    assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: clock."
+
+
+class Names(dict[str, tuple[str, ...]]):
+    """Fits `NameMemory`."""
+
+    def tool_names(self, server_id: str) -> Sequence[str]:
+        return self.get(server_id, ())
+
+    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None:
+        self[server_id] = kept_names(names)
+
+
+async def test_a_server_that_never_lists_is_named_from_the_last_run_and_not_waited_for() -> None:
+    stuck, late = SmallServer("stuck", tool("think")), SmallServer("late", tool("come"))
+    stuck.may_answer.clear()
+    late.be("starting")
+    never = ListWaits(first_s=3600, longest_s=3600, overview_s=3600)
+    catalog = catalog_of(stuck, late, names=Names(stuck=("think", "erase"), late=("come",)), waits=never)
+    async with asyncio.timeout(30):
+        assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: stuck (erase, think); late (come)."
+    assert stuck.asked == 0
+
+
+async def test_a_server_that_was_never_listed_is_waited_for_once_and_briefly() -> None:
+    stuck = SmallServer("stuck", tool("think"), list_timeout_s=3600)
+    stuck.may_answer.clear()
+    names = Names()
+    catalog = catalog_of(stuck, names=names, waits=AT_ONCE)
+    async with asyncio.timeout(30):
+        for _ in range(1_000):  # each would take 0.01 s
+            assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: stuck."
+        assert stuck.asked == 1
+        stuck.may_answer.set()
+        await catalog.available(ME)
+    assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: stuck (think)."
+    assert names == {"stuck": ("think",)}
+    await catalog.close()

@@ -123,6 +123,81 @@ async def test_after_a_restart_with_other_tools_the_old_names_are_refused() -> N
     assert (await catalog.resolve(ME, "clock:write")).tool_name == "write"
 
 
+async def restarting() -> tuple[ToolCatalogService, SmallServer, asyncio.Event]:
+    """A catalog whose server `clock` has given its list and is restarting."""
+    behind = servers()
+    catalog, server, back = catalog_of(*behind.values(), config=CONFIG), behind["clock"], asyncio.Event()
+    await catalog.available(ME)
+    server.back = back
+    server.be("failed", "the reason")
+    return catalog, server, back
+
+
+async def test_a_call_waits_for_a_restarting_server_and_finds_the_same_tool() -> None:
+    catalog, server, back = await restarting()
+    asking = asyncio.create_task(catalog.resolve(ME, "clock:read"))
+    await asyncio.sleep(0.01)
+    assert not asking.done()
+    server.be("running")
+    back.set()
+    assert (await asking).tool_name == "read"
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        ([tool("read", "Now something else")], "it has restarted with another definition of this tool"),
+        ([tool("write")], "it has restarted without this tool"),
+    ],
+)
+async def test_a_tool_that_a_restart_changed_is_not_called(after: list[dict[str, Any]], reason: str) -> None:
+    catalog, server, back = await restarting()
+    asking = asyncio.create_task(refusal(catalog, "clock:read"))
+    await asyncio.sleep(0)
+    server.tools = after
+    server.be("running")
+    back.set()
+    error = await asking
+    assert error.code == "server_unavailable"
+    assert reason in str(error)
+    assert "Call tool_discovery" in str(error)
+
+
+async def test_a_forbidden_tool_of_a_restarting_server_takes_as_long_as_an_unknown_one() -> None:
+    catalog, server, back = await restarting()
+    asking = [asyncio.create_task(refusal(catalog, key)) for key in ("clock:erase", "clock:nothing")]
+    await asyncio.sleep(0.01)
+    assert not any(each.done() for each in asking)
+    server.be("running")
+    back.set()
+    assert [(await each).code for each in asking] == ["unknown_tool", "unknown_tool"]
+
+
+async def test_a_call_of_a_server_that_does_not_come_back_or_is_switched_off_ends() -> None:
+    catalog, _, back = await restarting()
+    asking = asyncio.create_task(refusal(catalog, "clock:read"))
+    await asyncio.sleep(0)
+    back.set()
+    assert "the reason" in str(await asking)
+    catalog, _, _ = await restarting()
+    catalog.reconfigure(config_of({"clock": {"enabled": False}}))
+    with pytest.raises(ServerUnavailableError):
+        catalog.resolve_known(ME, "clock:read")
+
+
+async def test_a_call_waits_for_a_first_start_no_longer_than_a_discovery() -> None:
+    server = SmallServer("clock", tool("read"))
+    server.be("starting", "connecting")
+    server.coming_up = asyncio.Event()
+    catalog = catalog_of(server, config=config_of({"clock": None}, limits={"first_list_s": 0.05}))
+    assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
+    asking = asyncio.create_task(catalog.resolve(ME, "clock:read"))
+    await asyncio.sleep(0)
+    server.be("running")
+    server.coming_up.set()
+    assert (await asking).tool_name == "read"
+
+
 async def test_a_new_tool_is_found_although_the_list_is_only_good_for_calls() -> None:
     server = SmallServer("clock", tool("read"))
     server.ttl_ms = 0

@@ -64,21 +64,21 @@ async def test_a_silent_server_costs_only_its_own_tools_and_is_not_waited_for_ag
     for _ in range(3):
         available = await catalog.available(ME)
         assert keys(available) == ["good:a"]
-        assert available.notices == ("Did not list its tools in time, so without them: `silent`.",)
+        assert said_first(available) == ["Did not list its tools in time, so without them: `silent`"]
     assert silent.asked == 1
 
 
-async def test_all_lists_share_one_clock_and_a_late_one_is_there_the_next_time() -> None:
-    """The clock is the longest `list_s`, from the start of the request; a fetch that began later has its own."""
-    good, late = SmallServer("good", tool("a")), SmallServer("late", tool("b"), list_timeout_s=0.2)
-    good.list_timeout_s = 0.2
-    late.be("starting")
-    late.coming_up = asyncio.Event()
-    catalog = catalog_of(good, late, waits=NEVER)
+async def test_first_starts_and_first_lists_share_one_clock_and_a_late_one_is_there_the_next_time() -> None:
+    """The clock is `first_list_s`; the fetch that the first request began goes on without it."""
+    good, late, hangs = SmallServer("good", tool("a")), SmallServer("late", tool("b")), SmallServer("hangs")
+    for server in (late, hangs):
+        server.be("starting")
+        server.coming_up = asyncio.Event()
+    config = config_of(dict.fromkeys(("good", "late", "hangs")), limits={"first_list_s": 0.2})
+    catalog = catalog_of(good, late, hangs, waits=NEVER, config=config)
     late.may_answer.clear()
 
     async def come_up() -> None:
-        await asyncio.sleep(0.15)
         late.be("running")
         assert late.coming_up is not None
         late.coming_up.set()
@@ -87,9 +87,10 @@ async def test_all_lists_share_one_clock_and_a_late_one_is_there_the_next_time()
     available = await catalog.available(ME)
     await coming
     assert keys(available) == ["good:a"]
-    assert available.notices == ("Did not list its tools in time, so without them: `late`.",)
+    assert said_first(available) == ["Still starting, so without its tools for now: `late`, `hangs`"]
     late.may_answer.set()
     assert keys(await catalog.available(ME)) == ["good:a", "late:b"]
+    assert late.asked == 1
 
 
 async def test_a_server_in_its_first_start_is_waited_for() -> None:
@@ -105,6 +106,32 @@ async def test_a_server_in_its_first_start_is_waited_for() -> None:
     assert keys(await asking) == ["one:a"]
 
 
+async def test_the_tools_of_a_restarting_server_stay_searchable_with_a_notice() -> None:
+    good, server = SmallServer("good", tool("a")), SmallServer("one", tool("b"))
+    catalog = catalog_of(good, server, waits=NEVER)
+    await catalog.available(ME)
+    server.back = asyncio.Event()
+    server.be("failed", "it was ended by SIGKILL")
+    available = await catalog.available(ME)
+    assert keys(available) == ["good:a", "one:b"]
+    assert available.notices == (
+        "Restarting, so with the tools of its last list; a call waits until it is back: `one`.",
+    )
+    assert (await catalog.collected(ME)).ttl_s == 0
+    server.back.set()  # given up
+    available = await catalog.available(ME)
+    assert keys(available) == ["good:a"]
+    assert said_first(available) == ["Not working at the moment, so without its tools: `one`"]
+
+
+async def test_a_restarting_server_that_never_gave_a_list_is_missing() -> None:
+    server = SmallServer("one", tool("b"))
+    server.back = asyncio.Event()
+    server.be("failed")
+    available = await catalog_of(server).available(ME)
+    assert said_first(available) == ["Not working at the moment, so without its tools: `one`"]
+
+
 async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None:
     servers = {name: SmallServer(name, tool("a")) for name in ("good", "new", "newer", "dead", "gone", "odd")}
     servers["new"].be("starting", "connecting")
@@ -114,15 +141,22 @@ async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None
     servers["odd"].fails = lambda: ServerUnavailableError("odd", "at /another/private/place")
     available = await catalog_of(*servers.values(), waits=NEVER).available(ME)
     assert keys(available) == ["good:a"]
-    assert available.notices == (
-        "Still starting, so without its tools for now: `new`, `newer`.",
-        "Not working at the moment, so without its tools: `dead`, `gone`, `odd`.",
-    )
+    assert said_first(available) == [
+        "Still starting, so without its tools for now: `new`, `newer`",
+        "Not working at the moment, so without its tools: `dead`, `gone`, `odd`",
+    ]
 
 
 async def test_a_server_without_a_source_yet_is_still_starting() -> None:
     available = await catalog_of(config=config_of({"soon": None})).available(ME)
-    assert available.notices == ("Still starting, so without its tools for now: `soon`.",)
+    assert said_first(available) == ["Still starting, so without its tools for now: `soon`"]
+
+
+def said_first(available: Available) -> list[str]:
+    """The first sentence of each notice; the second says what to do."""
+    firsts, steps = zip(*(notice.split(". ") for notice in available.notices), strict=True)
+    assert all("`pointsman doctor`" in step for step in steps)
+    return list(firsts)
 
 
 async def test_a_notice_names_only_servers_that_the_caller_may_use() -> None:

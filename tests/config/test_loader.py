@@ -301,3 +301,14 @@ def test_trusted_proxies_are_addresses_and_networks() -> None:
 def test_other_trusted_proxies_are_refused_with_the_reason(given: str, reason: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(reason)):
         proxies(given)
+
+
+@pytest.mark.parametrize("section", ["servers", "mcpServers"])
+def test_the_gateways_own_server_id_is_refused_with_its_line_and_a_free_name(section: str) -> None:
+    text = f"{section}:\n  pointsman-2: {{command: x}}\n  pointsman: {{command: y}}\n"
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "pointsman.yaml", {})
+    [problem] = caught.value.problems
+    assert (problem.line, problem.column, problem.key) == (3, 3, f"{section}.pointsman")
+    assert "reserved" in problem.reason
+    assert "`pointsman-3`" in problem.reason

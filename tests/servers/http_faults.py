@@ -25,18 +25,22 @@ class HttpFaults:
         return f"http://127.0.0.1:{self.port}/mcp"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-                length = int(head.split("content-length:")[1].split("\r\n")[0])
-                request = json.loads(await reader.readexactly(length))
-                if request["method"] != "server/discover":
-                    self.requests += 1
-                    await self._misbehave(request, writer)
-                    break
-                result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-                writer.write(json_answer({"jsonrpc": "2.0", "id": request["id"], "result": result}, kept="keep-alive"))
-        writer.close()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                while True:
+                    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                    length = int(head.split("content-length:")[1].split("\r\n")[0])
+                    request = json.loads(await reader.readexactly(length))
+                    if request["method"] != "server/discover":
+                        self.requests += 1
+                        await self._misbehave(request, writer)
+                        break
+                    result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+                    writer.write(
+                        json_answer({"jsonrpc": "2.0", "id": request["id"], "result": result}, kept="keep-alive")
+                    )
+        finally:
+            writer.close()
 
 
 def json_answer(message: Any, status: str = "200 OK", kept: str = "close") -> bytes:

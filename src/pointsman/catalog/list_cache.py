@@ -3,7 +3,8 @@
 A list is fetched once for all requests that need it at the same time (single-flight), and kept until it is too old or
 the server starts a new generation (a new connection, a `list_changed`). A request asks all servers at once under one
 deadline, and a server without a list costs only its own part. A failed list is retried in the background with
-exponential backoff; until then requests do not wait for it again.
+exponential backoff; until then requests do not wait for it again. A request waits briefly for servers that are being
+started for the first time.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Generic, Literal, TypeVar
 
 from pointsman.catalog.definitions import encode_entry, quote_names
 from pointsman.catalog.pages import MalformedListError, walk
-from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnavailableError
+from pointsman.core.errors import TRY_LATER, CallTimeoutError, DownstreamError, ServerUnavailableError
 from pointsman.core.kinds import ListKind
 from pointsman.core.model import Json, ToolSource
 
@@ -32,8 +33,11 @@ Clock = Callable[[], float]  # monotonic seconds
 BuildItems = Callable[[ToolSource, dict[str, Json], dict[str, Item]], dict[str, Item]]
 """Builds the items from a list's entries; also receives the previous items, to reuse those that are unchanged."""
 
-Gap = Literal["starting", "failed", "timeout", "cut", "unreadable"]
-"""Why a server's list is missing or incomplete."""
+Gap = Literal["starting", "failed", "timeout", "restarting", "cut", "unreadable"]
+"""Why a server's list is missing, incomplete or from before a restart."""
+
+OnList = Callable[[str, Iterable[str]], None]
+"""Called with the server's id and the keys of its list, each time that it gave one."""
 
 UsableServers = Callable[[], tuple[str, ...]]
 """The servers that a caller may use at this moment, in the order of the configuration."""
@@ -53,8 +57,9 @@ class Snapshot(Generic[Item]):
 class ListFailure:
     """Why there is no list."""
 
-    kind: Literal["timeout", "failed"]
+    kind: Literal["timeout", "failed", "starting"]
     reason: str
+    advice: str = TRY_LATER
 
 
 Pending = Snapshot[Item] | ListFailure | asyncio.Task[Snapshot[Item] | ListFailure]
@@ -75,8 +80,8 @@ class Collected(Generic[Item]):
     """The lists of all usable servers."""
 
     parts: dict[str, Snapshot[Item]]  # by server, in the order of the configuration
-    gaps: dict[str, Gap]  # servers whose list is missing or incomplete
-    ttl_s: float  # how long all of it is valid; 0 if a server gives no time to live or is missing
+    gaps: dict[str, Gap]  # servers whose list is missing, incomplete or from before a restart
+    ttl_s: float  # how long all of it is valid; 0 if a server gives no time to live, is missing or is restarting
 
 
 class ListCache(Generic[Item]):
@@ -89,73 +94,73 @@ class ListCache(Generic[Item]):
         sources: Mapping[str, ToolSource],
         clock: Clock,
         waits: ListWaits,
+        on_list: OnList = lambda server_id, keys: None,
     ) -> None:
         self.kind = kind
         self._build_items = build_items
         self._sources = sources
         self._clock = clock
         self._waits = waits
+        self._on_list = on_list
         self._lists: dict[str, CachedList[Item]] = {}
         self._cancelled: set[asyncio.Task[Snapshot[Item] | ListFailure]] = set()
 
-    async def collect(self, usable: UsableServers, max_age_s: float) -> Collected[Item]:
-        """Fetch from all usable servers at once what is not cached."""
+    async def collect(
+        self, usable: UsableServers, max_age_s: float, first_list_s: float, *, last_lists: bool = False
+    ) -> Collected[Item]:
+        """Fetch from all usable servers at once what is not cached.
+
+        Servers that are being started for the first time have `first_list_s` for their start and their list. With
+        `last_lists` those that are restarting are included with their last list.
+        """
         sources = {server_id: self._sources.get(server_id) for server_id in usable()}
-        deadline = asyncio.get_running_loop().time() + max(
-            (source.list_timeout_s for source in sources.values() if source is not None), default=0.0
-        )
-        pending = self._cached_or_fetch(sources, {}, max_age_s)  # before the wait for servers that are starting
-        if await self._wait_for_first_starts(sources.values(), deadline):
-            pending = self._cached_or_fetch(sources, pending, max_age_s)
-        gaps: dict[str, Gap] = {
-            server_id: "starting" if source is None or source.status.state == "starting" else "failed"
-            for server_id, source in sources.items()
-            if server_id not in pending
-        }
-        answers = await _results_of(pending.values(), deadline)
+        answers = await self._answers({each.id: each for each in sources.values() if each}, max_age_s, first_list_s)
         still_usable = frozenset(usable())  # rights may have changed during the wait
         parts: dict[str, Snapshot[Item]] = {}
-        for server_id, answer in zip(pending, answers, strict=True):
-            if isinstance(answer, ListFailure):
+        gaps: dict[str, Gap] = {}
+        for server_id, source in sources.items():
+            if server_id not in still_usable:
+                continue
+            answer = answers.get(server_id) or _why_missing(source)
+            last = self._list_before_restart(source) if last_lists and isinstance(answer, ListFailure) else None
+            if last is not None:
+                parts[server_id], gaps[server_id] = last, "restarting"
+            elif isinstance(answer, ListFailure):
                 gaps[server_id] = answer.kind
-            elif server_id in still_usable:
+            else:
                 parts[server_id] = answer
-                if answer.cut:
-                    gaps[server_id] = "cut"
-                elif answer.unreadable:
-                    gaps[server_id] = "unreadable"
-        gaps = {server_id: gap for server_id, gap in gaps.items() if server_id in still_usable}
+                if answer.cut or answer.unreadable:
+                    gaps[server_id] = "cut" if answer.cut else "unreadable"
         missing = any(gap != "unreadable" for gap in gaps.values())
         return Collected(parts, gaps, 0.0 if missing else self._ttl_s(parts.values()))
 
-    def _cached_or_fetch(
-        self, sources: Mapping[str, ToolSource | None], pending: Mapping[str, Pending[Item]], max_age_s: float
-    ) -> dict[str, Pending[Item]]:
-        """For all running servers, in the order of `sources`; those in `pending` are taken from there."""
-        lists: dict[str, Pending[Item]] = {}
-        for server_id, source in sources.items():
-            if server_id in pending:
-                lists[server_id] = pending[server_id]
-            elif source is not None and source.status.state == "running":
-                listed = self.list_of(source)
-                lists[server_id] = listed.cached(max_age_s) or listed.fetch()
-        return lists
-
-    async def _wait_for_first_starts(self, sources: Iterable[ToolSource | None], deadline: float) -> bool:
-        """Wait for servers that were never up and never failed, so that a first request includes them.
-
-        Returns whether there were any.
-        """
-        starting = [source for source in sources if source is not None and source.status.state == "starting"]
+    async def _answers(
+        self, sources: Mapping[str, ToolSource], max_age_s: float, first_list_s: float
+    ) -> dict[str, Snapshot[Item] | ListFailure]:
+        """The lists of all servers that are running, and of those whose first start is over in time."""
+        running = [source for source in sources.values() if source.status.state == "running"]
+        starting = [source for source in sources.values() if source.status.state == "starting"]
+        pending = [listed.cached(max_age_s) or listed.fetch() for listed in map(self.list_of, running)]
         if not starting:
-            return False
-        starts = [asyncio.create_task(source.first_start()) for source in starting]
+            return _by_id(running, await _results_of(pending, _list_deadline(running)))
+        firsts = [asyncio.create_task(self._first_list(source, max_age_s)) for source in starting]
+        first_lists = _results_of(firsts, asyncio.get_running_loop().time() + first_list_s, "starting")
         try:
-            await asyncio.wait(starts, timeout=_seconds_left(deadline))
+            results, first_results = await asyncio.gather(_results_of(pending, _list_deadline(running)), first_lists)
         finally:
-            for start in starts:
-                start.cancel()
-        return True
+            for first in firsts:
+                first.cancel()  # not the fetch that it waits for
+        return _by_id(running, results) | _by_id(starting, first_results)
+
+    async def _first_list(self, source: ToolSource, max_age_s: float) -> Snapshot[Item] | ListFailure:
+        await source.first_start()
+        if source.status.state != "running":
+            return _why_missing(source)
+        return await self.fetch_for_item(self.list_of(source), max_age_s)
+
+    def _list_before_restart(self, source: ToolSource | None) -> Snapshot[Item] | None:
+        listed = self._lists.get(source.id) if source is not None else None
+        return listed.list_before_restart() if listed is not None and listed.source is source else None
 
     async def fetch_for_item(self, listed: CachedList[Item], max_age_s: float) -> Snapshot[Item] | ListFailure:
         """The list, fetched anew if the cached one may be too old to prove that an item is missing."""
@@ -167,17 +172,19 @@ class ListCache(Generic[Item]):
         if listed is not None and listed.source is source:
             return listed
         self._evict(source.id)  # a reload replaced the server, and the new one counts its generations from 0
-        listed = CachedList(source, self.kind, self._build_items, self._clock, self._waits)
+        listed = CachedList(source, self.kind, self._build_items, self._clock, self._waits, self._on_list)
         self._lists[source.id] = listed
         return listed
 
     async def wait_for_first_lists(self, server_ids: Iterable[str]) -> None:
-        """Wait briefly for running servers whose list was never fetched."""
+        """Wait briefly for running servers whose list was never fetched: `overview_s` from the begin of a fetch."""
         sources = (self._sources.get(server_id) for server_id in server_ids)
         running = [source for source in sources if source is not None and source.status.state == "running"]
-        fetches = [listed.fetch() for listed in map(self.list_of, running) if not listed.has_answered]
+        missing = [listed for listed in map(self.list_of, running) if not listed.has_answered]
+        fetches = [listed.fetch() for listed in missing]
+        deadline = max((listed.fetch_began for listed in missing), default=0.0) + self._waits.overview_s
         if fetches:
-            await asyncio.wait(fetches, timeout=self._waits.overview_s)
+            await asyncio.wait(fetches, timeout=_seconds_left(deadline))
 
     def last_list(self, server_id: str) -> Snapshot[Item] | None:
         """The last list that the server gave, however old."""
@@ -217,9 +224,16 @@ class CachedList(Generic[Item]):
     """One kind of list of one server."""
 
     def __init__(
-        self, source: ToolSource, kind: ListKind, build_items: BuildItems[Item], clock: Clock, waits: ListWaits
+        self,
+        source: ToolSource,
+        kind: ListKind,
+        build_items: BuildItems[Item],
+        clock: Clock,
+        waits: ListWaits,
+        on_list: OnList = lambda server_id, keys: None,
     ) -> None:
         self.source = source
+        self._on_list = on_list
         self.kind = kind
         self._build_items = build_items
         self._clock = clock
@@ -233,6 +247,7 @@ class CachedList(Generic[Item]):
         self._failure_generation = -1
         self._failures = 0
         self._fetch: asyncio.Task[Snapshot[Item] | ListFailure] | None = None
+        self.fetch_began = 0.0  # the last one, on the loop's clock
         self._retry: asyncio.TimerHandle | None = None
         self._cancelled = False
 
@@ -276,6 +291,10 @@ class CachedList(Generic[Item]):
         """The last list that this server gave, however old."""
         return self._snapshot
 
+    def list_before_restart(self) -> Snapshot[Item] | None:
+        """The last list, while its server is restarting."""
+        return self._snapshot if self.source.keeps_list_of(self._generation) else None
+
     @property
     def has_answered(self) -> bool:
         """Whether this connection has given its list, or has failed to."""
@@ -285,6 +304,7 @@ class CachedList(Generic[Item]):
     def fetch(self) -> asyncio.Task[Snapshot[Item] | ListFailure]:
         """The fetch under way, or a new one. Wait for it with `asyncio.wait`: others may be waiting, too."""
         if self._fetch is None:
+            self.fetch_began = asyncio.get_running_loop().time()
             self._fetch = asyncio.create_task(self._run(), name=f"{self.kind.words} of {self.source.id}")
         return self._fetch
 
@@ -316,6 +336,7 @@ class CachedList(Generic[Item]):
         finally:
             self._fetch = None
         self._reset_backoff()
+        self._on_list(self.source.id, snapshot.items)
         return snapshot
 
     async def _fetch_pages(self) -> Snapshot[Item]:
@@ -386,7 +407,9 @@ class CachedList(Generic[Item]):
             self.fetch()
 
 
-async def _results_of(pending: Iterable[Pending[Item]], deadline: float | None) -> list[Snapshot[Item] | ListFailure]:
+async def _results_of(
+    pending: Iterable[Pending[Item]], deadline: float | None, overdue: Literal["timeout", "starting"] = "timeout"
+) -> list[Snapshot[Item] | ListFailure]:
     """Wait for the fetches. Cancelling this does not cancel them: other requests may be waiting for them.
 
     A list that arrives after `deadline` (on the loop's clock) is missing here and cached for the next request.
@@ -395,15 +418,34 @@ async def _results_of(pending: Iterable[Pending[Item]], deadline: float | None) 
     fetches = [each for each in lists if isinstance(each, asyncio.Task)]
     if fetches:
         await asyncio.wait(fetches, timeout=None if deadline is None else _seconds_left(deadline))
-    return [_result_of(each) if isinstance(each, asyncio.Task) else each for each in lists]
+    return [_result_of(each, overdue) if isinstance(each, asyncio.Task) else each for each in lists]
 
 
-def _result_of(fetch: asyncio.Task[Snapshot[Item] | ListFailure]) -> Snapshot[Item] | ListFailure:
+def _result_of(
+    fetch: asyncio.Task[Snapshot[Item] | ListFailure], overdue: Literal["timeout", "starting"]
+) -> Snapshot[Item] | ListFailure:
     if not fetch.done():
-        return ListFailure("timeout", "it gave no list in time")
+        return ListFailure(overdue, "it gave no list in time")
     if fetch.cancelled():  # a reload removed its server during the wait
         return ListFailure("failed", "it was taken out of the configuration")
     return fetch.result()
+
+
+def _why_missing(source: ToolSource | None) -> ListFailure:
+    """For a server that is not running. One that the configuration has and the fleet has not yet is starting."""
+    if source is None or source.status.state == "starting":
+        return ListFailure("starting", "it is still starting")
+    return ListFailure("failed", "it is not running")
+
+
+def _by_id(
+    sources: Sequence[ToolSource], results: Sequence[Snapshot[Item] | ListFailure]
+) -> dict[str, Snapshot[Item] | ListFailure]:
+    return {source.id: result for source, result in zip(sources, results, strict=True)}
+
+
+def _list_deadline(sources: Iterable[ToolSource]) -> float:
+    return asyncio.get_running_loop().time() + max((source.list_timeout_s for source in sources), default=0.0)
 
 
 def _seconds_left(deadline: float) -> float:

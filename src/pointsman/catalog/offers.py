@@ -1,4 +1,4 @@
-"""Lists resources, resource templates and prompts of all usable servers, and resolves their names to a server."""
+"""Lists resources, templates, prompts and skills of all usable servers, and resolves their names to a server."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from pointsman.catalog.names import (
     wrap_uri,
 )
 from pointsman.catalog.service import ToolCatalogService
+from pointsman.catalog.skills import directory, skill_entries, skills_with, wrap_skill
 from pointsman.config.model import GatewayConfig, Server
-from pointsman.core.kinds import PROMPTS, RESOURCES, TEMPLATES, ListKind
+from pointsman.core.kinds import PROMPTS, RESOURCES, SKILLS, TEMPLATES, ListKind
 from pointsman.core.model import Caller, Json, ToolSource
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ MAX_LOGGED = 1_000  # name clashes, each logged once
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A resource, template or prompt as a caller sees it."""
+    """A resource, template, prompt or skill as a caller sees it."""
 
     server_id: str
     key: str  # the server's own name or URI for it
@@ -53,7 +54,7 @@ class Target:
 
 
 class Offers:
-    """The lists of resources, templates and prompts; the catalog decides who may use what."""
+    """The lists of resources, templates, prompts and skills; the catalog decides who may use what."""
 
     def __init__(
         self,
@@ -65,7 +66,8 @@ class Offers:
     ) -> None:
         self._catalog = catalog
         self._lists = {
-            kind: ListCache(kind, _entries_of(kind), sources, clock, waits) for kind in (RESOURCES, TEMPLATES, PROMPTS)
+            kind: ListCache(kind, _entries_of(kind), sources, clock, waits)
+            for kind in (RESOURCES, TEMPLATES, PROMPTS, SKILLS)
         }
         self._logged: set[tuple[str, str, str]] = set()
 
@@ -92,7 +94,8 @@ class Offers:
                 elif name not in seen:
                     seen[name] = server_id
                     if server_id in parts:
-                        offers.append(Offer(server_id, key, {**entry, kind.key: name}))
+                        shown = wrap_skill(server_id, entry) if kind is SKILLS and name != key else entry
+                        offers.append(Offer(server_id, key, {**shown, kind.key: name}))
                 elif server_id in parts:
                     self._log_hidden(name, seen[name], server_id, HAS_THE_NAME)
         return Offered(offers, ttl_s)
@@ -129,10 +132,43 @@ class Offers:
             return [Target(next(iter(usable)), uri)]
         bare = [server_id for server_id, server in usable.items() if _is_bare(server_id, server)]
         by_rank = [*bare, *(server_id for server_id in usable if server_id not in bare)]
-        order = [linked] if linked is not None else []
+        order = await self._with_skill(caller, uri, bare)
+        order += [linked] if linked is not None else []
         order += [*await self._listing(caller, uri, by_rank), *bare]
         still_usable = self._usable(caller)  # rights may have changed during the wait
         return [Target(server_id, uri) for server_id in dict.fromkeys(order) if server_id in still_usable]
+
+    async def skill(self, caller: Caller, uri: str) -> list[Target]:
+        """As `resource`, for the URI of a skill or of a folder in one."""
+        known = unwrap_uri(uri)
+        usable = self._usable(caller)
+        if known is not None and known[0] in usable:
+            return [Target(*known, wrapped=True)]
+        bare = [server_id for server_id, server in usable.items() if _is_bare(server_id, server)]
+        order = [*await self._with_skill(caller, uri, bare), *bare] if len(bare) > 1 else bare
+        still_usable = self._usable(caller)  # rights may have changed during the wait
+        return [Target(server_id, uri) for server_id in dict.fromkeys(order) if server_id in still_usable]
+
+    def known_skills(self, server_id: str, uri: str) -> list[Json]:
+        """The entries that name a file, of the server's last list, if it was ever asked for one."""
+        last = self._lists[SKILLS].last_list(server_id)
+        return skills_with(last.items, uri) if last is not None else []
+
+    async def skill_directory(self, caller: Caller, target: Target) -> list[Json] | None:
+        """The children of a folder by the entries of its server's skills; None: they name no such folder."""
+        parts, _ = await self._parts(caller, SKILLS)
+        part = parts.get(target.server_id)
+        return directory(part.items, target.own) if part is not None else None
+
+    async def _with_skill(self, caller: Caller, uri: str, server_ids: Iterable[str]) -> list[str]:
+        """The servers with a skill that this file or folder is a part of: their list decides, not another's link."""
+        parts, _ = await self._parts(caller, SKILLS)
+
+        def names(server_id: str) -> bool:
+            skills = self._last_known(SKILLS, server_id, parts)
+            return bool(skills_with(skills, uri)) or directory(skills, uri) is not None
+
+        return [server_id for server_id in server_ids if names(server_id)]
 
     async def _listing(self, caller: Caller, uri: str, by_rank: Iterable[str]) -> list[str]:
         """The servers that list a resource of this URI, then those with a template that fits."""
@@ -152,8 +188,10 @@ class Offers:
         return part.items if part is not None else {}
 
     async def _parts(self, caller: Caller, kind: ListKind) -> tuple[dict[str, Snapshot[Json]], float]:
-        max_age_s = self._catalog.rights.config.limits.list_max_age_s
-        collected = await self._lists[kind].collect(lambda: self._catalog.usable_servers(caller), max_age_s)
+        limits = self._catalog.rights.config.limits
+        collected = await self._lists[kind].collect(
+            lambda: self._catalog.usable_servers(caller), limits.list_max_age_s, limits.first_list_s
+        )
         return collected.parts, collected.ttl_s
 
     def _usable(self, caller: Caller) -> dict[str, Server]:
@@ -192,6 +230,8 @@ def _is_bare(server_id: str, server: Server) -> bool:
 
 def _entries_of(kind: ListKind) -> BuildItems[Json]:
     """Entries as the server sent them, without invisible text and without those that cannot be encoded."""
+    if kind is SKILLS:
+        return skill_entries
 
     def entries_of(source: ToolSource, entries: dict[str, Json], before: dict[str, Json]) -> dict[str, Json]:
         encoded = {key: encode_entry(entry) for key, entry in entries.items()}

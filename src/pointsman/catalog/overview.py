@@ -1,18 +1,52 @@
-"""Describes in a few words what a caller's servers do, from the names of their tools. Pure."""
+"""Describes in a few words what a caller's servers do, from the names of their tools. Pure.
+
+`describe_servers` writes a sentence for the description of `tool_discovery`, `write_instructions` the instructions of
+the handshake. Both use only names, split into words: a server's prose could say anything to the model that reads it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
+from typing import Protocol
+
+from pointsman.providers.visible import is_visible_name
 
 MAX_CHARS = 480  # 120 tokens
 MAX_NAME_CHARS = 40  # of a server, and of what one tool does
 
+INSTRUCTIONS = (
+    "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
+    "and run them with tool_execute."
+)
+MAX_INSTRUCTIONS = 600  # 150 tokens, as long as the servers' names fit
+MAX_INSTRUCTIONS_NAMES = 2_000  # for more servers, without words; clients cut instructions at 2 KB
+SHORT_NAME_CHARS = 20  # of a server in the instructions, where the whole names do not fit; twenty of them do
+MAX_WORDS = 12  # of one name, and of one server in the instructions
+MAX_WORD_CHARS = 20  # a longer word is no word of a language
+MAX_KEPT_NAMES = 1_000  # of the tools of one server
+MAX_KEPT_CHARS = 128  # of a tool's name, as the specification has it
+
 _LEAD = "Servers here: "
+_INSTRUCTIONS_LEAD = f"{INSTRUCTIONS} Servers: "
 _MORE = ", …"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
+
+# Words that say nothing about a tool.
+_EMPTY = """
+get list set all new by for of to from in on at with without and or the an my this that is are be do does it its
+as into out up via per tool tools mcp api id ids use using
+"""
+_EMPTY_WORDS = frozenset(_EMPTY.split())
+
+# Verbs in the names of most servers' tools; other words come first.
+_COMMON = """
+create update delete add remove read write edit search find fetch query send run execute make open close start stop
+check show view describe retrieve save load put post patch modify change manage
+"""
+_COMMON_VERBS = frozenset(_COMMON.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +57,36 @@ class ServerTools:
     tools: Sequence[str]
 
 
+class NameMemory(Protocol):
+    """Keeps the names of tools across restarts, for servers that have not listed them yet."""
+
+    def tool_names(self, server_id: str) -> Sequence[str]:
+        """The `kept_names` of the server's last list; empty: it never gave one."""
+        ...
+
+    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None: ...
+
+
+class NoNameMemory:
+    """Fits `NameMemory`, and keeps nothing."""
+
+    def tool_names(self, server_id: str) -> Sequence[str]:
+        return ()
+
+    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None:
+        return
+
+
+def kept_names(names: Iterable[str]) -> tuple[str, ...]:
+    """The names that are remembered and described: visible, bounded, and in an order that no restart changes."""
+    visible = (name for name in names if len(name) <= MAX_KEPT_CHARS and is_visible_name(name))
+    return tuple(sorted(visible)[:MAX_KEPT_NAMES])
+
+
 def describe_servers(servers: Sequence[ServerTools]) -> str:
     """`Servers here: World clock (current time, convert time); Tracker (create issue, …).`
 
-    Uses only names, split into words: a server's prose could say anything to the model that reads this. Every server
-    is named while there is room; then each gets one more of its tools in turn.
+    Every server is named while there is room; then each gets one more of its tools in turn.
     """
     if not servers:
         return ""
@@ -38,6 +97,115 @@ def describe_servers(servers: Sequence[ServerTools]) -> str:
             if phrase is not None and not entry.full:
                 room = entry.add(phrase, room)
     return _render(entries, left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerWords:
+    """A server and what its tools are about, most telling word first."""
+
+    name: str
+    words: Sequence[str]
+
+
+def telling_words(server_name: str, tools: Iterable[str]) -> tuple[str, ...]:
+    """The words of the tools' names that say most about the server.
+
+    The most frequent ones come first; of others those that end a name, as the object of the verb does. Verbs that every
+    server has come last. The words of the server's own name are left out, and so are those that say nothing. `issue`
+    and `issues` are one word.
+    """
+    own = {_stem(word) for word in (*_split(server_name), "".join(_split(server_name)))}
+    counts: dict[str, int] = {}
+    shown: dict[str, str] = {}
+    ends: set[str] = set()
+    for tool in tools:
+        words = _split(tool)
+        ends.update(map(_stem, words[-1:]))
+        for word in dict.fromkeys(words):
+            stem = _stem(word)
+            if stem in own or word in _EMPTY_WORDS or word.isdigit() or not 2 <= len(word) <= MAX_WORD_CHARS:
+                continue
+            counts[stem] = counts.get(stem, 0) + 1
+            shown[stem] = min(shown.get(stem, word), word, key=len)
+    # Stable: ties keep the order of the names.
+    ranked = sorted(counts, key=lambda stem: (stem in _COMMON_VERBS, -counts[stem], stem not in ends))
+    return tuple(shown[stem] for stem in ranked[:MAX_WORDS])
+
+
+def write_instructions(servers: Sequence[ServerWords]) -> str:
+    """The fixed sentences, and `Servers: World clock (time, timezone); Tracker (issue, comment).`
+
+    Every server is named; then each gets one more of its words in turn, while there is room. Many servers are only
+    named, and too many are counted.
+    """
+    if not servers:
+        return INSTRUCTIONS
+    names = [_clip(server.name) for server in servers]
+    if len(_join_instructions(names, 0)) > MAX_INSTRUCTIONS:
+        names = [_clip(server.name, SHORT_NAME_CHARS) for server in servers]
+    room = MAX_INSTRUCTIONS - len(_join_instructions(names, 0))
+    if room < 0:
+        return _join_instructions(*_named_and_counted(names))
+    texts = _add_words(names, [server.words for server in servers], room)
+    return _join_instructions(texts, 0)
+
+
+def _add_words(names: Sequence[str], words: Sequence[Sequence[str]], room: int) -> list[str]:
+    """Give each server one more word in turn. One whose next word does not fit gets no more."""
+    added: list[list[str]] = [[] for _ in names]
+    full: set[int] = set()
+    for column in zip_longest(*words):
+        for index, word in enumerate(column):
+            cost = 2 + len(word or "") + (0 if added[index] else 1)  # `, ` before it, or ` (` and `)` around it
+            if word is None or index in full or cost > room:
+                full.add(index)
+                continue
+            added[index].append(word)
+            room -= cost
+    return [f"{name} ({', '.join(mine)})" if mine else name for name, mine in zip(names, added, strict=True)]
+
+
+def _named_and_counted(names: Sequence[str]) -> tuple[list[str], int]:
+    """As many names as fit, and the number of the others."""
+    room = MAX_INSTRUCTIONS_NAMES - len(_join_instructions([], len(names)))
+    named: list[str] = []
+    for name in names:
+        room -= len(name) + 2
+        if room < 0:
+            break
+        named.append(name)
+    return named, len(names) - len(named)
+
+
+def _join_instructions(entries: Sequence[str], left_out: int) -> str:
+    more = f"; and {left_out} more" if left_out else ""
+    return f"{_INSTRUCTIONS_LEAD}{'; '.join(entries)}{more}."
+
+
+def _split(name: str) -> list[str]:
+    return [match[0].lower() for match in islice(_WORD.finditer(name), MAX_WORDS)]
+
+
+def _stem(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+class WordCache:
+    """Computes the words of each server once for each list: there may be thousands of tools, and many handshakes."""
+
+    def __init__(self) -> None:
+        self._words: dict[str, tuple[object, object, ServerWords]] = {}
+
+    def get(self, server_id: str, names: object, entry: object, compute: Callable[[], ServerWords]) -> ServerWords:
+        """`names` and `entry` are what the words are computed from; they are compared by identity."""
+        known = self._words.get(server_id)
+        if known is None or known[0] is not names or known[1] is not entry:
+            known = self._words[server_id] = (names, entry, compute())
+        return known[2]
+
+    def keep_only(self, server_ids: Iterable[str]) -> None:
+        for gone in self._words.keys() - set(server_ids):
+            del self._words[gone]
 
 
 class _Entry:
@@ -96,6 +264,6 @@ def _phrase(tool_name: str, own: str) -> str:
     return _clip(" ".join(words))
 
 
-def _clip(text: str) -> str:
+def _clip(text: str, room: int = MAX_NAME_CHARS) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= MAX_NAME_CHARS else line[: MAX_NAME_CHARS - 1].rstrip() + "…"
+    return line if len(line) <= room else line[: room - 1].rstrip() + "…"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import hmac
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 
+from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy
-from pointsman.core.errors import ForbiddenError, UnauthorizedError
+from pointsman.core.errors import ForbiddenError
 from pointsman.core.model import Caller
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
-LEEWAY_S = 60.0  # tolerated difference between the clocks of two machines
-CREATE_TOKEN = "pointsman token create NAME --project P --server S"  # noqa: S105 - a command, no secret
+MAX_NAMED_PROJECTS = 10  # in one sentence
 
 
 class RightsIndex:
@@ -25,56 +22,43 @@ class RightsIndex:
 
     def __init__(self, config: GatewayConfig) -> None:
         self.config = config
-        self._by_digest: dict[str, str] = {}
-        for token_id, token in config.tokens.items():
-            self._by_digest.setdefault(token.sha256, token_id)
-        self._expiry = {
-            token_id: token.expires.timestamp() + LEEWAY_S if token.expires is not None else math.inf
-            for token_id, token in config.tokens.items()
-        }
+        self.tokens = TokenIndex(config.tokens)
         self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
 
-    def identify(self, secret: str | None, project_named: str | None, now: float) -> Caller:
+    def identify(
+        self, secret: str | None, project_named: str | None, now: float, *, sole_project: bool = False
+    ) -> Caller:
         """The caller that a secret and a project name stand for. `now` is the wall clock.
+
+        With `sole_project`, a token that includes exactly one project need not name it (`project_named` is None).
 
         Raises:
             UnauthorizedError: there is no token, or it is unknown or has expired.
             ForbiddenError: the token does not include the project, or there is none; the two are indistinguishable.
         """
-        if not secret:
-            raise UnauthorizedError(
-                "Missing token. Send `Authorization: Bearer <token>`; "
-                f"the operator can create one with `{CREATE_TOKEN}`."
-            )
-        token_id = self.token_id(secret)
-        if token_id is None:
-            raise UnauthorizedError(
-                "Unknown token: it may be misspelt or revoked. "
-                f"The operator can create a new one with `{CREATE_TOKEN}`."
-            )
-        if now >= self._expiry[token_id]:
-            raise UnauthorizedError(f"This token has expired. The operator can create a new one with `{CREATE_TOKEN}`.")
+        token_id = self.tokens.verify(secret, now)
         project_id = None if project_named is None or project_named in NO_PROJECT else project_named
         if project_id not in self._projects[token_id]:
-            raise ForbiddenError(_why_forbidden(project_id))
+            included = self._projects[token_id]
+            if not sole_project or project_named is not None or len(included) != 1:
+                raise ForbiddenError(_why_forbidden(project_id, self.project_ids(token_id)))
+            [project_id] = included
         return Caller(token_id, project_id)
 
-    def token_id(self, secret: str) -> str | None:
-        """The token with this secret, expired or not; None: there is none."""
-        # Looked up by a hash that a client cannot steer towards a stored one; compared in constant time anyway.
-        digest = sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-        token_id = self._by_digest.get(digest)
-        if token_id is None or not hmac.compare_digest(digest, self.config.tokens[token_id].sha256):
-            return None
-        return token_id
+    def project_ids(self, token_id: str) -> list[str]:
+        """The projects that a token includes, in the order of the configuration."""
+        included = self._projects.get(token_id, ())
+        return [project_id for project_id in self.config.projects if project_id in included]
+
+    def other_projects(self, caller: Caller) -> list[str]:
+        """The other projects of the caller's token in which it may use a server."""
+        callers = (Caller(caller.token_id, project_id) for project_id in self.project_ids(caller.token_id))
+        return [one.project_id for one in callers if one.project_id and one != caller and self.usable_servers(one)]
 
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
-        token_id = caller.token_id
-        if token_id not in self._expiry or now >= self._expiry[token_id]:
-            return False
-        return caller.project_id in self._projects[token_id]
+        return self.tokens.is_valid(caller.token_id, now) and caller.project_id in self._projects[caller.token_id]
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""
@@ -126,6 +110,13 @@ class RightsIndex:
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.describe_catalog
 
+    def instructs(self, caller: Caller) -> bool:
+        """Whether the instructions of the handshake name the servers of the caller's project."""
+        if caller.project_id is None:
+            return self.config.unassigned.catalog_in_instructions
+        project = self.config.projects.get(caller.project_id)
+        return project is not None and project.catalog_in_instructions
+
     def _grants_of(self, caller: Caller) -> _Grants:
         grants = self._grants.get(caller)
         if grants is None:
@@ -175,9 +166,19 @@ def _belongs(server: Server, project_id: str | None) -> bool:
     return not server.projects if project_id is None else project_id in server.projects
 
 
-def _why_forbidden(project_id: str | None) -> str:
+def _why_forbidden(project_id: str | None, included: list[str]) -> str:
+    """`included` are the projects of the token, which its owner may know."""
     command = f"The operator can create a token for a project with `{CREATE_TOKEN}`."
+    own = f"This token may use {_name_projects(included)}." if included else "This token includes no project."
     if project_id is None:
-        return f"This token needs a project: name one with `X-Pointsman-Project: <project>`. {command}"
+        use = "connect to `/projects/<project>/mcp`, or send `X-Pointsman-Project: <project>`"
+        return f"This token needs a project: {use}. {own} {command}"
     shown = project_id if len(project_id) <= 64 and project_id.isprintable() else "of that name"
-    return f"This token may not use project `{shown}`, or there is none of that name: check its spelling. {command}"
+    wrong = f"This token may not use project `{shown}`, or there is none of that name: check its spelling."
+    return f"{wrong} {own} {command}"
+
+
+def _name_projects(project_ids: list[str]) -> str:
+    named = ", ".join(f"`{project_id}`" for project_id in project_ids[:MAX_NAMED_PROJECTS])
+    more = len(project_ids) - MAX_NAMED_PROJECTS
+    return named if more <= 0 else f"{named} and {more} more"

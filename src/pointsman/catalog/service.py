@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
 from pointsman.catalog.key_readings import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
-from pointsman.catalog.overview import ServerTools, describe_servers
+from pointsman.catalog.overview import (
+    INSTRUCTIONS,
+    NameMemory,
+    NoNameMemory,
+    ServerTools,
+    ServerWords,
+    WordCache,
+    describe_servers,
+    kept_names,
+    telling_words,
+    write_instructions,
+)
 from pointsman.catalog.results import (
     EXTRA_CANDIDATES,
-    NO_TOOLS,
     Available,
     SearchOutcome,
     UsageFigures,
@@ -21,6 +32,7 @@ from pointsman.catalog.results import (
     fallback_notice,
     fit_notice,
     gap_notices,
+    no_tools_notice,
     no_usage,
     rank_by_usage,
     switched_off_notice,
@@ -33,6 +45,7 @@ from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailableError
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
+DISCOVER_AGAIN = "The call was not sent. Call tool_discovery to see its tools as they are now."
 HEDGE_S = 0.2  # how long another provider may take before the local one starts searching, too
 
 
@@ -40,8 +53,8 @@ class ToolCatalogService:
     """Collects tools at request time from all servers that a caller may use, filters, searches and resolves them.
 
     `sources` is a live view of the servers by id; its owner may change it between requests. `providers` maps a
-    strategy to its provider; the local one always answers. `usage` returns what a project chose before, and
-    `changed_tools` is called when the definition of known tools changes.
+    strategy to its provider; the local one always answers. `usage` returns what a project chose before, `changed_tools`
+    is called when the definition of known tools changes, and `names` keeps the tools' names across restarts.
     """
 
     def __init__(
@@ -55,6 +68,7 @@ class ToolCatalogService:
         waits: ListWaits = ListWaits(),  # noqa: B008 - frozen
         usage: UsageFigures = no_usage,
         changed_tools: ChangedTools = lambda server_id, names: None,
+        names: NameMemory = NoNameMemory(),  # noqa: B008 - has no state
     ) -> None:
         self.rights = RightsIndex(config)
         self.bundled_servers = _bundled_servers(config)
@@ -62,7 +76,9 @@ class ToolCatalogService:
         self._providers = providers
         self._wall_clock = wall_clock
         self._history = DefinitionHistory(changed_tools)
-        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits)
+        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, names.note_tool_names)
+        self._names = names
+        self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
 
@@ -72,10 +88,11 @@ class ToolCatalogService:
         self.bundled_servers = _bundled_servers(config)
         self._lists.keep_only(config.servers)
         self._key_index.keep_only(config.servers)
+        self._words.keep_only(config.servers)
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
-        return self.rights.identify(token, project, self._wall_clock())
+        return self.rights.identify(token, project, self._wall_clock(), sole_project=True)
 
     def still_valid(self, caller: Caller) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
@@ -87,7 +104,10 @@ class ToolCatalogService:
 
     async def collected(self, caller: Caller) -> Collected[KnownTool]:
         """The tool lists of all usable servers, before `tool_permissions` are applied."""
-        return await self._lists.collect(lambda: self.usable_servers(caller), self.rights.config.limits.list_max_age_s)
+        limits = self.rights.config.limits
+        return await self._lists.collect(
+            lambda: self.usable_servers(caller), limits.list_max_age_s, limits.first_list_s, last_lists=True
+        )
 
     @property
     def searchable(self) -> bool:
@@ -131,7 +151,7 @@ class ToolCatalogService:
         results = accept_hits(available.tools, hits, wanted, len(queries))
         if figures:
             results = rank_by_usage(results, figures)[:max_results]
-        fit = fit_notice(results, hits, len(queries)) if available.tools else NO_TOOLS
+        fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller)
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
         notice = " ".join(filter(None, (*available.notices, fit, fallback))) or None
         code = unavailable.code if unavailable is not None else None
@@ -148,21 +168,71 @@ class ToolCatalogService:
         await self._lists.wait_for_first_lists(self.usable_servers(caller))
         return describe_servers([self._last_known(caller, server_id) for server_id in self.usable_servers(caller)])
 
+    async def instructions(self, caller: Caller) -> str | None:
+        """The instructions of the handshake; None for a project that exposes all tools by name.
+
+        They name the caller's servers, unless its project switched that off. The servers' names come from their last
+        list, or from the last run. Waits briefly for running servers of which neither is known.
+        """
+        rights = self.rights
+        if rights.is_flat(caller):
+            return None
+        if not rights.instructs(caller) or rights.strategy(caller) is None:
+            return INSTRUCTIONS
+        usable = self.usable_servers(caller)
+        await self._lists.wait_for_first_lists([one for one in usable if not self._names.tool_names(one)])
+        return write_instructions([self._words_of(caller, server_id) for server_id in self.usable_servers(caller)])
+
     async def resolve(self, caller: Caller, tool_key: str) -> KnownTool:
         """The tool of exactly this key, if the caller may use it.
 
+        Waits for a server that is being started for the first time, no longer than a discovery does, and for one that
+        is restarting. If that one had the tool in its last list, the tool has to be unchanged.
+
         Raises:
             UnknownToolError: there is none, or the caller may not use it; the two are indistinguishable.
-            ServerUnavailableError: the caller may use it, but its server is not running or gave no list.
+            ServerUnavailableError: the caller may use it, but its server is not running or gave no list, or it has
+                restarted without the tool or with another definition of it.
         """
         known = self.resolve_known(caller, tool_key)
         if known is not None:
             return known
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known raises for others
-        listed = self._lists.list_of(self._sources[key.server_id])
+        source = self._sources[key.server_id]
+        if source.status.state != "running":
+            last = self._lists.list_of(source).list_before_restart()
+            return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
+        listed = self._lists.list_of(source)
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
         return self._authorize(caller, key, answer, listed)
+
+    async def resolve_again(self, caller: Caller, tool: KnownTool) -> None:
+        """Wait until a tool whose server has gone away can be called as it was.
+
+        Raises:
+            UnknownToolError, ServerUnavailableError: as `resolve`.
+        """
+        await self._resolve_when_back(caller, ToolKey(tool.server_id, tool.tool_name), tool)
+
+    async def _resolve_when_back(self, caller: Caller, key: ToolKey, before: KnownTool | None) -> KnownTool:
+        """The tool once its server runs; `before` is its definition until now, if there was one.
+
+        Waits even for a forbidden tool, so that the timing reveals nothing.
+        """
+        source = self._sources.get(key.server_id)
+        if source is not None and source.restarting:
+            await source.restarted()
+        elif source is not None and source.status.state == "starting":
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.rights.config.limits.first_list_s):
+                    await source.first_start()
+        source = self._sources.get(key.server_id)  # a reload may have replaced it
+        if source is None or source.status.state != "running" or not self._is_enabled(key.server_id):
+            return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
+        listed = self._lists.list_of(source)
+        answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
+        return self._authorize(caller, key, _unless_changed(answer, before), listed)
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
         """`resolve` without waiting; None: the server's list has to be fetched first.
@@ -174,7 +244,9 @@ class ToolCatalogService:
         if key is None or not self.rights.may_use_server(caller, key.server_id):
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
-        if source is None or source.status.state != "running" or not self.rights.config.servers[key.server_id].enabled:
+        if source is None or source.status.state != "running" or not self._is_enabled(key.server_id):
+            if source is not None and _is_expected(source) and self._is_enabled(key.server_id):
+                return None
             return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
@@ -202,6 +274,10 @@ class ToolCatalogService:
         """The keys of the caller's tools that are written most like `text`, best first; without waiting."""
         known = self._known_names(caller)
         return self._key_index.nearest(text, {server_id: known[server_id] for server_id in self.usable_servers(caller)})
+
+    def _is_enabled(self, server_id: str) -> bool:
+        server = self.rights.config.servers.get(server_id)
+        return server is not None and server.enabled
 
     def was_listed(self, key: ToolKey) -> bool:
         """Whether the last list that the server gave, however old, had the tool."""
@@ -241,7 +317,7 @@ class ToolCatalogService:
         if isinstance(found, ListFailure):
             tool = listed.last_item(key.tool_name) if listed is not None and found.kind == "timeout" else None
             if tool is None:
-                raise ServerUnavailableError(key.server_id, found.reason)
+                raise ServerUnavailableError(key.server_id, found.reason, found.advice)
             return tool
         tool = found.items.get(key.tool_name)
         if tool is None:
@@ -264,6 +340,20 @@ class ToolCatalogService:
         permitted = self.rights.permits(caller, server_id)
         names = tuple(filter(permitted, last.items)) if last is not None else ()
         return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
+
+    def _why_no_tools(self, caller: Caller) -> str:
+        return no_tools_notice(caller.project_id, self.usable_servers(caller), self.rights.other_projects(caller))
+
+    def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
+        """`tool_permissions` are those of the server, so that the words are the same for all its callers."""
+        last, server = self._lists.last_list(server_id), self.rights.config.servers[server_id]
+        names = last.items if last is not None else self._names.tool_names(server_id)
+        permitted, name = self.rights.permits(caller, server_id), display_name(server_id, server)
+
+        def compute() -> ServerWords:
+            return ServerWords(name, telling_words(name, filter(permitted, kept_names(names))))
+
+        return self._words.get(server_id, names, server, compute)
 
     async def _ask_providers(
         self, strategy: Strategy, request: SearchRequest
@@ -304,6 +394,25 @@ async def _cancel_searches(*searches: asyncio.Future[list[SearchHit]] | None) ->
     for search in under_way:
         search.cancel()
     await asyncio.gather(*under_way, return_exceptions=True)
+
+
+def _is_expected(source: ToolSource) -> bool:
+    """Whether a server that is not running is worth waiting for."""
+    return source.restarting or source.status.state == "starting"
+
+
+def _unless_changed(
+    answer: Snapshot[KnownTool] | ListFailure, before: KnownTool | None
+) -> Snapshot[KnownTool] | ListFailure:
+    """The list, if it has the tool as it was before; the call was meant for that definition."""
+    if before is None or isinstance(answer, ListFailure):
+        return answer
+    tool = answer.items.get(before.tool_name)
+    if tool is None:
+        return ListFailure("failed", "it has restarted without this tool", DISCOVER_AGAIN)
+    if tool.digest != before.digest:
+        return ListFailure("failed", "it has restarted with another definition of this tool", DISCOVER_AGAIN)
+    return answer
 
 
 def _why_not_running(source: ToolSource | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 from pointsman.config.document import Document, KeyPath
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
-from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Token
+from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.model_errors import explain
 
 MAX_BYTES = 8 * 1_048_576
@@ -195,7 +196,15 @@ def _check_names(document: Document) -> None:
         document.add_problem(
             ("projects", _RESERVED_PROJECT), "is reserved for `no project`; choose another id", key=True
         )
+    if RESERVED_SERVER_ID in servers:
+        free = next(name for name in _new_names(RESERVED_SERVER_ID) if name not in servers)
+        reason = f"is reserved for the gateway's own tools; choose another id, such as `{free}`"
+        document.add_problem(("servers", RESERVED_SERVER_ID), reason, key=True)
     _check_secrets_are_unique(document)
+
+
+def _new_names(name: str) -> Iterator[str]:
+    return (f"{name}-{number}" for number in count(2))
 
 
 def _check_secrets_are_unique(document: Document) -> None:

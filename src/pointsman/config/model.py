@@ -42,6 +42,7 @@ DEFAULT_PORT = 3282
 SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
 SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the environment variable that names the store of a bundled archive
+RESERVED_SERVER_ID = "pointsman"  # of the gateway's own tools
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
@@ -181,6 +182,7 @@ class Project(Part):
     optimization: Strategy | None = "bm25"
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
+    catalog_in_instructions: bool = True
 
 
 class Unassigned(Part):
@@ -189,6 +191,7 @@ class Unassigned(Part):
     optimization: Strategy | None = "bm25"
     exposure: Literal["meta", "flat"] = "meta"
     describe_catalog: bool = False
+    catalog_in_instructions: bool = True
 
 
 class Token(Part):
@@ -248,6 +251,8 @@ class SearchApi(Part):
 class Limits(Part):
     body_bytes: Count = 4_194_304
     result_bytes: Count = 16_777_216
+    result_preview_chars: Annotated[int, Field(ge=0)] = 40_000  # larger results are stored; 0: never
+    result_store_bytes: Count = 268_435_456  # of stored results, on disk; one token may use at most half of it
     sessions: Count = 1000
     session_idle_s: Seconds = 600
     connections: Count = 1000  # one address may use at most half of them
@@ -264,6 +269,7 @@ class Limits(Part):
     parked: Count = 1000
     parked_s: Seconds = 300
     list_max_age_s: Annotated[float, Field(ge=0, le=86_400)] = 5
+    first_list_s: Annotated[float, Field(ge=0, le=3600)] = 2  # for servers that start for the first time
 
 
 class Audit(Part):

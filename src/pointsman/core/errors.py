@@ -1,8 +1,8 @@
 """The errors that cross layers, each with a code for programs, a sentence for people and the next step for the model.
 
 GatewayError                 the caller can act on it; shown to the model
-  UnknownToolError, InvalidArgumentsError, ServerUnavailableError, CallTimeoutError,
-  AuditUnavailableError, RateLimitedError
+  UnknownToolError, InvalidArgumentsError, ServerUnavailableError (NotSentError), CallTimeoutError,
+  AuditUnavailableError, RateLimitedError, UnknownResultError, SkillMismatchError
 RefusedError                 the caller as a whole is refused; shown to the person
   UnauthorizedError, ForbiddenError
 DownstreamError              a JSON-RPC error that a server answered with
@@ -11,6 +11,8 @@ DownstreamError              a JSON-RPC error that a server answered with
 from __future__ import annotations
 
 from typing import Any, Literal, get_args
+
+TRY_LATER = "Try again later, or use another tool."
 
 
 class GatewayError(Exception):
@@ -38,10 +40,14 @@ class InvalidArgumentsError(GatewayError):
 class ServerUnavailableError(GatewayError):
     code = "server_unavailable"
 
-    def __init__(self, server_id: str, reason: str, advice: str = "Try again later, or use another tool.") -> None:
+    def __init__(self, server_id: str, reason: str, advice: str = TRY_LATER) -> None:
         super().__init__(f"Server `{server_id}` is not available: {reason}. {advice}")
         self.server_id = server_id
         self.reason = reason
+
+
+class NotSentError(ServerUnavailableError):
+    """There was no connection to send the request over, so it can be sent once there is one."""
 
 
 class CallTimeoutError(GatewayError):
@@ -73,6 +79,29 @@ class RateLimitedError(GatewayError):
     def __init__(self, message: str, retry_after_s: int) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class SkillMismatchError(GatewayError):
+    code = "skill_mismatch"
+
+    def __init__(self, server_id: str, why: str) -> None:
+        super().__init__(
+            f"A skill's file from server `{server_id}` is not what the skill's entry says: {why}. It was not "
+            "passed on. Read the entry again with `skills/get`; if the file still differs, tell the operator."
+        )
+        self.server_id = server_id
+
+
+class UnknownResultError(GatewayError):
+    """Also raised for results of other callers: the two must be indistinguishable."""
+
+    code = "unknown_result"
+
+    def __init__(self, handle: str) -> None:
+        super().__init__(
+            f"No stored result `{handle[:64]}`. Results are kept for one hour at most, for the token and project that "
+            "called the tool. Call the tool again."
+        )
 
 
 class RefusedError(Exception):

@@ -11,6 +11,8 @@ MAX_NAME_CHARS = 512
 MAX_URI_CHARS = 8_192
 
 
+SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+
 QUESTION_CAPABILITIES = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -45,6 +47,7 @@ RESOURCES = ListKind("resources/list", "resources", "resources", "uri", MAX_URI_
 TEMPLATES = ListKind(
     "resources/templates/list", "resources", "resourceTemplates", "uriTemplate", MAX_URI_CHARS, "resource templates"
 )
+SKILLS = ListKind("skills/list", "resources", "skills", "uri", MAX_URI_CHARS, "skills")
 PROMPTS = ListKind("prompts/list", "prompts", "prompts", "name", MAX_NAME_CHARS, "prompts")
 
 

@@ -69,7 +69,20 @@ class ToolSource(Protocol):
         ...
 
     async def first_start(self) -> None:
-        """Wait until its first start has succeeded or failed; no longer than a start usually takes."""
+        """Wait until its first start has succeeded or failed. The caller limits the time."""
+        ...
+
+    @property
+    def restarting(self) -> bool:
+        """Whether it was running a moment ago and is being started again, with the same configuration."""
+        ...
+
+    async def restarted(self) -> None:
+        """Wait until it is no longer `restarting`, because it is back or given up; no longer than a call may take."""
+        ...
+
+    def keeps_list_of(self, generation: int, /) -> bool:
+        """Whether a list of that generation stays valid, because the server is `restarting` unchanged."""
         ...
 
     async def list_page(self, method: str, cursor: str | None, /) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,7 @@ from pointsman.router.front.http.protocol import guarded_protocol
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
+from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.usage import UsageMemory
@@ -54,7 +55,6 @@ from pointsman.router.serving.tasks import TaskSet
 logger = logging.getLogger(__name__)
 
 HTTP_SERVER = "HTTP server"
-SETTLE_S = 1.0  # for servers to connect before the port opens, so that a first call finds them
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
 
@@ -134,6 +134,7 @@ class Daemon:
             self._usage,
             CallerIds(keys),
             self._shares,
+            ResultStore(launch.state_dir, keys, lambda: self._current.config.limits.result_store_bytes),
         )
         stack.push_async_callback(self.gateway.close)
         self._health = Health(
@@ -179,6 +180,7 @@ class Daemon:
         self._shares.limits = config.limits
         self._offers.reconfigure(config)
         self.gateway.hub.rights_changed()
+        self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
         for key in _needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
@@ -201,7 +203,7 @@ class Daemon:
     def _start_downstream(self, guard: Guard) -> None:
         state_dir = self._launch.state_dir
         self._logs = ServerLogs(state_dir)
-        memory = ServerMemory(state_dir)
+        memory = self._memory = ServerMemory(state_dir)
         self._shares = TokenShares(self._current.config.limits)
         self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
         connectors = Connectors(SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=self._in_flight)
@@ -217,6 +219,7 @@ class Daemon:
             providers,
             usage=self._usage.figures,
             changed_tools=self._record_changed_tools,
+            names=self._memory,
         )
         self._offers = Offers(self._catalog, self._fleet.servers)
 
@@ -252,19 +255,17 @@ class Daemon:
     async def lifespan(self, _: Starlette) -> AsyncGenerator[None]:
         """Start the background tasks before the port opens, and cancel them when it closes."""
         tasks = self._tasks
-        with suppress(TimeoutError):  # slow servers connect later
-            async with asyncio.timeout(SETTLE_S):
-                await self._fleet.settled()
         self._reloader.start(tasks)
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)
+        tasks.start("stored results", self.gateway.large_results.run)
         tasks.start("sealing", lambda: asyncio.to_thread(load_sealing), on_failure="log")
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._catalog.searchable:
             tasks.start("search model", self._local.prepare, on_failure="log")
         yield
-        started = ("session cleanup", "server logs", "sealing", "cloud search preparation", "search model")
-        await tasks.cancel(*self._reloader.tasks, *started)
+        started = ("session cleanup", "server logs", "stored results", "sealing", "cloud search preparation")
+        await tasks.cancel(*self._reloader.tasks, *started, "search model")
 
     def _publish(self, server_id: str, change: Change) -> None:
         self.gateway.hub.publish(server_id, change)

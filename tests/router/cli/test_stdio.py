@@ -218,7 +218,8 @@ async def test_a_message_that_is_neither_request_nor_answer_is_refused_by_its_id
 
 
 async def test_large_messages_pass_in_both_directions(tmp_path: Path) -> None:
-    async with gateway_process(tmp_path, asker(tmp_path)) as gateway, bridge(tmp_path, gateway.token) as wire:
+    config = asker(tmp_path) | {"limits": {"result_preview_chars": 0}}
+    async with gateway_process(tmp_path, config) as gateway, bridge(tmp_path, gateway.token) as wire:
         large = "x" * 3_000_000
         await wire.initialize()
         assert await wire.text_when_up("s:plain", tag=large) == f"plain {large}"

@@ -14,6 +14,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from pointsman.config.model import CurrentConfig, GatewayConfig, Limits, Listen
+from pointsman.core.model import Caller
 from pointsman.router.app import oauth_routes
 from pointsman.router.front.asgi import Front
 from pointsman.router.front.http.connections import Exempt, is_exempt
@@ -99,6 +100,10 @@ def free_port() -> socket.socket:
     return listener
 
 
+async def two_tools(caller: Caller) -> str:
+    return "Two tools."
+
+
 @asynccontextmanager
 async def serving(
     gateway: SmallGateway | None = None,
@@ -115,7 +120,7 @@ async def serving(
     listener = free_port()
     port = listener.getsockname()[1]
     hosts = HostRules.of(listen or Listen(), port)
-    about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": lambda caller: "Two tools."}
+    about: dict[str, Any] = {"server_info": SERVER_INFO, "instructions": two_tools}
     current = CurrentConfig(GatewayConfig(limits=limits or Limits()))
     front = Front(gateway, current, hosts, **about, resume_s=resume_s, **front_settings)
     front.other_paths = Starlette(routes=[*front.routes(), *oauth_routes()])

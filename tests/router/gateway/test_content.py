@@ -65,6 +65,7 @@ async def test_half_a_character_in_one_description_costs_no_tool(gateway: Gatewa
 async def test_results_of_several_megabytes_pass(gateway: GatewayProcess, era: Era, behind: str) -> None:
     size = 6_000_000
     async with speaker(gateway, era) as client, speaker(gateway, era, project="flat") as flat:
+        client.meta = {"pointsman/whole": True}
         answer = await client.call("tool_execute", {"toolKey": f"{behind}:big", "arguments": {"bytes": size}})
         assert len(answer["content"][0]["text"]) == size
         answer = await flat.call(f"{behind}__big", {"bytes": size})

@@ -16,17 +16,29 @@ from tests.gateway_process import GatewayProcess, own_environment, write_config
 from tests.router.conftest import Shop
 
 HANGS = {"command": sys.executable, "args": ["-S", "-c", "import sys; sys.stdin.read()"]}
-READY_S = 60.0  # bounds against hanging
+READY_S = 100.0  # bounds against hanging
 
 
-async def test_it_finds_the_bundled_tools_also_beside_servers_that_hang(tmp_path: Path) -> None:
+async def test_it_finds_the_bundled_tools_also_beside_servers_that_never_start(tmp_path: Path) -> None:
     """Asked in the moment of the ready line, unlike `gateway_process`, which waits for all servers."""
-    hanging = {f"hangs{number}": HANGS for number in range(12)}
-    timeouts = {"list_s": 50, "connect_s": 50}  # on a busy machine the archive needs more than the usual five seconds
-    servers = hanging | {"archive": {"bundled": "archive"}}
-    found = await first_discovery(tmp_path, {"servers": servers, "timeouts": timeouts})
+    failing = {f"hangs{number}": {**HANGS, "timeouts": {"connect_s": 2}} for number in range(12)}
+    servers = failing | {"archive": {"bundled": "archive", "timeouts": {"connect_s": READY_S, "list_s": READY_S}}}
+    found = await first_discovery(tmp_path, {"servers": servers, "limits": {"first_list_s": READY_S}})
     assert any(hit["toolKey"].startswith("archive:") for hit in found["results"])
     assert "`hangs0`" in found["notice"]
+
+
+async def test_it_names_the_servers_that_are_still_starting_after_the_wait(tmp_path: Path) -> None:
+    servers = {f"hangs{number}": {**HANGS, "timeouts": {"connect_s": 3600}} for number in range(2)}
+    found = await first_discovery(tmp_path, {"servers": servers, "limits": {"first_list_s": 0.1}})
+    assert "Still starting, so without its tools for now: `hangs0`, `hangs1`." in found["notice"]
+
+
+async def test_it_does_not_wait_for_a_server_that_has_failed(tmp_path: Path) -> None:
+    servers = {"archive": {"bundled": "archive"}, "gone": {"command": "no-such-program-anywhere"}}
+    found = await first_discovery(tmp_path, {"servers": servers, "limits": {"first_list_s": READY_S}})
+    assert any(hit["toolKey"].startswith("archive:") for hit in found["results"])
+    assert "Not working at the moment, so without its tools: `gone`." in found["notice"]
 
 
 async def first_discovery(folder: Path, config: dict[str, Any]) -> dict[str, Any]:

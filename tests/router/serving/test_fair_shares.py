@@ -280,7 +280,7 @@ async def slow_reader(those: Shared, size: int) -> socket.socket:
 
 async def test_sixty_slow_readers_of_large_answers_are_bounded_in_memory(tmp_path: Path) -> None:
     mib = 1 << 20
-    async with shared(tmp_path, unread_bytes=32 * mib) as those:
+    async with shared(tmp_path, unread_bytes=32 * mib, result_preview_chars=0) as those:
         ben = await those.speaker("ben")
         assert code_of(await execute(ben, "echo", size=8 * mib)) == "ok"
         before = resident_bytes(those.gateway.pid)

@@ -60,14 +60,16 @@ class Peak(threading.Thread):
 
 
 @asynccontextmanager
-async def large_servers(folder: Path, answers: Literal["json", "sse"] = "json") -> AsyncIterator[GatewayProcess]:
+async def large_servers(
+    folder: Path, answers: Literal["json", "sse"] = "json", preview_chars: int = 0
+) -> AsyncIterator[GatewayProcess]:
     """Servers `http`, `stdio` and `pipe` with large answers, and `small` for bystanders."""
     async with http_mcp.serving("modern") as server:
         server.answers = answers
         server.tools = [{"name": "echo", "inputSchema": {"type": "object"}}]
         child = {"command": sys.executable, "args": [stdio_server.__file__, "--large"]}
         servers = {"http": {"url": server.url}, "stdio": child, "pipe": child, "small": child}
-        limits = {"in_flight_bytes": BUDGET, "unread_bytes": BUDGET}
+        limits = {"in_flight_bytes": BUDGET, "unread_bytes": BUDGET, "result_preview_chars": preview_chars}
         config = {"tokens": TOKENS, "servers": servers, "limits": limits}
         async with gateway_process(folder, config, token=SECRETS["anna"]) as gateway:
             yield gateway
@@ -117,6 +119,8 @@ async def outcome(gateway: GatewayProcess, key: str, arguments: dict[str, Any], 
         return "reset"
     if len(answer) > SIZE:
         return "whole"
+    if b'"handle":' in answer:
+        return "preview"
     [code] = set(re.findall(rb'"error":\{"code":"(\w+)"', answer))
     return str(code, "ascii")
 
@@ -152,6 +156,23 @@ async def test_many_large_answers_at_once_are_bounded_in_memory(tmp_path: Path, 
         assert set(outcomes) <= {"whole", "reset"}, "only readers that were too slow were cut, and they see that"
         assert outcomes["whole"] >= (1 if wait_s else CALLERS // 2)
         assert await outcome(gateway, keys[-1], arguments, 0) == "whole"
+
+
+async def test_many_large_answers_at_once_that_are_stored_are_bounded_in_memory(tmp_path: Path) -> None:
+    arguments = {"bytes": SIZE}
+    async with asyncio.timeout(LONG_S), large_servers(tmp_path, preview_chars=40_000) as gateway:
+        while await outcome(gateway, "stdio:large", arguments, 0) != "preview":
+            pass  # until the encryption is loaded
+        over = asyncio.Event()
+        with Peak(gateway.pid) as peak:
+            bystander = asyncio.create_task(small_calls(gateway, over))
+            keys = ["stdio:large", "pipe:large"] * (CALLERS // 2)
+            outcomes = Counter(await asyncio.gather(*(outcome(gateway, key, arguments, 0) for key in keys)))
+            over.set()
+            assert await bystander > 10
+        assert peak.growth < 2 * BUDGET + SPARE
+        assert set(outcomes) <= {"whole", "preview"}
+        assert outcomes["preview"] > 0
 
 
 async def test_many_large_requests_at_once_are_refused_in_words_and_small_ones_are_not(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from pointsman.router.front.modern.endpoint import ModernEndpoint
 from pointsman.router.front.modern.listen import Listeners
 from pointsman.router.front.modern.parked_calls import ParkedCalls
 from pointsman.router.front.modern.request_state import Seal
-from pointsman.router.front.state import Clock, FrontState, Instructions, WallClock
+from pointsman.router.front.state import Clock, FrontState, Instructions, WallClock, no_instructions
 from pointsman.router.front.subscriptions import Subscriptions
 from pointsman.router.serving.in_flight import InFlight
 
@@ -57,7 +57,7 @@ class Front:
         hosts: HostRules,
         *,
         server_info: Json,
-        instructions: Instructions = lambda caller: None,
+        instructions: Instructions = no_instructions,
         request_keys: Sequence[str] = (),
         clock: Clock = time.monotonic,
         wall_clock: WallClock = time.time,

@@ -98,6 +98,11 @@ def _uri(params: Json) -> None:
     _required(params, "uri", str, "a string")
 
 
+def _directory(params: Json) -> None:
+    _uri(params)
+    _page(params)
+
+
 def _prompt(params: Json) -> None:
     _required(params, "name", str, "a string")
     _optional(params, "arguments", dict, "an object")
@@ -125,6 +130,9 @@ MODERN_METHODS: Final[Mapping[str, Callable[[Json], None]]] = {
     "resources/templates/list": _page,
     "resources/read": _uri,
     "prompts/list": _page,
+    "skills/list": _page,
+    "skills/get": _uri,
+    "resources/directory/read": _directory,
     "prompts/get": _prompt,
     "completion/complete": _completion,
 }

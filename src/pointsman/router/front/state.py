@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pointsman.core.model import Caller, Json
@@ -20,8 +20,13 @@ log = logging.getLogger(__name__)
 
 Clock = Callable[[], float]  # monotonic seconds; passed in so that tests can set it
 WallClock = Callable[[], float]  # seconds since the epoch
-Instructions = Callable[[Caller], str | None]
-"""The `instructions` of the handshake, which depend on what the caller's project exposes."""
+Instructions = Callable[[Caller], Awaitable[str | None]]
+"""The `instructions` of the handshake, which depend on the caller's project and servers."""
+
+
+async def no_instructions(caller: Caller) -> None:
+    return None
+
 
 _LOGGED_PER_MINUTE = 10
 

@@ -10,12 +10,14 @@ from hashlib import sha256
 from pointsman.catalog.offers import Offer
 from pointsman.core import wire
 from pointsman.core.model import Caller
-from pointsman.core.seams import INVALID_PARAMS, ProtocolError
+from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, ProtocolError
 
 PAGE = 500  # entries
 LIFETIME_S = 3600.0
 _MAC_BYTES = 16
 _MAX_CHARS = 1_024
+_MAX_SERVER_CURSOR = 4_096
+_MAX_SEALED_CHARS = 65_536  # room for one in JSON and base64
 
 
 class Cursors:
@@ -57,14 +59,27 @@ class Cursors:
             raise _expired()
         return len(offers)
 
+    def seal(self, server_id: str, cursor: str, method: str, caller: Caller) -> str:
+        """Return a server's own cursor as one of ours. Raises ProtocolError if it is too long."""
+        if len(cursor) > _MAX_SERVER_CURSOR:
+            raise ProtocolError(INTERNAL_ERROR, f"The cursor of server `{server_id}` is too long to be followed")
+        return self._signed(server_id, cursor, method, caller)
+
+    def unseal(self, cursor: str, method: str, caller: Caller) -> tuple[str, str]:
+        """Return the server and its own cursor. Raises ProtocolError."""
+        return self._read(cursor, method, caller, _MAX_SEALED_CHARS)
+
     def _sign(self, last: Offer, method: str, caller: Caller) -> str:
+        return self._signed(last.server_id, _digest(last.key), method, caller)
+
+    def _signed(self, server_id: str, position: str, method: str, caller: Caller) -> str:
         until = int(self._clock() + LIFETIME_S)
-        body = wire.encode([last.server_id, _digest(last.key), until])
+        body = wire.encode([server_id, position, until])
         return _text(body + self._mac(self._keys[0], body, method, caller))
 
-    def _read(self, cursor: str, method: str, caller: Caller) -> tuple[str, str]:
+    def _read(self, cursor: str, method: str, caller: Caller, max_chars: int = _MAX_CHARS) -> tuple[str, str]:
         try:
-            data = _bytes(cursor) if len(cursor) <= _MAX_CHARS else b""
+            data = _bytes(cursor) if len(cursor) <= max_chars else b""
         except ValueError:
             raise _foreign() from None
         if _text(data) != cursor:  # only the canonical encoding

@@ -17,6 +17,7 @@ from pointsman.core.errors import (
     DownstreamError,
     GatewayError,
     InvalidArgumentsError,
+    NotSentError,
     ServerUnavailableError,
     UnknownToolError,
 )
@@ -34,13 +35,16 @@ from pointsman.core.seams import (
 from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending, Kind
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
 from pointsman.router.gateway.readings import Reading, check_beside, read_envelope, read_exactly, read_leniently
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 TOOL_ERROR = "tool_error"  # the row's code when a tool returned `isError`; bundled servers give a code of their own
+RETRY_S = 0.1  # between attempts to send a call that found no connection
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16
 _ROUND_KEYS = ("inputResponses", "requestState")
@@ -58,6 +62,7 @@ class Executor:
         links: ResourceLinks,
         caller_ids: CallerIds,
         check_process: CheckProcess,
+        large_results: LargeResults,
     ) -> None:
         self._catalog = catalog
         self._flat = flat
@@ -66,12 +71,13 @@ class Executor:
         self._links = links
         self._caller_ids = caller_ids
         self._check_process = check_process
+        self._large_results = large_results
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
         reading, tool = read_exactly(given), None
         try:
-            if reading is not None:
+            if reading is not None and reading.tool_key != RESULT_KEY:
                 tool = self._catalog.resolve_known(request.caller, reading.tool_key)
         except GatewayError:
             reading = None
@@ -79,9 +85,7 @@ class Executor:
             if reading is None:
                 return await self._execute_leniently(request, back, given)
             with self._begin(request, reading.tool_key, reading.arguments) as record:
-                if tool is None:
-                    tool = await self._resolve(request.caller, reading)
-                return as_execute_result(await self._call(request, back, record, tool, reading))
+                return await self._run(request, back, record, tool, reading)
         except GatewayError as error:
             return failure(error)
 
@@ -103,8 +107,24 @@ class Executor:
             if not isinstance(read, Reading):
                 raise read
             record.read_as = read.read_as
-            tool = await self._resolve(request.caller, read)
-            return as_execute_result(await self._call(request, back, record, tool, read))
+            return await self._run(request, back, record, None, read)
+
+    async def _run(
+        self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool | None, reading: Reading
+    ) -> Json:
+        """Run a call as it was read; `tool` is None unless it is known already. Raises as `_call`."""
+        if reading.tool_key == RESULT_KEY:
+            return await self._read_result(request, record, reading.arguments)
+        spent_s = 0.0
+        if tool is None:
+            asked_at = asyncio.get_running_loop().time()
+            tool = await self._resolve(request.caller, reading)
+            spent_s = self._wait_for_connection(tool, asked_at)
+        answer, size = await self._call(request, back, record, tool, reading, spent_s)
+        result = as_execute_result(answer)
+        if size > SMALL_BYTES and self._large_results.may_be_large(size):
+            result = await self._large_results.shorten(request, tool.document.tool_key, result)
+        return result
 
     async def _resolve(self, caller: Caller, reading: Reading) -> KnownTool:
         """Raises GatewayError; an unknown tool's names the nearest keys."""
@@ -120,6 +140,7 @@ class Executor:
 
     async def call(self, request: FrontRequest, back: BackChannel, name: str, arguments: Json) -> Json:
         """Call a tool by its flat name. Raises ProtocolError, also for a name that this caller cannot call."""
+        asked_at = asyncio.get_running_loop().time()
         try:  # before the row is begun, because a name may fit several servers and the row names one
             resolved: KnownTool | GatewayError = await self._flat.resolve(request.caller, name)
         except GatewayError as error:
@@ -129,8 +150,10 @@ class Executor:
             with self._begin(request, tool_key, arguments) as record:
                 if isinstance(resolved, GatewayError):
                     raise resolved
+                spent_s = self._wait_for_connection(resolved, asked_at)
                 reading = Reading(resolved.document.tool_key, arguments)
-                return as_own_result(await self._call(request, back, record, resolved, reading, enveloped=False))
+                answer, _ = await self._call(request, back, record, resolved, reading, spent_s, enveloped=False)
+                return as_own_result(answer)
         except UnknownToolError:
             raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
         except GatewayError as error:
@@ -146,6 +169,11 @@ class Executor:
         server_id = key.server_id if key and self._fleet.servers.get(key.server_id) else None
         return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
 
+    def _wait_for_connection(self, tool: KnownTool, asked_at: float) -> float:
+        """Return how long a call has waited until its server was connected, which counts against its deadline."""
+        server = self._fleet.servers.get(tool.server_id)
+        return max(server.connected_at - asked_at, 0.0) if server is not None else 0.0
+
     async def _call(
         self,
         request: FrontRequest,
@@ -153,10 +181,11 @@ class Executor:
         record: Record,
         tool: KnownTool,
         reading: Reading,
+        spent_s: float,
         *,
         enveloped: bool = True,
-    ) -> Json:
-        """Return the server's result and finish its row. Raises GatewayError, ProtocolError.
+    ) -> tuple[Json, int]:
+        """Return the server's result with its size in bytes, and finish its row. Raises GatewayError, ProtocolError.
 
         `enveloped`: arguments that do not match may hold the whole call once more.
         """
@@ -176,11 +205,21 @@ class Executor:
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
-            result = await send_to_server(self._fleet, tool.server_id, params, request, back, record)
+            try:
+                result = await send_to_server(self._fleet, tool.server_id, params, request, back, record, spent_s)
+            except NotSentError as error:
+                result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         self._links.remember(request.caller, tool.server_id, result.get("content"))
-        record.finish(*_ending(result, bundled), bytes=len(wire.encode(result)))
+        size = len(wire.encode(result))
+        record.finish(*_ending(result, bundled), bytes=size)
+        return result, size
+
+    async def _read_result(self, request: FrontRequest, record: Record, arguments: Json) -> Json:
+        """`pointsman:result`. Raises GatewayError."""
+        result = await self._large_results.read(request.caller, arguments)
+        record.finish("ok", bytes=len(wire.encode(result)))
         return result
 
     async def _unwrap(self, caller: Caller, reading: Reading, tool: KnownTool) -> Reading | None:
@@ -197,9 +236,43 @@ class Executor:
             return None
         return inner if fits else None
 
+    async def _send_when_back(
+        self,
+        request: FrontRequest,
+        back: BackChannel,
+        record: Record,
+        tool: KnownTool,
+        params: Json,
+        not_sent: NotSentError,
+    ) -> Json:
+        """Send a call that found no connection once its server is back with the same tool. Raises as `_call`."""
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
+        server = self._fleet.servers.get(tool.server_id)
+        limit_s = min(RESTART_S, server.timeouts.call_s) if server is not None else 0.0
+        while (spent_s := loop.time() - asked_at) < limit_s:
+            try:
+                async with asyncio.timeout(limit_s - spent_s):
+                    await self._catalog.resolve_again(request.caller, tool)
+            except TimeoutError:
+                break
+            spent_s = self._wait_for_connection(tool, asked_at)
+            try:
+                return await send_to_server(self._fleet, tool.server_id, params, request, back, record, spent_s)
+            except NotSentError as error:
+                not_sent = error
+            await asyncio.sleep(RETRY_S)
+        raise not_sent
+
 
 async def send_to_server(
-    fleet: Fleet, server_id: str, params: Json, request: FrontRequest, back: BackChannel, record: Record
+    fleet: Fleet,
+    server_id: str,
+    params: Json,
+    request: FrontRequest,
+    back: BackChannel,
+    record: Record,
+    spent_s: float = 0.0,
 ) -> Json:
     """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
 
@@ -215,7 +288,7 @@ async def send_to_server(
                 params[key] = request.params[key]
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
-    return await server.request(request.method, params, request, back)
+    return await server.request(request.method, params, request, back, spent_s)
 
 
 def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:

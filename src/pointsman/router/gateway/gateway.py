@@ -8,6 +8,7 @@ from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import RateLimitedError
+from pointsman.core.kinds import SKILLS_EXTENSION
 from pointsman.core.kinds import TOOLS as TOOLS_KIND
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
@@ -28,18 +29,16 @@ from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
 from pointsman.router.gateway.execute import CallerIds, Executor, record_refusal
+from pointsman.router.gateway.large_results.large_results import LargeResults
+from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.lists import KINDS, ListHandlers
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, described_tools
 from pointsman.router.gateway.reads import Reads
 from pointsman.router.gateway.results import ResourceLinks, failure
+from pointsman.router.gateway.skills import Skills
 from pointsman.router.gateway.subscriptions import ResourceSubscriptions
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.serving.shares import TokenShares
-
-INSTRUCTIONS = (
-    "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
-    "and run them with tool_execute."
-)
 
 _EXEMPT = frozenset({"resources/unsubscribe"})  # from shares, because it frees a server's resources
 
@@ -59,6 +58,7 @@ class PointsmanGateway:
         usage: UsageMemory,
         caller_ids: CallerIds,
         shares: TokenShares,
+        store: ResultStore,
     ) -> None:
         self._catalog = catalog
         self.identify = catalog.identify
@@ -69,13 +69,19 @@ class PointsmanGateway:
         self._flat = FlatTools(catalog)
         links = ResourceLinks()
         self._check_process = CheckProcess()
-        self._executor = Executor(catalog, self._flat, fleet, audit, links, caller_ids, self._check_process)
+        self.large_results = LargeResults(catalog, store)
+        self._executor = Executor(
+            catalog, self._flat, fleet, audit, links, caller_ids, self._check_process, self.large_results
+        )
         self._lists = ListHandlers(catalog, self._flat, offers, cursors)
         reads = Reads(offers, fleet, links, audit)
         subscriptions = ResourceSubscriptions(reads, fleet)
+        skills = Skills(catalog, offers, fleet, reads, audit, cursors)
         self.hub = ChangeHub(lambda: catalog.rights, subscriptions.client_uris)
         self._handlers: dict[str, Handler] = {
-            "resources/read": reads.resource,
+            "resources/read": skills.resource,
+            "resources/directory/read": skills.directory,
+            "skills/get": skills.get,
             "resources/subscribe": subscriptions.subscribe,
             "resources/unsubscribe": subscriptions.unsubscribe,
             "prompts/get": reads.prompt,
@@ -84,6 +90,7 @@ class PointsmanGateway:
 
     async def close(self) -> None:
         await self._check_process.close()
+        await self.large_results.close()
 
     def tool_schema(self, caller: Caller, name: str) -> Json | None:
         """The two tools have no parameters that headers repeat."""
@@ -96,7 +103,7 @@ class PointsmanGateway:
             code,
             kind=self._kind(method, params),
             method=method or "",
-            token_id=self._catalog.rights.token_id(token) if token else None,
+            token_id=self._catalog.rights.tokens.find(token) if token else None,
             client=client,
             tool_key=tool_key if isinstance(tool_key, str) else None,
         )
@@ -113,10 +120,11 @@ class PointsmanGateway:
             "prompts": {"listChanged": True},
             "completions": {},
             "logging": {},
+            "extensions": {SKILLS_EXTENSION: {"directoryRead": True}},
         }
 
-    def instructions(self, caller: Caller) -> str | None:
-        return None if self._catalog.rights.is_flat(caller) else INSTRUCTIONS
+    async def instructions(self, caller: Caller) -> str | None:
+        return await self._catalog.instructions(caller)
 
     async def handle(self, request: FrontRequest, back: BackChannel) -> Json:
         token_id = request.caller.token_id

@@ -1,16 +1,17 @@
-"""The lists of a caller: the tools (flat), resources, templates and prompts of all its servers, page by page."""
+"""The lists of a caller: tools (flat), resources, templates, prompts and skills of all its servers, page by page."""
 
 from __future__ import annotations
 
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offer, Offered, Offers
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.core.kinds import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
+from pointsman.core.kinds import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS, ListKind
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Era, FrontRequest
 from pointsman.router.gateway.cursors import Cursors
+from pointsman.router.gateway.own_skill import OWN_ID, own_skill
 
-KINDS = {kind.method: kind for kind in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
+KINDS = {kind.method: kind for kind in (TOOLS, RESOURCES, TEMPLATES, PROMPTS, SKILLS)}
 
 
 class ListHandlers:
@@ -24,7 +25,7 @@ class ListHandlers:
         """Return one page. Raises ProtocolError for an invalid cursor."""
         caller = request.caller
         offered = await self._offered(kind, caller, request.client.era)
-        order = tuple(self._catalog.rights.servers_of(caller))
+        order = (OWN_ID, *self._catalog.rights.servers_of(caller))
         cursor = request.params.get("cursor")
         shown, next_cursor = self._cursors.page(offered.offers, order, kind.method, caller, cursor)
         page: Json = {kind.field: [offer.shown for offer in shown], "ttlMs": int(offered.ttl_s * 1000)}
@@ -33,12 +34,22 @@ class ListHandlers:
         return page
 
     async def _offered(self, kind: ListKind, caller: Caller, era: Era) -> Offered:
+        if kind is SKILLS:
+            return self._with_own_skill(caller, await self._offers.listed(caller, kind))
         if kind is not TOOLS:
             return await self._offers.listed(caller, kind)
         collected = await self._catalog.collected(caller)
         named = self._flat.named(caller, self._catalog.permitted(caller, collected))
         offers = [Offer(tool.server_id, tool.tool_name, _shown(name, tool.tool, era)) for name, tool in named.items()]
         return Offered(offers, collected.ttl_s)
+
+    def _with_own_skill(self, caller: Caller, offered: Offered) -> Offered:
+        """The gateway's own skill comes first; it teaches the two tools, which flat callers do not have."""
+        if self._catalog.rights.is_flat(caller):
+            return offered
+        own = own_skill().entry
+        others = [offer for offer in offered.offers if offer.shown["uri"] != own["uri"]]
+        return Offered([Offer(OWN_ID, own["uri"], own), *others], offered.ttl_s)
 
 
 def _shown(name: str, tool: Json, era: Era) -> Json:

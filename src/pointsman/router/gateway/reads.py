@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from urllib.parse import parse_qsl
 
 from pointsman.catalog.names import wrap_uri
@@ -19,6 +21,12 @@ RESOURCE_NOT_FOUND = -32002  # of the legacy era; the modern era uses invalid pa
 _MAX_URI_CHARS = 8_192  # parsed for the audit, which shows less; callers can send megabytes
 _NOT_FOUND = frozenset({RESOURCE_NOT_FOUND, INVALID_PARAMS})
 
+Check = Callable[[Json], Awaitable[None]]
+"""Raises GatewayError if a server's result must not be used."""
+
+CheckFrom = Callable[[Target, Json], Awaitable[None]]
+"""The same, with the server that the result is from."""
+
 
 class Reads:
     """Handles `resources/read`, `prompts/get` and `completion/complete`; `send` also serves subscriptions.
@@ -33,16 +41,18 @@ class Reads:
         self._links = links
         self._audit = audit
 
-    async def resource(self, request: FrontRequest, back: BackChannel) -> Json:
+    async def resource(self, request: FrontRequest, back: BackChannel, check: CheckFrom) -> Json:
         """`resources/read`. Raises ProtocolError."""
         uri: str = request.params["uri"]
-        target, result = await self.send_to_resource(request, back, uri)
+        target, result = await self.send_to_resource(request, back, uri, check)
         contents = result.get("contents")
         if not target.wrapped or not isinstance(contents, list):
             return result
         return {**result, "contents": [_wrap_uri(target.server_id, part) for part in contents]}
 
-    async def send_to_resource(self, request: FrontRequest, back: BackChannel, uri: str) -> tuple[Target, Json]:
+    async def send_to_resource(
+        self, request: FrontRequest, back: BackChannel, uri: str, check: CheckFrom | None = None
+    ) -> tuple[Target, Json]:
         """Send a request that names a resource to the server that has it.
 
         Raises:
@@ -53,7 +63,9 @@ class Reads:
         for target in targets:
             params, parts = {"uri": target.own}, uri_parts(target.own)
             try:
-                return target, as_own_result(await self.send(target.server_id, params, request, back, parts))
+                checked = partial(check, target) if check is not None else None
+                sent = self.send(target.server_id, params, request, back, parts, check=checked)
+                return target, as_own_result(await sent)
             except DownstreamError as error:
                 if error.code not in _NOT_FOUND or target is targets[-1]:
                     raise _resource_error(error, uri, era) from None
@@ -94,16 +106,19 @@ class Reads:
         back: BackChannel,
         arguments: object,
         prompt: str | None = None,
+        check: Check | None = None,
     ) -> Json:
         """Send one request to one server, with its row. `arguments` are recorded if the configuration says so.
 
         Raises:
             AuditUnavailableError: the row could not be begun, and nothing was sent.
-            GatewayError, DownstreamError: see `Downstream.request`.
+            GatewayError, DownstreamError: see `Downstream.request`; as `check` raises.
         """
         key = str(ToolKey(server_id, prompt)) if prompt is not None else None
         with self._audit.begin(request, "read", tool_key=key, server_id=server_id, arguments=arguments) as record:
             result = await send_to_server(self._fleet, server_id, params, request, back, record)
+            if check is not None:
+                await check(result)
             asks = result.get("resultType") == "input_required"
             record.finish("input_required" if asks else "ok", bytes=len(wire.encode(result)))
         return result

@@ -20,7 +20,7 @@ def authenticate(rights: RightsIndex, head: Head, now: float) -> str:
     except UnauthorizedError:
         raise unauthorized(_why_unknown(rights, claims.token)) from None
     except ForbiddenError:
-        token_id = rights.token_id(claims.token or "")
+        token_id = rights.tokens.find(claims.token or "")
         assert token_id is not None  # else it would be unauthorized
         if ANY in rights.config.tokens[token_id].projects:
             return token_id  # "*" also covers projects that only a gateway configures
@@ -30,7 +30,7 @@ def authenticate(rights: RightsIndex, head: Head, now: float) -> str:
 def _why_unknown(rights: RightsIndex, secret: str | None) -> str:
     if not secret:
         return f"Missing token. Send `Authorization: Bearer <token>`. {_NEXT_STEP}"
-    if rights.token_id(secret) is None:
+    if rights.tokens.find(secret) is None:
         return f"Unknown token: misspelt, or revoked. {_NEXT_STEP}"
     return f"This token has expired. {_NEXT_STEP}"
 

@@ -15,6 +15,7 @@ from pointsman.core.errors import CallTimeoutError, DownstreamError, ServerUnava
 from pointsman.core.model import Json, ToolSource
 from pointsman.core.seams import CannotAskError, Change, Downstream, FrontRequest
 from pointsman.router.downstream.http.connect import connect_http
+from pointsman.router.downstream.server import server as server_module
 from pointsman.router.downstream.server.server import DownstreamServer
 from tests.router.downstream.http_parts import PATIENCE_S, Back, front_request, text_of, until
 from tests.servers.http_mcp import HttpMcp, serving
@@ -88,6 +89,56 @@ async def test_a_server_without_tools_is_not_asked_for_them() -> None:
         live = opened.server.attach(await connect_http(http.url, {}, "auto", 5.0, Limits(), opened.server.notice))
         assert await opened.server.tools_page(None) == {"tools": []}
         assert "tools/list" not in http.seen
+        await live.retire(0)
+
+
+async def test_a_lost_server_is_restarting_until_it_is_given_up_and_that_is_announced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "RESTART_S", 0.05)
+    opened = Opened(Timeouts())
+    server = opened.server
+    async with serving("legacy") as http:
+        live = server.attach(await connect_http(http.url, {}, "auto", 5.0, Limits(), server.notice))
+        generation = server.generation
+        assert not server.restarting
+        server.detach(live, "it was ended by SIGKILL")
+        server.fail("it could not be started")  # an attempt that fails does not end the wait
+        assert server.restarting
+        assert server.keeps_list_of(generation)
+        opened.changes.clear()
+        await server.restarted()
+        assert not server.restarting
+        assert not server.keeps_list_of(generation)
+        assert [change.method for _, change in opened.changes] == ["notifications/tools/list_changed"]
+        await live.retire(0)
+
+
+@pytest.mark.parametrize("how", ["changed before", "changed", "stopped"])
+async def test_a_server_that_the_configuration_changes_keeps_no_list(how: str) -> None:
+    opened = Opened(Timeouts())
+    server = opened.server
+    async with serving("legacy") as http:
+        connections = [await connect_http(http.url, {}, "auto", 5.0, Limits(), server.notice) for _ in range(2)]
+        live = server.attach(connections[0])
+        generation = server.generation
+        if how == "changed before":
+            server.changed()
+            assert server.status.state == "running"
+        server.detach(live, "it was ended by SIGKILL")
+        if how == "changed":
+            server.changed()
+        elif how == "stopped":
+            server.stop("disabled")
+        assert not server.restarting
+        if how != "stopped":
+            again = server.attach(connections[1])
+            server.detach(again, "it was ended by SIGKILL")
+            assert server.restarting
+            assert not server.keeps_list_of(generation)  # of the old configuration
+            server.stop("the test is over")
+            await again.retire(0)
+        await connections[1].close()
         await live.retire(0)
 
 

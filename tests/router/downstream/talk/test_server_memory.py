@@ -109,3 +109,30 @@ async def test_a_gateway_knows_after_a_restart_which_tools_are_quiet(tmp_path: P
     async with gateway_process(tmp_path, config):
         pass
     assert '"plain"' in (tmp_path / "state" / FILE).read_text()
+
+
+async def test_the_names_of_a_servers_tools_are_kept_for_the_same_entry(tmp_path: Path) -> None:
+    memory = ServerMemory(tmp_path)
+    memory.of("notes", server())
+    memory.note_tool_names("notes", ["find", "greet", "see\u200bnothing", "x" * 129])
+    memory.note_tool_names("stranger", ["spy"])
+    memory.flush()
+    again = ServerMemory(tmp_path)
+    assert again.tool_names("notes") == ()  # not before its entry is known to be the same
+    again.of("notes", server())
+    assert again.tool_names("notes") == ("find", "greet")
+    again.of("notes", server(args=["-x"]))
+    assert again.tool_names("notes") == ()
+    assert again.tool_names("stranger") == ()
+
+
+async def test_names_of_tools_are_left_out_first_where_the_file_would_be_too_large(tmp_path: Path) -> None:
+    memory = ServerMemory(tmp_path)
+    for number in range(40):
+        memory.of(f"server{number}", server()).asked("greet")
+        memory.note_tool_names(f"server{number}", (f"{name:0128}" for name in range(10_000)))
+    memory.flush()
+    assert (tmp_path / FILE).stat().st_size < 4 << 20
+    again = ServerMemory(tmp_path)
+    assert again.of("server0", server()).asking == {"greet"}
+    assert again.tool_names("server0") == ()

@@ -115,8 +115,10 @@ class SseConnection:
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionLostError(failure_reason(error)) from None
         if stream.status != HTTPStatus.OK:
+            stream.close()
             raise ConnectionLostError(status_reason(stream.status, "the request for its event stream"))
         if stream.content_type != "text/event-stream" or "Content-Encoding" in stream.headers:
+            stream.close()
             raise ConnectionLostError("it did not answer with a plain event stream; is `transport: sse` right for it?")
         return stream
 

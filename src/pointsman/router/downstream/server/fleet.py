@@ -147,8 +147,6 @@ class Fleet:
                 on_change=self._on_change,
                 shares=self._shares,
             )
-            if wanted.bundled is not None:
-                server.first_start_s = timeouts.connect_s  # it is known to start, even if slowly on a busy machine
             slot = self._slots[server_id] = _Slot(server)
             self._servers[server_id] = server
         slot.server.name, slot.server.timeouts = name, timeouts
@@ -168,6 +166,7 @@ class Fleet:
     def _restart(self, slot: _Slot, spec: ConnectionSpec, connect: Connect) -> None:
         """Open the new connection while the old one serves, until the first attempt has succeeded or failed."""
         previous = slot.supervisor
+        slot.server.changed()
         if previous is not None and previous.connected:
             previous.stop_reconnecting()
             slot.predecessors.append(previous)

@@ -8,12 +8,20 @@ from contextlib import suppress
 from typing import Literal
 
 from pointsman.config.model import Timeouts
-from pointsman.core.errors import CallTimeoutError, DownstreamError, GatewayError, ServerUnavailableError
+from pointsman.core.errors import (
+    CallTimeoutError,
+    DownstreamError,
+    GatewayError,
+    NotSentError,
+    ServerUnavailableError,
+)
+from pointsman.core.kinds import SKILLS, SKILLS_EXTENSION
 from pointsman.core.model import Caller, Json, ServerState, ServerStatus, WallClock
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, Change, FrontRequest
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     Call,
+    CallNotSentError,
     Connection,
     ConnectionLostError,
     Introduction,
@@ -29,7 +37,7 @@ OnChange = Callable[[str, Change], None]
 
 Kind = Literal["tools", "resources", "prompts"]
 
-FIRST_START_S = 3.0  # how long after its creation a list waits for a server that has neither started nor failed
+RESTART_S = 10.0  # how long after its connection was lost a server counts as restarting
 
 _SUBSCRIBE = "resources/subscribe"
 _UNSUBSCRIBE = "resources/unsubscribe"
@@ -41,6 +49,7 @@ _LISTS: dict[str, tuple[Kind, str]] = {  # method -> the capability that it need
     "resources/list": ("resources", "resources"),
     "resources/templates/list": ("resources", "resourceTemplates"),
     "prompts/list": ("prompts", "prompts"),
+    "skills/list": ("resources", "skills"),
 }
 
 
@@ -72,9 +81,12 @@ class DownstreamServer:
         self._introduction: Introduction | None = None  # kept while disconnected, so that capabilities are stable
         self._generation_of: dict[Kind, int] = dict.fromkeys(_KINDS, next(generations))
         self.status = ServerStatus("starting", "it has not been started yet", clock())
-        self.first_start_s = FIRST_START_S
-        self._born = self._loop.time()
         self._first_start_over = asyncio.Event()
+        self._restart_timer: asyncio.TimerHandle | None = None  # None: not restarting
+        self._restart_over = asyncio.Event()
+        self.connected_at = 0.0  # on the loop's clock
+        self._changed = True  # its configuration, since the last connection was opened
+        self._changed_generation = 0  # the lists of earlier ones were made with another configuration
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared one then serves lists
         self.request_reconnect: Callable[[], None] = lambda: None  # called when a request finds no connection
 
@@ -90,6 +102,13 @@ class DownstreamServer:
     @property
     def capabilities(self) -> Json:
         return self._introduction.capabilities if self._introduction is not None else {}
+
+    @property
+    def skills(self) -> Json | None:
+        """Its settings of the skills extension; None: it does not declare it."""
+        extensions = self.capabilities.get("extensions")
+        settings = extensions.get(SKILLS_EXTENSION) if isinstance(extensions, dict) else None
+        return settings if isinstance(settings, dict) else None
 
     # ------------------------------------------------------------------ for the catalog and the gateway
 
@@ -113,27 +132,37 @@ class DownstreamServer:
         return lease.subscriptions is None or lease.subscriptions.covers(kind)
 
     async def first_start(self) -> None:
-        left_s = self._born + self.first_start_s - self._loop.time()
-        if left_s <= 0 or self._first_start_over.is_set():
+        await self._first_start_over.wait()
+
+    @property
+    def restarting(self) -> bool:
+        return self._restart_timer is not None
+
+    async def restarted(self) -> None:
+        if not self.restarting:
             return
+        self.request_reconnect()
         with suppress(TimeoutError):
-            async with asyncio.timeout(left_s):
-                await self._first_start_over.wait()
+            async with asyncio.timeout(self.timeouts.call_s):
+                await self._restart_over.wait()
+
+    def keeps_list_of(self, generation: int) -> bool:
+        return self.restarting and generation >= self._changed_generation
 
     async def tools_page(self, cursor: str | None) -> Json:
         return await self.list_page("tools/list", cursor)
 
     async def list_page(self, method: str, cursor: str | None) -> Json:
-        """One page of `tools/list`, `resources/list`, `resources/templates/list` or `prompts/list`, as it was sent.
+        """One page of a list (the keys of `_LISTS`), as it was sent.
 
-        Empty where the server does not declare the capability.
+        Empty where the server does not declare the capability or the extension.
 
         Raises:
             ServerUnavailableError, CallTimeoutError, DownstreamError: as `ToolSource.list_page` has it.
         """
         lease = self._shared()
         kind, field = _LISTS[method]
-        if kind not in self.capabilities:
+        if kind not in self.capabilities or (method == SKILLS.method and self.skills is None):
             return {field: []}
         call = Call(method, {} if cursor is None else {"cursor": cursor})
         limit_s = self.timeouts.list_s
@@ -148,7 +177,10 @@ class DownstreamServer:
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
             raise self._as_gateway_error(error, limit_s) from None
 
-    async def request(self, method: str, params: Json, request: FrontRequest, back: BackChannel) -> Json:
+    async def request(
+        self, method: str, params: Json, request: FrontRequest, back: BackChannel, spent_s: float = 0.0
+    ) -> Json:
+        """As `Downstream.request`; `spent_s` of the deadline has passed already. Raises NotSentError as well."""
         if method == _UNSUBSCRIBE:
             return await self._unsubscribe(params, request, back)  # never queued: it only frees resources
         queue = self.queue
@@ -160,7 +192,7 @@ class DownstreamServer:
             lease = self._lease
             if lease is None or self.own is not None:
                 lease = await self._lease_for(request.caller)
-            return await self._call_server(lease, method, params, request, back, queue)
+            return await self._call_server(lease, method, params, request, back, queue, spent_s)
         finally:
             queue.give_back()
 
@@ -181,10 +213,11 @@ class DownstreamServer:
         request: FrontRequest,
         back: BackChannel,
         queue: FairQueue | None = None,
+        spent_s: float = 0.0,
     ) -> Json:
         limit_s = self.timeouts.call_s
         try:
-            with lease, Deadline(self._loop, limit_s, back, queue, request.caller.token_id) as deadline:
+            with lease, Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id) as deadline:
                 level = request.client.log_level
                 if level is not None and not lease.log_level.covers(level):
                     await lease.log_level.lower(level)
@@ -197,7 +230,7 @@ class DownstreamServer:
             return CallTimeoutError(self.id, limit_s)
         if isinstance(error, BudgetExceededError):
             return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
-        return ServerUnavailableError(self.id, str(error))
+        return (NotSentError if isinstance(error, CallNotSentError) else ServerUnavailableError)(self.id, str(error))
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Subscribe to a resource. The server object keeps the subscription, because it must outlive the connection."""
@@ -260,7 +293,7 @@ class DownstreamServer:
     def _shared(self) -> ConnectionLease:
         if self._lease is None:
             self.request_reconnect()
-            raise ServerUnavailableError(self.id, self.status.reason)
+            raise NotSentError(self.id, self.status.reason)
         return self._lease
 
     # ------------------------------------------------------------------ for its supervisor
@@ -271,21 +304,37 @@ class DownstreamServer:
         self._lease = ConnectionLease(connection, self.notice, self._subscribed_on_shared)
         self._set_status("running", "")
         self._first_start_over.set()
+        self.connected_at = self._loop.time()
+        self._end_restart()
+        if self._changed:
+            self._changed, self._changed_generation = False, next(self._generations)
         self._all_changed()
         return self._lease
 
     def detach(self, lease: ConnectionLease, reason: str) -> None:
         """`lease` has ended. Without effect if another has replaced it already."""
-        if self._lease is lease:
-            self.fail(reason)
+        if self._lease is not lease:
+            return
+        if not self._changed:
+            self._restart_over.clear()
+            self._restart_timer = self._loop.call_later(RESTART_S, self._withdraw_list)
+        self.fail(reason)
+
+    def changed(self) -> None:
+        """Its configuration has changed: lists from before stay valid only on the connection that gave them."""
+        self._changed = True
+        self._withdraw_list()
 
     def starting(self, reason: str) -> None:
+        """It is started for the first time with this configuration."""
+        self._first_start_over.clear()
         self._disconnected("starting", reason)
 
     def fail(self, reason: str) -> None:
         self._disconnected("failed", reason)
 
     def stop(self, reason: str) -> None:
+        self._withdraw_list()
         self._disconnected("stopped", reason)
 
     def _disconnected(self, state: ServerState, reason: str) -> None:
@@ -296,8 +345,21 @@ class DownstreamServer:
         if was_connected:
             self._all_changed()
 
+    def _withdraw_list(self) -> None:
+        """If it is restarting, its last list of tools is valid no longer."""
+        if self.restarting:
+            self._end_restart()
+            if "tools" in self.capabilities:
+                self._on_change(self.id, Change("notifications/tools/list_changed", {}))
+
+    def _end_restart(self) -> None:
+        if self._restart_timer is not None:
+            self._restart_timer.cancel()
+            self._restart_timer = None
+            self._restart_over.set()
+
     def _all_changed(self) -> None:
-        """Invalidate all lists: they are empty while the server is disconnected, and may differ afterwards."""
+        """Invalidate all lists: they may be empty while the server is disconnected, and may differ afterwards."""
         for method, kind in _CHANGED.items():
             self._generation_of[kind] = next(self._generations)
             if kind in self.capabilities:

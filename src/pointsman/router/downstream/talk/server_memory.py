@@ -1,7 +1,7 @@
-"""Remembers across restarts which servers ran and which of their tools ask questions, in `servers.json`.
+"""Remembers across restarts which servers ran, their tools' names, and which of them ask questions, in `servers.json`.
 
 The file holds names only and is a cache: without it servers start in the order of the configuration, and their tools
-are observed again. A record is valid only for the configuration entry that it was made with.
+are listed and observed again. A record is valid only for the configuration entry that it was made with.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import asyncio
 import logging
 import os
 import secrets
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
+from pointsman.catalog.overview import kept_names
 from pointsman.config.model import Server
 from pointsman.router.downstream.bundled import secret_values
 
@@ -37,7 +38,7 @@ class ServerRecord:
     may have asked a question that could not be routed. Suspicion is not kept across restarts.
     """
 
-    __slots__ = ("_note_change", "_ran", "asking", "asks_outside_calls", "quiet", "suspected")
+    __slots__ = ("_note_change", "_ran", "asking", "asks_outside_calls", "quiet", "suspected", "tools")
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._note_change = changed
@@ -45,6 +46,7 @@ class ServerRecord:
         self.asking: set[str] = set()
         self.quiet: set[str] = set()
         self.suspected: set[str] = set()
+        self.tools: Sequence[str] = ()  # of its last list
         self.asks_outside_calls = False  # over HTTP: it asks on the standalone stream instead of the stream of the call
 
     @property
@@ -56,6 +58,13 @@ class ServerRecord:
     def ran(self, ran: bool) -> None:
         if ran != self._ran:
             self._ran = ran
+            self._note_change()
+
+    def listed(self, names: Iterable[str]) -> None:
+        """It gave a list of its tools."""
+        kept = kept_names(names)
+        if kept != self.tools:
+            self.tools = kept
             self._note_change()
 
     def may_ask(self, name: str) -> bool:
@@ -89,6 +98,11 @@ class _Entry(msgspec.Struct, omit_defaults=True):
     ran: bool = False
     asking: list[str] = []
     quiet: list[str] = []
+    tools: list[str] = []
+
+
+# What is left out of a file that is too large, from nothing to nearly everything.
+_LEAVE_OUT: tuple[dict[str, list[str]], ...] = ({}, {"tools": []}, {"tools": [], "quiet": []})
 
 
 class _File(msgspec.Struct):
@@ -119,8 +133,19 @@ class ServerMemory:
             record._ran = kept.ran
             record.asking.update(kept.asking)
             record.quiet.update(name for name in kept.quiet if name not in record.asking)
+            record.tools = kept_names(kept.tools)
         self._records[server_id] = (fingerprint, record)
         return record
+
+    def tool_names(self, server_id: str) -> Sequence[str]:
+        """The names of the server's tools, as of its last list in this run or an earlier one."""
+        known = self._records.get(server_id)
+        return known[1].tools if known is not None else ()
+
+    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None:
+        known = self._records.get(server_id)
+        if known is not None:
+            known[1].listed(names)
 
     def keep_only(self, server_ids: Collection[str]) -> None:
         """Forget all other servers: they have been removed from the configuration."""
@@ -149,12 +174,14 @@ class ServerMemory:
     def _encoded(self) -> bytes:
         servers = dict(self._kept)
         for server_id, (fingerprint, record) in self._records.items():
-            servers[server_id] = _Entry(fingerprint, record.ran, _bounded(record.asking), _bounded(record.quiet))
-        encoded = msgspec.json.encode(_File(self._salt, servers))
-        if len(encoded) > _MAX_BYTES:
-            slim = {key: _Entry(entry.fingerprint, entry.ran, entry.asking) for key, entry in servers.items()}
+            asking, quiet = _bounded(record.asking), _bounded(record.quiet)
+            servers[server_id] = _Entry(fingerprint, record.ran, asking, quiet, list(record.tools))
+        for leave_out in _LEAVE_OUT:
+            slim = {key: msgspec.structs.replace(entry, **leave_out) for key, entry in servers.items()}
             encoded = msgspec.json.encode(_File(self._salt, slim))
-        return encoded if len(encoded) <= _MAX_BYTES else msgspec.json.encode(_File(self._salt, {}))
+            if len(encoded) <= _MAX_BYTES:
+                return encoded
+        return msgspec.json.encode(_File(self._salt, {}))
 
     def _write(self, content: bytes) -> None:
         assert self._path is not None  # otherwise no write is scheduled

@@ -42,14 +42,14 @@ class LegacyMethods:
     def __init__(self, state: FrontState) -> None:
         self._state = state
 
-    def initialize(self, client: Client, caller: Caller) -> Json:
+    async def initialize(self, client: Client, caller: Caller) -> Json:
         """Return the result of `initialize`."""
         result: Json = {
             "protocolVersion": client.version,
             "capabilities": self._state.gateway.capabilities(caller, "legacy"),
             "serverInfo": self._state.server_info,
         }
-        instructions = self._state.instructions(caller)
+        instructions = await self._state.instructions(caller)
         if instructions is not None:
             result["instructions"] = instructions
         return result
@@ -182,7 +182,7 @@ class LegacyEndpoint:
             client = legacy_client(message.get("params") or {})
         except ProtocolError as error:
             raise HttpError(400, error.message, code=error.code) from None
-        body = result_message(message["id"], self._methods.initialize(client, caller))
+        body = result_message(message["id"], await self._methods.initialize(client, caller))
         try:
             session = self._sessions.open(caller, http.project, client)
         except TooManySessionsError:

@@ -37,6 +37,8 @@ _TTL_MS: Final = {
     "resources/templates/list": 0,
     "prompts/list": 0,
     "resources/read": 0,
+    "skills/list": 0,
+    "skills/get": 0,
 }
 
 
@@ -91,7 +93,7 @@ class ModernEndpoint:
             return self._as_modern(method, result)
         if method == "server/discover":
             modern_client(params["_meta"])
-            return self._as_modern(method, self._describe_server(caller))
+            return self._as_modern(method, await self._describe_server(caller))
         if method == "subscriptions/listen":
             request = FrontRequest(
                 next(self._state.request_ids), method, params, caller, modern_client(params["_meta"])
@@ -116,12 +118,12 @@ class ModernEndpoint:
             modern["cacheScope"] = "private"  # results depend on the caller's token
         return modern
 
-    def _describe_server(self, caller: Caller) -> Json:
+    async def _describe_server(self, caller: Caller) -> Json:
         result: Json = {
             "supportedVersions": list(MODERN_PROTOCOL_VERSIONS),
             "capabilities": self._state.gateway.capabilities(caller, "modern"),
         }
-        instructions = self._state.instructions(caller)
+        instructions = await self._state.instructions(caller)
         if instructions is not None:
             result["instructions"] = instructions
         return result

@@ -1,0 +1,1 @@
+"""Large results: stored in the state folder, shown as a preview, and read in slices."""
