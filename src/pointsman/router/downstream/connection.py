@@ -15,6 +15,10 @@ class ConnectionLostError(Exception):
     """The connection is over, or this one exchange failed below JSON-RPC. `str(error)` is the reason, for people."""
 
 
+class CallNotSentError(ConnectionLostError):
+    """The connection was over before the call was sent."""
+
+
 class BudgetExceededError(Exception):
     """The server sent more bytes or messages than one call may bring. `str(error)` names the limit."""
 
@@ -67,7 +71,7 @@ class Connection(Protocol):
         """Send `call` and return the result. Cancelling the caller cancels the request at the server.
 
         Raises:
-            ConnectionLostError, BudgetExceededError, DownstreamError.
+            ConnectionLostError, BudgetExceededError, DownstreamError. CallNotSentError where nothing was sent.
         """
         ...
 

@@ -12,7 +12,7 @@ from pointsman.config.model import Limits
 from pointsman.core import wire
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Client, FrontRequest
-from pointsman.router.downstream.connection import Call, ConnectionLostError, Introduction
+from pointsman.router.downstream.connection import Call, CallNotSentError, ConnectionLostError, Introduction
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.question_routing import QuestionRouter, Waits
 from pointsman.router.downstream.talk.server_memory import ServerRecord
@@ -296,9 +296,13 @@ async def test_when_the_connection_ends_nobody_waits_any_longer() -> None:
     wire = Wire()
     await wire.start(*(call("greet", session(who)) for who in "abc"))
     wire.mux.lost("it died")
-    for ended in await asyncio.gather(*wire.tasks, return_exceptions=True):
+    await wire.start(call("greet", session("d")))
+    outcomes = await asyncio.gather(*wire.tasks, return_exceptions=True)
+    for ended in outcomes:
         assert isinstance(ended, ConnectionLostError)
         assert str(ended) == "it died"
+    assert wire.running() == ["greet"]
+    assert [isinstance(ended, CallNotSentError) for ended in outcomes] == [False, True, True, True]
 
 
 async def test_a_turn_that_never_comes_ends_with_the_reason_and_the_remedy() -> None:

@@ -20,7 +20,7 @@ from pointsman.core.seams import (
     FrontRequest,
     ProtocolError,
 )
-from pointsman.router.downstream.connection import Call, Connection
+from pointsman.router.downstream.connection import Call, CallNotSentError, Connection, ConnectionLostError
 from pointsman.router.serving.shares import FairQueue
 
 _ROUNDS = 10  # bounds a server that never stops asking
@@ -126,7 +126,10 @@ async def request_with_input(
         repeated = {**params, "inputResponses": await _responses(result, deadline)}
         if "requestState" in result:
             repeated["requestState"] = result["requestState"]
-        result = await connection.request(Call(method, repeated, request, deadline, deadline))
+        try:
+            result = await connection.request(Call(method, repeated, request, deadline, deadline))
+        except CallNotSentError as error:
+            raise ConnectionLostError(str(error)) from None  # the first round was sent
         if result.get("resultType", _COMPLETE) == _COMPLETE:
             return result
         _check_is_question(result)

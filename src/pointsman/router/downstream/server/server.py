@@ -21,6 +21,7 @@ from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, 
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     Call,
+    CallNotSentError,
     Connection,
     ConnectionLostError,
     Introduction,
@@ -229,7 +230,7 @@ class DownstreamServer:
             return CallTimeoutError(self.id, limit_s)
         if isinstance(error, BudgetExceededError):
             return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
-        return ServerUnavailableError(self.id, str(error))
+        return (NotSentError if isinstance(error, CallNotSentError) else ServerUnavailableError)(self.id, str(error))
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Subscribe to a resource. The server object keeps the subscription, because it must outlive the connection."""

@@ -13,6 +13,7 @@ from pointsman.core.model import Json
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     Call,
+    CallNotSentError,
     ConnectionLostError,
     Introduction,
     OnNotification,
@@ -86,7 +87,7 @@ class Multiplexer:
 
     async def _exchange(self, call: Call) -> Json:
         if self._over.done():
-            raise ConnectionLostError(self._over.result())
+            raise CallNotSentError(self._over.result())
         self._number = number = call.number = self._number + 1
         known = self.introduction
         params = call.params if known is None else with_meta(call, known.era, known.version, number)

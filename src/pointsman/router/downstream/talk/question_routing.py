@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from pointsman.core.kinds import QUESTION_CAPABILITIES, declares
 from pointsman.core.model import Caller, Json
-from pointsman.router.downstream.connection import Call, ConnectionLostError
+from pointsman.router.downstream.connection import Call, CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.talk.server_memory import ServerRecord
 
 _SEVERAL = (
@@ -163,7 +163,7 @@ class QuestionRouter:
         waiting, self._waiting = self._waiting, deque()
         for _, turn in waiting:
             if not turn.done():
-                turn.set_exception(ConnectionLostError(reason))
+                turn.set_exception(CallNotSentError(reason))
         for question in self._held:
             if not question.asker.done():
                 question.asker.set_result(None)
