@@ -66,8 +66,7 @@ async def run_client(command: str, scenarios: Sequence[str], version: str, folde
     log = ""
     for scenario in scenarios:
         options = ("--command", command, "--scenario", scenario, "--spec-version", version, "--force")
-        options += ("--timeout", CLIENT_MS)
-        log += (await _execute("client", *options, "--output-dir", folder))[1]
+        log += (await _execute("client", *options, "--timeout", CLIENT_MS, "--output-dir", folder))[1]
     return read_verdict(folder, log, content=True)
 
 
