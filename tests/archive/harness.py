@@ -33,6 +33,8 @@ CALL_S = 30.0
 
 Json = dict[str, Any]
 
+WHOLE_ANSWERS = {"result_preview_chars": 0}  # what the tools answer, not what the gateway shows of it
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -83,7 +85,7 @@ async def opened(
     if way == "gateway":
         entry: Json = {"bundled": "archive", "db": str(database), "env": dict(env or {})}
         entry["roots"] = {name: str(path) for name, path in (roots or {}).items()}
-        async with through_gateway(folder, {"servers": {"archive": entry}}) as caller:
+        async with through_gateway(folder, {"servers": {"archive": entry}, "limits": WHOLE_ANSWERS}) as caller:
             yield caller
         return
     paths = json.dumps({name: str(path) for name, path in (roots or {}).items()})

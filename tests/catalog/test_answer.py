@@ -289,5 +289,5 @@ async def test_an_output_schema_that_says_nothing_spoils_no_answer(output: Json)
 
 def test_a_notice_names_only_the_first_of_many_servers() -> None:
     [sentence] = gap_notices({f"s{number}": "failed" for number in range(800)})
-    assert len(sentence) < 300
-    assert sentence.endswith("`s19` and 780 more.")
+    assert len(sentence) < 350
+    assert "`s19` and 780 more. " in sentence

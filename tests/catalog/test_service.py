@@ -64,7 +64,7 @@ async def test_a_silent_server_costs_only_its_own_tools_and_is_not_waited_for_ag
     for _ in range(3):
         available = await catalog.available(ME)
         assert keys(available) == ["good:a"]
-        assert available.notices == ("Did not list its tools in time, so without them: `silent`.",)
+        assert said_first(available) == ["Did not list its tools in time, so without them: `silent`"]
     assert silent.asked == 1
 
 
@@ -87,7 +87,7 @@ async def test_first_starts_and_first_lists_share_one_clock_and_a_late_one_is_th
     available = await catalog.available(ME)
     await coming
     assert keys(available) == ["good:a"]
-    assert available.notices == ("Still starting, so without its tools for now: `late`, `hangs`.",)
+    assert said_first(available) == ["Still starting, so without its tools for now: `late`, `hangs`"]
     late.may_answer.set()
     assert keys(await catalog.available(ME)) == ["good:a", "late:b"]
     assert late.asked == 1
@@ -121,7 +121,7 @@ async def test_the_tools_of_a_restarting_server_stay_searchable_with_a_notice() 
     server.back.set()  # given up
     available = await catalog.available(ME)
     assert keys(available) == ["good:a"]
-    assert available.notices == ("Not working at the moment, so without its tools: `one`.",)
+    assert said_first(available) == ["Not working at the moment, so without its tools: `one`"]
 
 
 async def test_a_restarting_server_that_never_gave_a_list_is_missing() -> None:
@@ -129,7 +129,7 @@ async def test_a_restarting_server_that_never_gave_a_list_is_missing() -> None:
     server.back = asyncio.Event()
     server.be("failed")
     available = await catalog_of(server).available(ME)
-    assert available.notices == ("Not working at the moment, so without its tools: `one`.",)
+    assert said_first(available) == ["Not working at the moment, so without its tools: `one`"]
 
 
 async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None:
@@ -141,15 +141,22 @@ async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None
     servers["odd"].fails = lambda: ServerUnavailableError("odd", "at /another/private/place")
     available = await catalog_of(*servers.values(), waits=NEVER).available(ME)
     assert keys(available) == ["good:a"]
-    assert available.notices == (
-        "Still starting, so without its tools for now: `new`, `newer`.",
-        "Not working at the moment, so without its tools: `dead`, `gone`, `odd`.",
-    )
+    assert said_first(available) == [
+        "Still starting, so without its tools for now: `new`, `newer`",
+        "Not working at the moment, so without its tools: `dead`, `gone`, `odd`",
+    ]
 
 
 async def test_a_server_without_a_source_yet_is_still_starting() -> None:
     available = await catalog_of(config=config_of({"soon": None})).available(ME)
-    assert available.notices == ("Still starting, so without its tools for now: `soon`.",)
+    assert said_first(available) == ["Still starting, so without its tools for now: `soon`"]
+
+
+def said_first(available: Available) -> list[str]:
+    """The first sentence of each notice; the second says what to do."""
+    firsts, steps = zip(*(notice.split(". ") for notice in available.notices), strict=True)
+    assert all("`pointsman doctor`" in step for step in steps)
+    return list(firsts)
 
 
 async def test_a_notice_names_only_servers_that_the_caller_may_use() -> None:

@@ -22,12 +22,14 @@ UsageFigures = Callable[[str | None, Sequence[str]], Mapping[str, float]]
 """For a project and its queries: by tool key, from 0 to 1, how regularly it was chosen for such requests."""
 
 NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each step of the task."
-NO_TOOLS = "There are no tools that you can use here."
+NO_TOOLS = "There are no tools that you can use here"
 MAX_NAMED_SERVERS = 20  # in one sentence, for the model reads it with every answer
+MAX_NAMED_PROJECTS = 10
+_OPERATOR = "the operator finds the reason with `pointsman doctor`"
 _GAP_NOTICES: Mapping[Gap, str] = {
-    "starting": "Still starting, so without its tools for now: {}.",
-    "failed": "Not working at the moment, so without its tools: {}.",
-    "timeout": "Did not list its tools in time, so without them: {}.",
+    "starting": f"Still starting, so without its tools for now: {{}}. Ask again in a few seconds; {_OPERATOR}.",
+    "failed": f"Not working at the moment, so without its tools: {{}}. Use other tools; {_OPERATOR}.",
+    "timeout": f"Did not list its tools in time, so without them: {{}}. Ask again later; {_OPERATOR}.",
     "restarting": "Restarting, so with the tools of its last list; a call waits until it is back: {}.",
     "cut": "Has more tools than can be listed, so only with the first of them: {}.",
     "unreadable": "Without tools whose names carry invisible characters: {}.",
@@ -153,7 +155,32 @@ def fit_notice(results: Sequence[SearchResult], hits: Sequence[SearchHit], queri
 
 def switched_off_notice(project_id: str | None) -> str:
     where = "without a project" if project_id is None else f"in project `{project_id}`"
-    return f"Tool discovery is switched off {where} (`optimization: null`), so nothing was searched."
+    return (
+        f"Tool discovery is switched off {where} (`optimization: null`), so nothing was searched. A tool whose key you "
+        "know can be run with tool_execute; the operator switches discovery on with `optimization: bm25`."
+    )
+
+
+def no_tools_notice(project_id: str | None, servers: Sequence[str], other_projects: Sequence[str]) -> str:
+    """Why a caller has no tools, and what helps. `servers` are those that it may use.
+
+    A tool that it may not use looks like one that does not exist, so the two have the same text.
+    """
+    where = "without a project" if project_id is None else f"in project `{project_id}`"
+    if servers:
+        reason = f"{NO_TOOLS}: {_name_servers(servers)} list none that are open to you at the moment."
+        step = "The operator checks `tool_permissions`, and the servers with `pointsman doctor`."
+    else:
+        home = "no `projects`" if project_id is None else f"`projects: [{project_id}]`"
+        reason = f"{NO_TOOLS}: your token may use no server {where}."
+        step = f"The operator gives a server {home}, and names it in the token's `servers`."
+    if not other_projects:
+        return f"{reason} {step}"
+    named = ", ".join(f"`/projects/{one}/mcp`" for one in other_projects[:MAX_NAMED_PROJECTS])
+    more = len(other_projects) - MAX_NAMED_PROJECTS
+    return (
+        f"{reason} Your token has servers under {named}{f' and {more} more' if more > 0 else ''}: connect there. {step}"
+    )
 
 
 def fallback_notice(reason: str) -> str:

@@ -11,6 +11,7 @@ from pointsman.core.errors import ForbiddenError
 from pointsman.core.model import Caller
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
+MAX_NAMED_PROJECTS = 10  # in one sentence
 
 
 class RightsIndex:
@@ -25,8 +26,12 @@ class RightsIndex:
         self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
 
-    def identify(self, secret: str | None, project_named: str | None, now: float) -> Caller:
+    def identify(
+        self, secret: str | None, project_named: str | None, now: float, *, sole_project: bool = False
+    ) -> Caller:
         """The caller that a secret and a project name stand for. `now` is the wall clock.
+
+        With `sole_project`, a token that includes exactly one project need not name it (`project_named` is None).
 
         Raises:
             UnauthorizedError: there is no token, or it is unknown or has expired.
@@ -35,8 +40,21 @@ class RightsIndex:
         token_id = self.tokens.verify(secret, now)
         project_id = None if project_named is None or project_named in NO_PROJECT else project_named
         if project_id not in self._projects[token_id]:
-            raise ForbiddenError(_why_forbidden(project_id))
+            included = self._projects[token_id]
+            if not sole_project or project_named is not None or len(included) != 1:
+                raise ForbiddenError(_why_forbidden(project_id, self.project_ids(token_id)))
+            [project_id] = included
         return Caller(token_id, project_id)
+
+    def project_ids(self, token_id: str) -> list[str]:
+        """The projects that a token includes, in the order of the configuration."""
+        included = self._projects.get(token_id, ())
+        return [project_id for project_id in self.config.projects if project_id in included]
+
+    def other_projects(self, caller: Caller) -> list[str]:
+        """The other projects of the caller's token in which it may use a server."""
+        callers = (Caller(caller.token_id, project_id) for project_id in self.project_ids(caller.token_id))
+        return [one.project_id for one in callers if one.project_id and one != caller and self.usable_servers(one)]
 
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
@@ -148,9 +166,19 @@ def _belongs(server: Server, project_id: str | None) -> bool:
     return not server.projects if project_id is None else project_id in server.projects
 
 
-def _why_forbidden(project_id: str | None) -> str:
+def _why_forbidden(project_id: str | None, included: list[str]) -> str:
+    """`included` are the projects of the token, which its owner may know."""
     command = f"The operator can create a token for a project with `{CREATE_TOKEN}`."
+    own = f"This token may use {_name_projects(included)}." if included else "This token includes no project."
     if project_id is None:
-        return f"This token needs a project: name one with `X-Pointsman-Project: <project>`. {command}"
+        use = "connect to `/projects/<project>/mcp`, or send `X-Pointsman-Project: <project>`"
+        return f"This token needs a project: {use}. {own} {command}"
     shown = project_id if len(project_id) <= 64 and project_id.isprintable() else "of that name"
-    return f"This token may not use project `{shown}`, or there is none of that name: check its spelling. {command}"
+    wrong = f"This token may not use project `{shown}`, or there is none of that name: check its spelling."
+    return f"{wrong} {own} {command}"
+
+
+def _name_projects(project_ids: list[str]) -> str:
+    named = ", ".join(f"`{project_id}`" for project_id in project_ids[:MAX_NAMED_PROJECTS])
+    more = len(project_ids) - MAX_NAMED_PROJECTS
+    return named if more <= 0 else f"{named} and {more} more"

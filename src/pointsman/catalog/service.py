@@ -24,7 +24,6 @@ from pointsman.catalog.overview import (
 )
 from pointsman.catalog.results import (
     EXTRA_CANDIDATES,
-    NO_TOOLS,
     Available,
     SearchOutcome,
     UsageFigures,
@@ -32,6 +31,7 @@ from pointsman.catalog.results import (
     fallback_notice,
     fit_notice,
     gap_notices,
+    no_tools_notice,
     no_usage,
     rank_by_usage,
     switched_off_notice,
@@ -89,7 +89,7 @@ class ToolCatalogService:
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
-        return self.rights.identify(token, project, self._wall_clock())
+        return self.rights.identify(token, project, self._wall_clock(), sole_project=True)
 
     def still_valid(self, caller: Caller) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
@@ -148,7 +148,7 @@ class ToolCatalogService:
         results = accept_hits(available.tools, hits, wanted, len(queries))
         if figures:
             results = rank_by_usage(results, figures)[:max_results]
-        fit = fit_notice(results, hits, len(queries)) if available.tools else NO_TOOLS
+        fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller)
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
         notice = " ".join(filter(None, (*available.notices, fit, fallback))) or None
         code = unavailable.code if unavailable is not None else None
@@ -305,6 +305,9 @@ class ToolCatalogService:
         permitted = self.rights.permits(caller, server_id)
         names = tuple(filter(permitted, last.items)) if last is not None else ()
         return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
+
+    def _why_no_tools(self, caller: Caller) -> str:
+        return no_tools_notice(caller.project_id, self.usable_servers(caller), self.rights.other_projects(caller))
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """`tool_permissions` are those of the server, so that the words are the same for all its callers."""

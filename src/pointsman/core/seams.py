@@ -90,7 +90,10 @@ class Gateway(Protocol):
     """What the front needs of the gateway. `router.gateway.gateway` implements it."""
 
     def identify(self, token: str | None, project: str | None) -> Caller:
-        """Raises UnauthorizedError, ForbiddenError."""
+        """`project` is None if the request states none, and empty if it states that it wants none.
+
+        Raises UnauthorizedError, ForbiddenError.
+        """
         ...
 
     def still_valid(self, caller: Caller) -> bool:

@@ -74,9 +74,9 @@ class SmallGateway:
         if token not in TOKENS or token in self.revoked:
             raise UnauthorizedError("No such token. Create one with `pointsman token create NAME`.")
         token_id, projects = TOKENS[token]
-        if project not in projects:
+        if (project or None) not in projects:
             raise ForbiddenError("The token does not list this project.")
-        return Caller(token_id, project)
+        return Caller(token_id, project or None)
 
     def still_valid(self, caller: Caller) -> bool:
         return caller.token_id not in {TOKENS[secret][0] for secret in self.revoked}

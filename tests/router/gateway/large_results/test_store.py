@@ -103,7 +103,8 @@ def test_a_sweep_removes_the_results_of_removed_tokens_and_unfinished_files(tmp_
         os.utime(file, (clock.now, clock.now))
     unfinished = tmp_path / FOLDER / ONE / f".{new_handle()}"
     unfinished.write_bytes(b"half")
-    os.utime(unfinished, (clock.now - KEEP_S - 1,) * 2)
+    expired = clock.now - KEEP_S - 1
+    os.utime(unfinished, (expired, expired))
     held.sweep([ONE])
     assert files(tmp_path) == [tmp_path / FOLDER / ONE / handle]
     assert not (tmp_path / FOLDER / OTHER).exists()

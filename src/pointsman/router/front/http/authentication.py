@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from pointsman.catalog.rights import NO_PROJECT
+from pointsman.config.model import UNASSIGNED
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Gateway
@@ -27,8 +28,11 @@ class Claims(NamedTuple):
 
 def authenticate(gateway: Gateway, claims: Claims) -> Caller:
     """Raises HttpError 401, 403."""
+    project = claims.project
+    if project is None and claims.project_stated:
+        project = UNASSIGNED  # stated, so that no other is chosen for the token
     try:
-        return gateway.identify(claims.token, claims.project)
+        return gateway.identify(claims.token, project)
     except UnauthorizedError as error:
         raise unauthorized(str(error)) from None
     except ForbiddenError as error:

@@ -1,0 +1,175 @@
+"""Every error and every empty answer says why, and what to do next."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from pointsman.core.errors import GatewayError, RefusedError, SkillMismatchError
+from tests.gateway_process import gateway_process
+from tests.router.audit.test_audit_of_reads import full_disk
+from tests.router.conftest import Shop, from_file, workshop
+
+LONG_S = 60.0  # against hanging
+SECRETS = {name: f"ptm_{name * 10}" for name in ("all", "one", "two", "none")}
+PROJECTS = {"all": ["*"], "one": ["red"], "two": ["red", "blue"], "none": []}
+
+# For each code: why, and what to do next.
+SAID = {
+    "unknown_tool": ("No tool `shop:nothing`", "Call tool_discovery"),
+    "invalid_arguments": ("object", "inputSchema"),
+    "server_unavailable": ("Server `gone` is not available: ", "use another tool"),
+    "timeout": ("did not answer within 1 s", "check before you repeat it"),
+    "rate_limited": ("1 requests in progress", "Wait for some of them to end, then retry"),
+    "audit_unavailable": ("could not be recorded", "The operator finds the reason in the gateway's log"),
+    "unknown_result": ("No stored result `none`", "Call the tool again"),
+    "skill_mismatch": ("is not what the skill's entry says", "Read the entry again with `skills/get`"),
+    "unauthorized": ("Unknown token", "`pointsman token create"),
+    "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
+}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module, and so one gateway."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
+    folder = tmp_path_factory.mktemp("gateway")
+    tokens = {
+        name: {"sha256": hashlib.sha256(secret.encode()).hexdigest(), "projects": PROJECTS[name], "servers": ["*"]}
+        for name, secret in SECRETS.items()
+    }
+    config: dict[str, Any] = {
+        "tokens": tokens,
+        "limits": {"token_calls": 1},
+        "projects": {"red": {}, "blue": {}, "empty": {}, "broken": {}, "bare": {}, "off": {"optimization": None}},
+        "servers": {
+            "shop": workshop(folder / "trace", projects=["red", "blue"], timeouts={"call_s": 1}),
+            "patient": workshop(folder / "patience", projects=["blue"]),
+            "gone": {"command": "no-such-program-anywhere", "projects": ["red", "broken"]},
+            "bare": from_file(folder / "bare.json", "bare", {"tools": []}, projects=["bare"]),
+            "closed": workshop(folder / "closed", projects=["bare"], tool_permissions={"*": False}),
+        },
+    }
+    async with (
+        gateway_process(folder, config, token=SECRETS["all"]) as gateway,
+        httpx2.AsyncClient(timeout=LONG_S) as http,
+    ):
+        yield Shop(gateway, http, folder / "trace")
+
+
+def project(name: str, token: str = "all") -> dict[str, str]:
+    return {"X-Pointsman-Project": name, "Authorization": f"Bearer {SECRETS[token]}"}
+
+
+async def error_of(shop: Shop, headers: dict[str, str], tool_key: str, arguments: Any) -> dict[str, Any]:
+    answer = await shop.call("tool_execute", {"toolKey": tool_key, "arguments": arguments}, headers)
+    assert answer.json()["result"]["isError"] is True
+    error: dict[str, Any] = answer.json()["result"]["structuredContent"]["error"]
+    return error
+
+
+async def while_another_call_runs(shop: Shop) -> dict[str, Any]:
+    """An error of a token whose share is used up."""
+    ready = shop.trace.with_name("ready")
+    patience = shop.trace.with_name("patience")
+    call = {"toolKey": "patient:wait", "arguments": {"object": str(ready)}}
+    waiting = asyncio.create_task(shop.call("tool_execute", call, project("blue")))
+    async with asyncio.timeout(LONG_S):
+        while not patience.exists():
+            await asyncio.sleep(0.02)
+    error = await error_of(shop, project("blue"), "shop:colour", {})
+    ready.touch()
+    await waiting
+    return error
+
+
+async def each_error(shop: Shop) -> dict[str, str]:
+    """One text for each code."""
+    red = project("red")
+    errors = [
+        await error_of(shop, red, "shop:nothing", {}),
+        await error_of(shop, red, "shop:paint", {"coats": 0}),
+        await error_of(shop, red, "gone:anything", {}),
+        await error_of(shop, red, "shop:hang", {}),
+        await error_of(shop, red, "pointsman:result", {"handle": "none", "offset": 0}),
+        await while_another_call_runs(shop),
+    ]
+    with full_disk(shop.gateway.pid):
+        errors.append(await error_of(shop, red, "shop:colour", {}))
+    said = {error["code"]: error["message"] for error in errors}
+    said["skill_mismatch"] = str(
+        SkillMismatchError("shop", "another digest")
+    )  # test_skills.py has servers that cause it
+    stranger = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": "Bearer ptm_nobody"})
+    assert stranger.status_code == 401
+    undecided = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": f"Bearer {SECRETS['two']}"})
+    assert undecided.status_code == 403
+    return said | {"unauthorized": stranger.text, "denied": undecided.text}
+
+
+async def test_every_error_says_why_and_what_to_do(shop: Shop) -> None:
+    said = await each_error(shop)
+    known = {error.code for base in (GatewayError, RefusedError) for error in base.__subclasses__()}
+    assert said.keys() == SAID.keys() == known
+    for code, (reason, step) in SAID.items():
+        assert reason in said[code], code
+        assert step in said[code], code
+
+
+async def discovery(shop: Shop, headers: dict[str, str], query: str = "anything") -> dict[str, Any]:
+    answer = await shop.call("tool_discovery", {"query": [query]}, headers)
+    found: dict[str, Any] = answer.json()["result"]["structuredContent"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("where", "reason", "step"),
+    [
+        ("empty", "your token may use no server in project `empty`", "connect there"),
+        ("", "your token may use no server without a project", "`/projects/red/mcp`"),
+        ("broken", "Not working at the moment, so without its tools: `gone`", "`pointsman doctor`"),
+        ("bare", "`bare`, `closed` list none that are open to you", "The operator checks `tool_permissions`"),
+        ("off", "switched off in project `off` (`optimization: null`)", "`optimization: bm25`"),
+    ],
+)
+async def test_an_empty_discovery_says_why_and_what_to_do(shop: Shop, where: str, reason: str, step: str) -> None:
+    headers = {"Authorization": f"Bearer {SECRETS['all']}"} | ({"X-Pointsman-Project": where} if where else {})
+    answer = await discovery(shop, headers)
+    assert answer["results"] == []
+    assert reason in answer["notice"]
+    assert step in answer["notice"]
+
+
+async def test_a_thin_discovery_says_why_and_what_to_do(shop: Shop) -> None:
+    answer = await discovery(shop, project("red"), "zyxwv qqqq flurb")
+    assert all(result["relevance"] < 0.2 for result in answer["results"])
+    assert "No tool seems to fit. Try other words" in answer["notice"]
+    assert "`gone`. Use other tools" in answer["notice"]
+
+
+async def test_a_token_hears_only_of_projects_that_it_has(shop: Shop) -> None:
+    two = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": f"Bearer {SECRETS['two']}"})
+    assert "`red`, `blue`" in two.text
+    assert "empty" not in two.text
+    none = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": f"Bearer {SECRETS['none']}"})
+    assert none.status_code == 403
+    assert "includes no project" in none.text
+    assert "red" not in none.text.replace("refused", "")
+
+
+async def test_a_token_with_one_project_gets_it_without_naming_it(shop: Shop) -> None:
+    answer = await discovery(shop, {"Authorization": f"Bearer {SECRETS['one']}"}, "paint something")
+    assert answer["results"][0]["toolKey"] == "shop:paint"
+    unwanted = {"Authorization": f"Bearer {SECRETS['one']}", "X-Pointsman-Project": "__unassigned__"}
+    assert (await shop.call("tool_discovery", {"query": ["a"]}, unwanted)).status_code == 403
+    rows = await shop.rows("--project", "red")
+    assert any(row["token"] == "one" for row in rows)
