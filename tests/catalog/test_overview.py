@@ -1,4 +1,4 @@
-"""The overview of a caller's servers: short, filtered, the same each time, and nobody is waited for."""
+"""The overview of a caller's servers: short, filtered, the same each time, and available without a wait."""
 
 from __future__ import annotations
 

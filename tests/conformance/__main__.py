@@ -2,7 +2,9 @@
 
 First the fixture alone, which must pass everything. Then every gateway in front of it: what the fixture passes alone
 must pass through the gateway too, or stand in `expected-failures.yml` with the reason. Last the other side: the suite's
-mock servers behind a gateway, which is their client. Patterns choose runs by name, `'flat legacy own *'` for example.
+mock servers behind a gateway, which is their client. The scenarios of the skills extension pass with the suite for a
+program that knows no skills, with nothing checked: here each of them must pass a check, and none may skip one.
+Patterns choose runs by name, `'flat legacy own *'` for example.
 """
 
 from __future__ import annotations
@@ -43,6 +45,17 @@ CLIENT_SCENARIOS = {
         "json-schema-2020-12-preservation",
     ),
 }
+SKILL_SCENARIOS = ("sep-2640-skills-enumeration", "sep-2640-skills-directory", "sep-2640-skills-manifest")
+SKILL_CLIENT_SCENARIOS = (
+    "sep-2640-client-no-prefetch",
+    "sep-2640-client-verify-digest",
+    "sep-2640-client-verify-size",
+    "sep-2640-client-verify-frontmatter",
+)
+# The one reason to skip a check that counts: the protocol version has no such fields.
+NOT_IN_LEGACY = frozenset(
+    f"sep-2640-skills-enumeration:sep-2640-skills-{method}-cache-attributes" for method in ("list", "get")
+)
 
 
 @dataclass(frozen=True)
@@ -74,8 +87,14 @@ def runs() -> Iterator[Run]:
                 yield Run(surface, era, front, version)
 
 
+def skill_runs() -> list[Run]:
+    """Of a modern server only: the SDK's server, which the fixture is, declares no extension to a legacy client."""
+    return [run for run in runs() if run.front == "own" and run.era == "modern"]
+
+
 def names() -> list[str]:
-    return [*(run.name for run in runs()), *(f"client {version}" for version in CLIENT_SCENARIOS)]
+    clients = [f"{kind} {version}" for kind in ("client", "skills client") for version in VERSIONS]
+    return [*(run.name for run in runs()), *(f"skills {run.name}" for run in skill_runs()), *clients]
 
 
 async def main(patterns: Sequence[str]) -> int:
@@ -96,6 +115,12 @@ async def main(patterns: Sequence[str]) -> int:
         for version in CLIENT_SCENARIOS:
             if f"client {version}" in chosen:
                 results.append(await _judge_as_client(version, folder / f"client-{version}"))
+        for run in skill_runs():
+            if f"skills {run.name}" in chosen:
+                results.append(await _judge_skills(run, folder))
+        for version in VERSIONS:
+            if f"skills client {version}" in chosen:
+                results.append(await _judge_skills_as_client(version, folder / f"skills-client-{version}"))
     return 0 if all(results) else 1
 
 
@@ -116,6 +141,28 @@ async def _judge_as_client(version: str, folder: Path) -> bool:
     reached = {check.partition(":")[0] for check in verdict.passed}
     silent = [f"{scenario}:every check" for scenario in scenarios if scenario not in reached]
     return _report(f"client {version}", verdict, silent, expected(f"client {version}"))
+
+
+async def _judge_skills(run: Run, folder: Path) -> bool:
+    own_folder = folder / f"skills-{run.name.replace(' ', '-')}"
+    own_folder.mkdir()
+    async with fixture() as fixture_url, run.target(fixture_url, own_folder) as url:
+        verdict = await suite.run_scenarios(url, SKILL_SCENARIOS, run.version, own_folder / "out")
+    return _report(f"skills {run.name}", verdict, unchecked(verdict, SKILL_SCENARIOS, run.version), ())
+
+
+async def _judge_skills_as_client(version: str, folder: Path) -> bool:
+    command = f"{sys.executable} -m tests.conformance.downstream_client"
+    verdict = await suite.run_client(command, SKILL_CLIENT_SCENARIOS, version, folder)
+    return _report(f"skills client {version}", verdict, unchecked(verdict, SKILL_CLIENT_SCENARIOS, version), ())
+
+
+def unchecked(verdict: suite.Verdict, scenarios: Sequence[str], version: str) -> list[str]:
+    """What the suite takes for a pass and is none: a scenario in which nothing passed, and a check that was skipped."""
+    reached = {check.partition(":")[0] for check in verdict.passed}
+    silent = [f"{scenario}:every check" for scenario in scenarios if scenario not in reached]
+    allowed = NOT_IN_LEGACY if version == "2025-11-25" else frozenset()
+    return silent + sorted(verdict.skipped - allowed)
 
 
 def _report(name: str, verdict: suite.Verdict, must_pass: Collection[str], known: Collection[str]) -> bool:

@@ -18,6 +18,8 @@ import httpx2
 import mcp_types as types
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from pydantic import ConfigDict
 
 from tests.gateway_process import gateway_process
 
@@ -55,10 +57,46 @@ async def send_the_schema_back(client: Client) -> None:
     await client.call_tool(echo, {"schema": focal.input_schema})
 
 
+async def load_skills(client: Client) -> None:
+    """Load every skill as a client that trusts its server: if `SKILL.md` can be read, read all other files."""
+    for skill in (await _request(client, "skills/list"))["skills"]:
+        if not await _can_read(client, skill["uri"]):
+            continue
+        for file in skill["resources"]:
+            await _can_read(client, file["uri"])
+
+
+async def list_skills(client: Client) -> None:
+    await _request(client, "skills/list")
+
+
+async def _can_read(client: Client, uri: str) -> bool:
+    try:
+        await client.read_resource(uri)
+    except MCPError:
+        return False
+    return True
+
+
+async def _request(client: Client, method: str) -> dict[str, Any]:
+    """Send a request that the SDK does not know."""
+    request: Any = types.Request[types.PaginatedRequestParams, str](
+        method=method, params=types.PaginatedRequestParams()
+    )
+    result = await client.session.send_request(request, AnyResult)
+    return result.model_dump(by_alias=True)
+
+
+class AnyResult(types.Result):
+    model_config = ConfigDict(extra="allow")
+
+
 VISITS: dict[str, Visit] = {
     "http-custom-headers": call_as_told,
     "http-standard-headers": use_everything,
     "json-schema-2020-12-preservation": send_the_schema_back,
+    "sep-2640-client-no-prefetch": list_skills,
+    **dict.fromkeys((f"sep-2640-client-verify-{what}" for what in ("digest", "size", "frontmatter")), load_skills),
 }
 
 

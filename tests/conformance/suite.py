@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".foreign" / "conformance"
 NODE = FOLDER / "node_modules" / "node" / "bin" / "node"  # of its own: it needs Node 22
 PROGRAM = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+CLIENT_MS = "120000"  # a bound against hanging; the client starts a whole gateway
 RUN_S = 300.0  # a bound against hanging; a run takes about ten seconds
 
 
@@ -20,6 +21,7 @@ RUN_S = 300.0  # a bound against hanging; a run takes about ten seconds
 class Verdict:
     counts: Counter[str]  # by the suite's own words: SUCCESS, FAILURE, WARNING ...
     passed: frozenset[str]  # `scenario:check` with no failure among its occurrences
+    skipped: frozenset[str]  # `scenario:check` that was not applied
     complaints: Mapping[str, str]  # `scenario:check` and what the suite says of its failure
     content: bool  # nothing failed that was not expected to, and nothing passed that was
     log: str
@@ -47,16 +49,25 @@ async def run(url: str, version: str, expected: Collection[str], folder: Path) -
     baseline.write_text(json.dumps({"server": sorted(expected)}))  # JSON is YAML
     options = ("--url", url, "--suite", "all", "--spec-version", version, "--expected-failures", baseline)
     code, log = await _execute("server", *options, "--output-dir", folder)
-    return _verdict(folder, log, content=code == 0)
+    return read_verdict(folder, log, content=code == 0)
+
+
+async def run_scenarios(url: str, scenarios: Sequence[str], version: str, folder: Path) -> Verdict:
+    """Test a server in scenarios of an extension, which no set of a protocol version has."""
+    log = ""
+    for scenario in scenarios:
+        options = ("--url", url, "--scenario", scenario, "--spec-version", version, "--force")
+        log += (await _execute("server", *options, "--output-dir", folder))[1]
+    return read_verdict(folder, log, content=True)
 
 
 async def run_client(command: str, scenarios: Sequence[str], version: str, folder: Path) -> Verdict:
     """Test a client that `command` starts, one scenario after the other: each of them starts a whole gateway."""
     log = ""
     for scenario in scenarios:
-        options = ("--command", command, "--scenario", scenario, "--spec-version", version)
-        log += (await _execute("client", *options, "--output-dir", folder))[1]
-    return _verdict(folder, log, content=True)
+        options = ("--command", command, "--scenario", scenario, "--spec-version", version, "--force")
+        log += (await _execute("client", *options, "--timeout", CLIENT_MS, "--output-dir", folder))[1]
+    return read_verdict(folder, log, content=True)
 
 
 async def _execute(*options: str | Path) -> tuple[int, str]:
@@ -77,12 +88,13 @@ async def _execute(*options: str | Path) -> tuple[int, str]:
     return process.returncode, log.decode(errors="replace")
 
 
-def _verdict(folder: Path, log: str, content: bool) -> Verdict:
+def read_verdict(folder: Path, log: str, content: bool) -> Verdict:
     checks = _checks(folder)
     complaints = {name: said for name, status, said in checks if status in ("FAILURE", "WARNING")}
     return Verdict(
         counts=Counter(status for _, status, _ in checks),
         passed=frozenset(name for name, status, _ in checks if status == "SUCCESS" and name not in complaints),
+        skipped=frozenset(name for name, status, _ in checks if status == "SKIPPED"),
         complaints=complaints,
         content=content and bool(checks),
         log=log,

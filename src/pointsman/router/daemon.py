@@ -8,7 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,7 @@ from pointsman.router.serving.tasks import TaskSet
 logger = logging.getLogger(__name__)
 
 HTTP_SERVER = "HTTP server"
+SERVERS_FIRST_S = 1.0  # before what can wait is prepared in the background
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
 
@@ -259,13 +260,27 @@ class Daemon:
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
-        tasks.start("sealing", lambda: asyncio.to_thread(load_sealing), on_failure="log")
+        tasks.start("sealing", self._prepare_sealing, on_failure="log")
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._catalog.searchable:
-            tasks.start("search model", self._local.prepare, on_failure="log")
+            tasks.start("search model", self._prepare_search, on_failure="log")
         yield
         started = ("session cleanup", "server logs", "stored results", "sealing", "cloud search preparation")
         await tasks.cancel(*self._reloader.tasks, *started, "search model")
+
+    async def _prepare_sealing(self) -> None:
+        await self._servers_first()
+        await asyncio.to_thread(load_sealing)
+
+    async def _prepare_search(self) -> None:
+        await self._servers_first()
+        await self._local.prepare()
+
+    async def _servers_first(self) -> None:
+        """Leave the processor to the handshakes of the servers for a moment: a first discovery waits for them."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SERVERS_FIRST_S):
+                await self._fleet.settled()
 
     def _publish(self, server_id: str, change: Change) -> None:
         self.gateway.hub.publish(server_id, change)

@@ -91,7 +91,7 @@ def test_strangers_get_a_bounded_number_of_rows_and_are_counted_all(tmp_path: Pa
     assert len(rows(tmp_path)) == UNAUTHORIZED_BURST
     assert len(seen.calls) == UNAUTHORIZED_BURST + 50
 
-    log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")  # somebody we know
+    log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")  # a known token
     clock.now += 1.0
     for _ in range(50):
         log.record_refusal("unauthorized", kind="execute", method="tools/call", token_id=None)

@@ -1,4 +1,4 @@
-"""`tool_discovery` of a whole gateway: what it shows, what it leaves out, and that nobody is waited for."""
+"""`tool_discovery` of a whole gateway: what it shows and leaves out, and that it does not wait for a silent server."""
 
 from __future__ import annotations
 

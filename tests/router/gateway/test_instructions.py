@@ -1,4 +1,4 @@
-"""The instructions of the handshake: what a model is told about its servers, in both eras, before it calls anything."""
+"""The instructions of the handshake: what they say about a caller's servers, in both eras."""
 
 from __future__ import annotations
 
