@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from pointsman.catalog.arguments import ArgumentCheck
+from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.model import Json, ToolKey, ToolSource
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.visible import is_visible_name, visible

@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 import jsonschema_rs
 
-from pointsman.catalog import check_program
-from pointsman.catalog.arguments import DeferredCheck
+from pointsman.catalog.schema import check_program
+from pointsman.catalog.schema.arguments import DeferredCheck
 
 DEADLINE_S = 2.0  # including the wait for other checks and the start of the process
 _MAX_LINE_BYTES = 65_536

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from jsonschema_rs import FancyRegexOptions, ValidationError, Validator, validator_for
 
-from pointsman.catalog.check_program import problems, shortened
-from pointsman.catalog.schema_cost import BACKTRACK_LIMIT, CheckCost, bound_cost
+from pointsman.catalog.schema.check_program import problems, shortened
+from pointsman.catalog.schema.cost import BACKTRACK_LIMIT, CheckCost, bound_cost
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 
