@@ -16,9 +16,11 @@ from tests.router.conftest import from_file
 from tests.router.raw_client import ERAS, Era, Speaker, speaker
 from tests.servers.pages import PAGE, SETTINGS, TYPE
 
+Json = dict[str, Any]
+
 PROGRAM = Path(__file__).parents[2] / "servers" / "pages.py"
 EXTENSION = "io.modelcontextprotocol/ui"
-APPS = {"extensions": {EXTENSION: {"mimeTypes": [TYPE]}}}
+APPS: Json = {"extensions": {EXTENSION: {"mimeTypes": [TYPE]}}}
 SERVERS = ("sales", "stock")  # the same page, of a legacy server and of a modern one without a prefix
 NARROW = "ptm_narrow-token-that-includes-one-server"
 NOTE = "pointsman+sales+note://sales"
@@ -36,8 +38,6 @@ TOOLS = [
         ]
     )
 ]
-
-Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -234,26 +234,26 @@ async def test_discovery_does_not_show_tools_for_pages_only(gateway: GatewayProc
 
 async def test_apps_are_declared_to_clients_that_can_use_some(tmp_path: Path) -> None:
     async def declared(project: str | None = None) -> Json | None:
-        async with speaker(gateway, "modern", project=project) as client:
+        async with speaker(running, "modern", project=project) as client:
             await client.every("tools/list", "tools")
             found: Json = (await client.result("server/discover"))["capabilities"]["extensions"]
             return found.get(EXTENSION)
 
     sales = pages(tmp_path, "sales", "legacy")
     plain = {"projects": {"p": {"exposure": "flat"}}, "servers": {"sales": {**sales, "tool_permissions": {"*": False}}}}
-    async with gateway_process(tmp_path, {**plain, "unassigned": {"exposure": "flat"}}) as gateway:
+    async with gateway_process(tmp_path, {**plain, "unassigned": {"exposure": "flat"}}) as running:
         assert await declared() is None  # no tool with a page that it may use
         assert await declared("p") is None  # no server
-        gateway.write_config({"servers": {"sales": sales}, "unassigned": {"exposure": "flat"}})
-        await gateway.until_logged("configuration reloaded")
+        running.write_config({"servers": {"sales": sales}, "unassigned": {"exposure": "flat"}})
+        await running.until_logged("configuration reloaded")
         assert await declared() == {"mimeTypes": [TYPE]}
-        gateway.write_config({"servers": {"sales": sales}})
-        async with speaker(gateway, "modern") as client:
+        running.write_config({"servers": {"sales": sales}})
+        async with speaker(running, "modern") as client:
             while "tool_discovery" not in await tools_of(client):
                 pass
             assert await declared() is None
-            while len(requests(gateway, "sales", "initialize")) < 2:  # it is told at once that its pages are not shown
+            while len(requests(running, "sales", "initialize")) < 2:  # it is told at once that its pages are not shown
                 await client.result("resources/list")
-    first, second = requests(gateway, "sales", "initialize")
+    first, second = requests(running, "sales", "initialize")
     assert first["capabilities"]["extensions"] == APPS["extensions"]
     assert "extensions" not in second["capabilities"]
