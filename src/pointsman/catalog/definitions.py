@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from pointsman.catalog.apps import is_for_apps_only
-from pointsman.catalog.arguments import ArgumentCheck
+from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.model import Json, ToolKey, ToolSource
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.visible import is_visible_name, visible
