@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from pointsman.catalog.apps import has_app
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
 from pointsman.catalog.key_readings import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
@@ -122,9 +123,10 @@ class ToolCatalogService:
         return self.rights.config.search.usage
 
     async def available(self, caller: Caller) -> Available:
-        """The tools that a caller may use, and notices about servers whose tools are missing."""
+        """The tools that a caller may use and a model may see, and notices about servers whose tools are missing."""
         collected = await self.collected(caller)
-        return Available(self.permitted(caller, collected), gap_notices(collected.gaps))
+        tools = tuple([tool for tool in self.permitted(caller, collected) if not tool.for_apps_only])
+        return Available(tools, gap_notices(collected.gaps))
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         """The tools that `tool_permissions` allow."""
@@ -323,6 +325,14 @@ class ToolCatalogService:
         if tool is None:
             raise UnknownToolError(str(key))
         return tool
+
+    def may_have_apps(self, caller: Caller) -> bool:
+        """Whether a tool of this caller has a page to show, or a server has not listed its tools yet."""
+        return any(self._may_have_apps(caller, server_id) for server_id in self.usable_servers(caller))
+
+    def _may_have_apps(self, caller: Caller, server_id: str) -> bool:
+        last, permits = self._lists.last_list(server_id), self.rights.permits(caller, server_id)
+        return last is None or any(has_app(tool.tool) for name, tool in last.items.items() if permits(name))
 
     def _known_names(self, caller: Caller) -> dict[str, ServerNames]:
         """The last list of each server that the caller may use, however old."""

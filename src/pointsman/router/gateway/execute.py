@@ -211,7 +211,7 @@ class Executor:
                 result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
-        self._links.remember(request.caller, tool.server_id, result.get("content"))
+        result = self._links.shown(request.caller, tool.server_id, result)
         size = len(wire.encode(result))
         record.finish(*_ending(result, bundled), bytes=size)
         return result, size
