@@ -63,6 +63,35 @@ def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> None:
     remove_entry(path, "tokens", name, environ)
 
 
+def replace_token_hash(path: Path, old: str, new: str, environ: Mapping[str, str]) -> None:
+    """Give the token with the hash `old` another secret; its name and rights stay.
+
+    Raises UnknownNameError (no token has that hash), InvalidEntryError, ConfigError, EditError, ReplaceError.
+    """
+
+    def change(text: str) -> str:
+        document = Document(text, str(path), environ)
+        entries = _entries(document, "tokens")
+        name = next((name for name, token in entries.items() if _hash_of(token) == old), None)
+        if name is None:
+            raise UnknownNameError("tokens", old, None)
+        node = document.root
+        for step in ("tokens", name, "sha256"):
+            found = child(node, step)
+            node = found[1] if found else None
+        if node is None:
+            raise EditError(_NOT_EDITABLE.format("tokens"))
+        expected = {**entries, name: {**entries[name], "sha256": new}}
+        return _checked(document, _replace(text, node, json.dumps(new)), "tokens", expected)
+
+    rewrite(path, change)
+
+
+def _hash_of(token: object) -> str | None:
+    sha256 = token.get("sha256") if isinstance(token, dict) else None
+    return sha256.lower() if isinstance(sha256, str) else None
+
+
 def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
