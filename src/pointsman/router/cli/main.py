@@ -14,6 +14,7 @@ COMMANDS = {
     "stdio": "pointsman.router.cli.stdio:stdio",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
+    "client": "pointsman.router.cli.client:client",
     "server": "pointsman.router.cli.server:server",
     "audit": "pointsman.router.cli.audit:audit",
     "doctor": "pointsman.router.cli.doctor:doctor",
