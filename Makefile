@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
+# Compiling all modules anew takes 1.5 s of each gateway start, and the tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
+UV_INSTALL := uv pip install --quiet --compile-bytecode
 
 .PHONY: help install run test check fix lock fuzz bench bench-archive quality soak foreign clients conformance workflows \
   build sbom
@@ -59,8 +62,8 @@ define into-venv
 @echo "Installing Pointsman into .venv from $1"
 $(if $(UV),\
   @uv venv --quiet --allow-existing --python $(if $(filter file,$(origin PYTHON)),'>=3.11',$(PYTHON)) .venv \
-    && uv pip install --quiet --python $(BIN)/python --require-hashes --requirement $1 \
-    && uv pip install --quiet --python $(BIN)/python --no-deps --editable .,\
+    && $(UV_INSTALL) --python $(BIN)/python --require-hashes --requirement $1 \
+    && $(UV_INSTALL) --python $(BIN)/python --no-deps --editable .,\
   @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
     { echo "Pointsman needs Python 3.11 or newer. Name one: make $(or $(MAKECMDGOALS),install) PYTHON=python3.12" >&2; exit 1; }; \
   { test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv; } \
@@ -122,7 +125,7 @@ clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed no
 define from-pypi
 @echo "Installing $1 from PyPI into $(@D)"
 @{ $(if $(UV),uv venv --quiet --allow-existing --python $(BIN)/python $(@D) \
-  && uv pip install --quiet --python $(@D)/bin/python --requirement $<,$(BIN)/python -m venv $(@D) \
+  && $(UV_INSTALL) --python $(@D)/bin/python --requirement $<,$(BIN)/python -m venv $(@D) \
   && $(@D)/bin/python $(PIP) install --requirement $<) && touch $@; } \
   || echo "Not installed: the tests with $1 from PyPI in $(@D) will be skipped" >&2
 endef

@@ -1,33 +1,84 @@
-"""All that the daemon imports from the mcp SDK: version tables and pure functions. An upgrade touches one file."""
+"""All that the daemon imports from the mcp SDK: version tables and pure functions. An upgrade touches one file.
+
+Importing the package `mcp` takes 0.8 s of CPU time and `mcp_types` a third of that, because each builds
+hundreds of pydantic models that the daemon does not use. So the few modules needed here are loaded from their files,
+and what they import from the rest of the SDK is defined here or imported when it is first called.
+"""
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mcp_types import (
-    CLIENT_CAPABILITIES_META_KEY,
-    CLIENT_INFO_META_KEY,
-    HEADER_MISMATCH,
-    LOG_LEVEL_META_KEY,
-    PROTOCOL_VERSION_META_KEY,
-    SERVER_INFO_META_KEY,
-    UNSUPPORTED_PROTOCOL_VERSION,
-)
-from mcp_types.version import (
-    HANDSHAKE_PROTOCOL_VERSIONS,
-    LATEST_HANDSHAKE_VERSION,
-    LATEST_MODERN_VERSION,
-    MODERN_PROTOCOL_VERSIONS,
-)
+# Defined among the models of `mcp_types`; a test compares them with the SDK.
+PROTOCOL_VERSION_META_KEY = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO_META_KEY = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES_META_KEY = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_META_KEY = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_META_KEY = "io.modelcontextprotocol/serverInfo"
+INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedProtocolVersionErrorData:
+    """The model of `mcp_types` that the header ladder uses."""
+
+    supported: list[str]
+    requested: str
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]:
+        return {"supported": self.supported, "requested": self.requested}
+
+
+class _Deferred:
+    """Stands for a module of the SDK in the imports of another: what is not defined here is imported when called."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if name in globals():
+            return globals()[name]
+        return lambda *args, **kwargs: getattr(import_module(self._module), name)(*args, **kwargs)
+
+
+def _import(name: str, *args: Any) -> Any:
+    """`__import__` for a module that is loaded alone."""
+    if name.partition(".")[0] in ("mcp", "mcp_types"):
+        return sys.modules.get(_alias(name)) or _Deferred(name)
+    return builtins.__import__(name, *args)
+
+
+def _alias(name: str) -> str:
+    return f"{__name__}:{name}"
+
+
+def _load_alone(name: str) -> ModuleType:
+    """Load a module of the SDK from its file, without the package around it."""
+    package, *path = name.split(".")
+    found = find_spec(package)
+    assert found is not None
+    assert found.submodule_search_locations is not None
+    file = Path(found.submodule_search_locations[0]).joinpath(*path).with_suffix(".py")
+    spec = spec_from_file_location(_alias(name), file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
 
 if TYPE_CHECKING:
-    from mcp.server.request_state import AESGCMRequestStateCodec
+    from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
     from mcp.shared.inbound import (
         ERROR_CODE_HTTP_STATUS,
         NAME_BEARING_METHODS,
@@ -40,22 +91,25 @@ if TYPE_CHECKING:
         validate_mcp_param_headers,
         x_mcp_header_map,
     )
+    from mcp_types.jsonrpc import HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION
+    from mcp_types.version import (
+        HANDSHAKE_PROTOCOL_VERSIONS,
+        LATEST_HANDSHAKE_VERSION,
+        LATEST_MODERN_VERSION,
+        MODERN_PROTOCOL_VERSIONS,
+    )
 else:
+    _version = _load_alone("mcp_types.version")
+    HANDSHAKE_PROTOCOL_VERSIONS = _version.HANDSHAKE_PROTOCOL_VERSIONS
+    LATEST_HANDSHAKE_VERSION = _version.LATEST_HANDSHAKE_VERSION
+    LATEST_MODERN_VERSION = _version.LATEST_MODERN_VERSION
+    MODERN_PROTOCOL_VERSIONS = _version.MODERN_PROTOCOL_VERSIONS
 
-    def _load_alone(*path: str) -> ModuleType:
-        """Load a module of the SDK without its package, which would bring client, server and OAuth: 0.6 s and 30 MB."""
-        package = find_spec("mcp")
-        assert package is not None
-        assert package.submodule_search_locations is not None
-        file = Path(package.submodule_search_locations[0]).joinpath(*path)
-        spec = spec_from_file_location(f"{__name__}_{file.stem}", file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = sys.modules[spec.name] = module_from_spec(spec)  # dataclasses look their module up there
-        spec.loader.exec_module(module)
-        return module
+    _jsonrpc = _load_alone("mcp_types.jsonrpc")
+    HEADER_MISMATCH = _jsonrpc.HEADER_MISMATCH
+    UNSUPPORTED_PROTOCOL_VERSION = _jsonrpc.UNSUPPORTED_PROTOCOL_VERSION
 
-    _inbound = _load_alone("shared", "inbound.py")
+    _inbound = _load_alone("mcp.shared.inbound")
     ERROR_CODE_HTTP_STATUS = _inbound.ERROR_CODE_HTTP_STATUS
     NAME_BEARING_METHODS = _inbound.NAME_BEARING_METHODS
     InboundLadderRejection = _inbound.InboundLadderRejection
@@ -67,7 +121,9 @@ else:
     validate_mcp_param_headers = _inbound.validate_mcp_param_headers
     x_mcp_header_map = _inbound.x_mcp_header_map
 
-INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})  # a test compares it with the SDK
+    _request_state = _load_alone("mcp.server.request_state")
+    AESGCMRequestStateCodec = _request_state.AESGCMRequestStateCodec
+    InvalidRequestState = _request_state.InvalidRequestState
 
 
 class SealError(Exception):
@@ -75,39 +131,20 @@ class SealError(Exception):
 
 
 class Sealing:
-    """The SDK's AES-GCM with a ring of keys: the first one seals, all of them unseal.
-
-    Imported at first use, because it imports the whole SDK server; `load_sealing` does so ahead of time.
-    """
+    """The SDK's AES-GCM with a ring of keys: the first one seals, all of them unseal."""
 
     def __init__(self, keys: Sequence[bytes | str]) -> None:
-        self._keys = tuple(keys)
-        self._codec: AESGCMRequestStateCodec | None = None
+        self._codec = AESGCMRequestStateCodec(tuple(keys))
 
     def seal(self, payload: bytes) -> str:
-        return self._loaded().seal(payload)
+        return self._codec.seal(payload)
 
     def unseal(self, token: str) -> bytes:
         """Raises SealError."""
-        codec = self._loaded()
-        from mcp.server.request_state import InvalidRequestState
-
         try:
-            return codec.unseal(token)
+            return self._codec.unseal(token)
         except InvalidRequestState:
             raise SealError from None
-
-    def _loaded(self) -> AESGCMRequestStateCodec:
-        if self._codec is None:
-            from mcp.server.request_state import AESGCMRequestStateCodec
-
-            self._codec = AESGCMRequestStateCodec(self._keys)
-        return self._codec
-
-
-def load_sealing() -> None:
-    """Import what `Sealing` needs. Takes about half a second: run it on a thread, ahead of the first request."""
-    import_module("mcp.server.request_state")
 
 
 __all__ = [
@@ -131,7 +168,6 @@ __all__ = [
     "classify_inbound_request",
     "encode_header_value",
     "find_invalid_x_mcp_header",
-    "load_sealing",
     "mcp_param_headers",
     "unsupported_protocol_version_rejection",
     "validate_mcp_param_headers",

@@ -19,7 +19,6 @@ from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.loader import advice
 from pointsman.config.model import CurrentConfig, GatewayConfig, Strategy
-from pointsman.core.sdk import load_sealing
 from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
@@ -264,18 +263,12 @@ class Daemon:
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
-        tasks.start("sealing", self._prepare_sealing, on_failure="log")
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._catalog.searchable:
             tasks.start("search model", self._prepare_search, on_failure="log")
         yield
-        started = ("session cleanup", "server logs", "stored results", "sealing", "cloud search preparation")
+        started = ("session cleanup", "server logs", "stored results", "cloud search preparation")
         await tasks.cancel(*self._reloader.tasks, *started, "search model")
-
-    async def _prepare_sealing(self) -> None:
-        await self._servers_first()
-        await asyncio.to_thread(load_sealing)
-        _exempt_from_collection()
 
     async def _prepare_search(self) -> None:
         await self._servers_first()

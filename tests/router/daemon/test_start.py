@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("mcp", "mcp.server", "mcp.client", "aiohttp", "numpy", "prometheus_client", "rank_bm25", "httpx2")
+import pytest
+
+HEAVY = ("mcp", "mcp_types", "mcp.server", "mcp.client", "aiohttp", "numpy", "prometheus_client", "rank_bm25", "httpx2")
 
 
 def test_the_daemon_starts_without_what_it_may_never_need() -> None:
@@ -14,12 +16,37 @@ def test_the_daemon_starts_without_what_it_may_never_need() -> None:
     assert found.stdout == "[]\n"
 
 
-def test_the_header_ladder_is_the_one_of_the_sdk() -> None:
+def test_what_is_loaded_alone_is_what_the_sdk_has() -> None:
+    import mcp_types
+    from mcp.server import request_state
     from mcp.shared import inbound
+    from mcp_types import version
     from mcp_types.methods import INPUT_REQUIRED_METHODS
 
     from pointsman.core import sdk
 
-    assert inbound.ERROR_CODE_HTTP_STATUS == sdk.ERROR_CODE_HTTP_STATUS
+    origins = (mcp_types, version, inbound)
+    constants = [name for name in sdk.__all__ if name.isupper() and name != "INPUT_REQUIRED_METHODS"]
+    assert len(constants) >= 13
+    for name in constants:
+        assert getattr(sdk, name) == next(getattr(one, name) for one in origins if hasattr(one, name)), name
     assert INPUT_REQUIRED_METHODS == sdk.INPUT_REQUIRED_METHODS
     assert inbound.classify_inbound_request.__code__ == sdk.classify_inbound_request.__code__
+    ours, theirs = (one.unsupported_protocol_version_rejection("1999-01-01") for one in (sdk, inbound))
+    assert ours is not None
+    assert theirs is not None
+    assert (ours.code, ours.message, ours.data) == (theirs.code, theirs.message, theirs.data)
+    key = b"k" * 32
+    codec = request_state.AESGCMRequestStateCodec([key])
+    assert codec.unseal(sdk.Sealing([key]).seal(b"ours")) == b"ours"
+    assert sdk.Sealing([key]).unseal(codec.seal(b"theirs")) == b"theirs"
+
+
+def test_a_modified_seal_is_refused() -> None:
+    from pointsman.core import sdk
+
+    sealing = sdk.Sealing([b"k" * 32])
+    sealed = sealing.seal(b"state")
+    for broken in (sealed[:-1], "v1." + sealed, "", sdk.Sealing([b"x" * 32]).seal(b"state")):
+        with pytest.raises(sdk.SealError):
+            sealing.unseal(broken)

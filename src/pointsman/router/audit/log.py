@@ -57,6 +57,7 @@ class Record:
     _intent: Intent
     _began: float
     _finished: bool = False
+    read_as: str | None = None  # for the outcome: how a call that was not written exactly was read
 
     def __enter__(self) -> Record:
         return self
@@ -81,7 +82,7 @@ class Record:
         self._finished = True
         ms = round((self._log._monotonic() - self._began) * 1000, 3)
         code, provider = short(code, MAX_NAME_CHARS), short(provider, MAX_NAME_CHARS)
-        written = Outcome(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback)
+        written = Outcome(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback, read_as=self.read_as)
         self._log._write_outcome(self._intent, written)
 
     def begin_next_round(self) -> None:

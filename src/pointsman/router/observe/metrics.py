@@ -160,28 +160,40 @@ class Metrics:
 
     def _families(self, gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
         calls = _visible(self._calls, may_see, names=2)
-        yield exposition.counter_family("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), calls)
+        yield exposition.counter_family("calls", "Tool calls.", ("server", "tool", "outcome", "code"), calls)
         seconds = _visible(self._call_seconds, may_see, names=2)
-        yield exposition.histogram_family("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
+        yield exposition.histogram_family(
+            "call_duration_seconds", "Duration of tool calls.", ("server", "tool"), seconds
+        )
         yield exposition.quantile_family(_visible(self._last_calls, may_see, names=2))
         reads = _visible(self._reads, may_see, names=1)
-        yield exposition.counter_family("reads", "Reads by MCP method.", ("server", "method", "outcome", "code"), reads)
+        yield exposition.counter_family(
+            "reads",
+            "Reads such as resources/read and prompts/get, by MCP method.",
+            ("server", "method", "outcome", "code"),
+            reads,
+        )
         read_seconds = _visible(self._read_seconds, may_see, names=1)
         yield exposition.histogram_family(
-            "read_duration_seconds", "Time of a read.", ("server", "method"), read_seconds
+            "read_duration_seconds", "Duration of reads.", ("server", "method"), read_seconds
         )
         labels = ("provider", "fallback", "outcome", "code")
         yield exposition.counter_family(
-            "discoveries", "Discoveries by the provider that answered.", labels, self._discoveries
+            "discoveries", "Tool discoveries, by the search provider that answered.", labels, self._discoveries
         )
         duration = "discovery_duration_seconds"
-        yield exposition.histogram_family(duration, "Time of a discovery.", ("provider",), self._discovery_seconds)
-        yield exposition.counter_family("refused", "Requests that were refused.", ("kind", "code"), self._refused)
+        yield exposition.histogram_family(
+            duration, "Duration of tool discoveries.", ("provider",), self._discovery_seconds
+        )
+        yield exposition.counter_family("refused", "Rejected requests.", ("kind", "code"), self._refused)
         yield exposition.counter_family(
-            "rate_limited", "Calls over a rate limit.", ("server",), _visible(self._rate_limited, may_see, names=1)
+            "rate_limited",
+            "Calls rejected by a rate limit.",
+            ("server",),
+            _visible(self._rate_limited, may_see, names=1),
         )
         changes = _visible(self._tool_changes, may_see, names=1)
-        yield exposition.counter_family("tool_changes", "Changed definitions of known tools.", ("server",), changes)
+        yield exposition.counter_family("tool_changes", "Tools whose definition changed.", ("server",), changes)
         failures: dict[Labels, Count] = {(): self._journal_failures}
         yield exposition.counter_family("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from exposition.gauge_families(gauges, may_see)
