@@ -59,7 +59,7 @@ GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
 # Few collections, because reference counting frees what a call allocates: the default of 700 is reached too often when
 # many calls are under way. The older generations follow soon, so that closed sessions and replaced servers are freed.
-GARBAGE_THRESHOLDS = (10_000, 2, 2)
+GARBAGE_THRESHOLDS = (5_000, 2, 2)
 
 
 @dataclass(frozen=True, slots=True)
