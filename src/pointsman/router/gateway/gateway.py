@@ -8,7 +8,7 @@ from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import RateLimitedError
-from pointsman.core.kinds import SKILLS_EXTENSION
+from pointsman.core.kinds import APPS_CAPABILITY, SKILLS_EXTENSION
 from pointsman.core.kinds import TOOLS as TOOLS_KIND
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
@@ -112,15 +112,19 @@ class PointsmanGateway:
         return self._catalog.rights.may_use_server(caller, server_id)
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
-        """Return what the gateway supports, whether or not a server that has it is connected now."""
+        """Return what the gateway supports, whether or not a server that has it is connected now.
+
+        Apps need tools under their own names, and a server that has some.
+        """
         flat = self._catalog.rights.is_flat(caller)
+        apps = APPS_CAPABILITY if flat and self._catalog.may_have_apps(caller) else {}
         return {
             "tools": {"listChanged": True} if flat else {},
             "resources": {"subscribe": True, "listChanged": True},
             "prompts": {"listChanged": True},
             "completions": {},
             "logging": {},
-            "extensions": {SKILLS_EXTENSION: {"directoryRead": True}},
+            "extensions": {SKILLS_EXTENSION: {"directoryRead": True}, **apps},
         }
 
     async def instructions(self, caller: Caller) -> str | None:

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import replace
 
 from pointsman.catalog.definitions import encode_entry, visible_entry
-from pointsman.catalog.names import wrap_uri
 from pointsman.catalog.offers import Offers, Target
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.skills import directory, mismatch, skills_with, why_invalid, wrap_skill
@@ -297,7 +296,7 @@ def _shown(entries: Sequence[object], target: Target) -> list[Json]:
         if encoded is None:
             continue
         clean = visible_entry(entry, "uri", encoded)
-        shown.append({**clean, "uri": wrap_uri(target.server_id, clean["uri"])} if target.wrapped else clean)
+        shown.append({**clean, "uri": target.shown(clean["uri"])})
     return shown
 
 

@@ -20,7 +20,9 @@ from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.tasks import TaskSet
 
-MakeConnect = Callable[[str, Server, Limits], Connect]
+MakeConnect = Callable[[str, Server, Limits, bool], Connect]
+"""The last argument: whether to declare support for apps, because clients see the server's tools by name."""
+
 _DISABLED = "disabled in the configuration"
 _REMOVED = "removed from the configuration"
 
@@ -31,9 +33,10 @@ class ConnectionSpec:
 
     server: Server
     limits: tuple[int, int]
+    apps: bool  # declared in the handshake
 
     @classmethod
-    def of(cls, server: Server, limits: Limits) -> ConnectionSpec:
+    def of(cls, server: Server, config: GatewayConfig) -> ConnectionSpec:
         irrelevant: dict[str, object] = {
             "name": None,
             "projects": (),
@@ -41,7 +44,8 @@ class ConnectionSpec:
             "prefix": None,
             "timeouts": ServerTimeouts(),
         }
-        return cls(server.model_copy(update=irrelevant), (limits.result_bytes, limits.messages))
+        limits = (config.limits.result_bytes, config.limits.messages)
+        return cls(server.model_copy(update=irrelevant), limits, config.is_flat(server))
 
 
 @dataclass(slots=True, eq=False)
@@ -151,11 +155,12 @@ class Fleet:
             self._servers[server_id] = server
         slot.server.name, slot.server.timeouts = name, timeouts
         slot.server.queue.hand_out()  # there may be more slots now
-        spec = ConnectionSpec.of(wanted, config.limits) if wanted.enabled else None
+        spec = ConnectionSpec.of(wanted, config) if wanted.enabled else None
         if spec is None:
             self._disable(slot)
         elif spec != slot.spec:
-            self._restart(slot, spec, self._make_connect(server_id, wanted, config.limits))
+            slot.server.declares_apps = spec.apps
+            self._restart(slot, spec, self._make_connect(server_id, wanted, config.limits, spec.apps))
 
     def _disable(self, slot: _Slot) -> None:
         slot.server.stop(_DISABLED)
