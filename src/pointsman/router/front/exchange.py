@@ -256,6 +256,9 @@ class Exchange:
             self._timer.cancel()
         if self._disconnect_watcher is not None:
             self._disconnect_watcher.cancel()
+            # Its traceback refers to this exchange: a reference cycle would keep the request, with all its arguments,
+            # until the garbage collector runs.
+            self._disconnect_watcher = None
 
 
 async def _finish(send: Send, response: bytes, stream: EventStream | None, writing: asyncio.Task[None] | None) -> None:
