@@ -161,7 +161,9 @@ class Executor:
                 answer, _ = await self._call(request, back, record, resolved, reading, spent_s, enveloped=False)
                 return as_own_result(answer)
         except UnknownToolError:
-            raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
+            raise ProtocolError(
+                INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
+            ) from None
         except GatewayError as error:
             return failure(error)
 

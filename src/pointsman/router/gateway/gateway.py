@@ -154,7 +154,9 @@ class PointsmanGateway:
             return await self._lists.page(kind, request)
         handler = self._handlers.get(request.method)
         if handler is None:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+            raise ProtocolError(
+                METHOD_NOT_FOUND, "Method not found. The gateway's `capabilities` say what it supports."
+            )
         return await handler(request, back)
 
     def _over_share(self, request: FrontRequest, error: RateLimitedError) -> Json:
@@ -188,6 +190,4 @@ class PointsmanGateway:
         if name == DISCOVERY:
             return await discover(self._catalog, self._audit, self._usage, request, given)
         record_refusal(self._audit, request, "unknown_tool", "execute", name)
-        raise ProtocolError(
-            INVALID_PARAMS, f"No tool of that name here: find it with {DISCOVERY} and run it with {EXECUTE}"
-        )
+        raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")
