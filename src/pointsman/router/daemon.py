@@ -40,9 +40,12 @@ from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.gateway.large_results.store import ResultStore
+from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.usage import UsageMemory
+from pointsman.router.owner.channel import owner_channel
+from pointsman.router.owner.operations import Parts, operations_of
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.reload import Reloader
@@ -110,7 +113,7 @@ class Daemon:
         """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
         stack, launch = self._stack, self._launch
         self._start_downstream(await self._start_guard())
-        self._metrics, self._usage = Metrics(), UsageMemory()
+        self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._build_catalog()
         self._audit = await stack.enter_async_context(
             auditing(
@@ -135,6 +138,7 @@ class Daemon:
             CallerIds(keys),
             self._shares,
             ResultStore(launch.state_dir, keys, lambda: self._current.config.limits.result_store_bytes),
+            self._context_use,
         )
         stack.push_async_callback(self.gateway.close)
         self._health = Health(
@@ -160,7 +164,11 @@ class Daemon:
             unread=self._front.unread,
         )
         server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
-        with process.reload_on_sighup(self._reloader.request), state_folder.announced(self._launch.state_dir, url):
+        async with AsyncExitStack() as stack:
+            stack.enter_context(process.reload_on_sighup(self._reloader.request))
+            operations = operations_of(self._parts(url))
+            await stack.enter_async_context(owner_channel(self._launch.state_dir, operations))
+            stack.enter_context(state_folder.announced(self._launch.state_dir, url))
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
                 await self._tasks.until(stop)
@@ -235,6 +243,22 @@ class Daemon:
             in_flight=self._in_flight,
         )
         self._front.other_paths = build_app(self._front, self.gateway, self._health, self._metrics, self.lifespan)
+
+    def _parts(self, url: str) -> Parts:
+        return Parts(
+            self._current,
+            self._launch.config_path,
+            self._launch.state_dir,
+            url,
+            time.time(),
+            self._catalog,
+            self._fleet,
+            self.gateway,
+            self._metrics,
+            self._context_use,
+            self._health,
+            self._reloader,
+        )
 
     def _gauges(self) -> Gauges:
         servers = self._fleet.servers
