@@ -9,7 +9,6 @@ from contextlib import suppress
 
 from pointsman.catalog.apps import has_app
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
-from pointsman.catalog.key_readings import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
@@ -39,6 +38,7 @@ from pointsman.catalog.results import (
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS

@@ -60,6 +60,9 @@ HTTP_SERVER = "HTTP server"
 SERVERS_FIRST_S = 1.0  # before what can wait is prepared in the background
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
+# Few collections, because reference counting frees what a call allocates: the default of 700 is reached too often when
+# many calls are under way. The older generations follow soon, so that closed sessions and replaced servers are freed.
+GARBAGE_THRESHOLDS = (10_000, 2, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,8 @@ class Daemon:
         url = f"{url_of(self._listener)}/mcp"
 
         def opened() -> None:
-            _tune_garbage_collector()
+            gc.set_threshold(*GARBAGE_THRESHOLDS)
+            _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
 
@@ -293,6 +297,7 @@ class Daemon:
     async def _prepare_search(self) -> None:
         await self._servers_first()
         await self._local.prepare()
+        _exempt_from_collection()
 
     async def _servers_first(self) -> None:
         """Leave the processor to the handshakes of the servers for a moment: a first discovery waits for them."""
@@ -307,11 +312,11 @@ class Daemon:
         self._audit.record_changed_tools(server_id, names)
 
 
-def _tune_garbage_collector() -> None:
-    """Collect rarely: imported modules stay, and reference counting frees what a call allocates."""
+def _exempt_from_collection() -> None:
+    """Exclude what exists now, above all imported modules, from all further collections of garbage."""
     gc.collect()
     gc.freeze()  # without this every full collection traverses all modules, for 30 ms
-    gc.set_threshold(10_000, 20, 50)  # the default of 700 is reached too often when many calls are under way
+    gc.collect()  # of nothing: a full collection waits until a quarter of what survived the last one has been added
 
 
 def _needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:

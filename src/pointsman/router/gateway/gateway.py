@@ -158,7 +158,9 @@ class PointsmanGateway:
             return await self._lists.page(kind, request)
         handler = self._handlers.get(request.method)
         if handler is None:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+            raise ProtocolError(
+                METHOD_NOT_FOUND, "Method not found. The gateway's `capabilities` say what it supports."
+            )
         return await handler(request, back)
 
     def _over_share(self, request: FrontRequest, error: RateLimitedError) -> Json:
@@ -194,6 +196,4 @@ class PointsmanGateway:
             self._context_use.answered(request.caller, answer)
             return answer
         record_refusal(self._audit, request, "unknown_tool", "execute", name)
-        raise ProtocolError(
-            INVALID_PARAMS, f"No tool of that name here: find it with {DISCOVERY} and run it with {EXECUTE}"
-        )
+        raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")

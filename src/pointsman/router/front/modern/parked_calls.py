@@ -144,7 +144,9 @@ class ParkedCall:
         loop = self._calls.state.loop
         self._stop_timer()
         if self._result is not None and not self._result.done():
-            self._result.set_exception(ProtocolError(REQUEST_CANCELLED, "A newer retry has taken over"))
+            self._result.set_exception(
+                ProtocolError(REQUEST_CANCELLED, "A newer retry has replaced this one. Read the answer to that.")
+            )
         result: asyncio.Future[Json] = loop.create_future()
         self._result = result
         self._round = exchange
