@@ -89,5 +89,5 @@ def progress(message: str) -> Iterator[None]:
         click.echo("\r\x1b[K", err=True, nl=False)
 
 
-def plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+def plural(count: int, word: str, several: str | None = None) -> str:
+    return f"{count:,} {word if count == 1 else several or word + 's'}"

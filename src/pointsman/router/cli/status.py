@@ -60,10 +60,11 @@ def server_lines(servers: dict[str, Any]) -> Iterator[str]:
 
 
 def _call_lines(calls: dict[str, Any]) -> Iterator[str]:
-    found = ", ".join(
-        (plural(calls["discoveries"], "discovery").replace("discoverys", "discoveries"), f"{calls['refused']} refused")
+    discoveries = plural(calls["discoveries"], "discovery", "discoveries")
+    yield (
+        f"Calls: {calls['calls']:,} with {plural(calls['errors'], 'error')}; {discoveries}; "
+        f"{calls['refused']:,} refused since the start"
     )
-    yield f"Calls: {calls['calls']:,}, of which {plural(calls['errors'], 'error')}; {found}"
     if "p50Ms" in calls:
         yield f"Latency: p50 {calls['p50Ms']:g} ms, p95 {calls['p95Ms']:g} ms, p99 {calls['p99Ms']:g} ms"
 
@@ -75,9 +76,13 @@ def _context_lines(context: dict[str, Any]) -> Iterator[str]:
         f"Pointsman's two tools take {own:,}."
     )
     if context["conversations"]:
-        answers = f"after {context['discoveryTokens']:,} for discovery answers"
+        saved, answers = context["savedTokens"], context["discoveryTokens"]
+        amount = f"{saved:,} tokens" if saved > 0 else f"nothing yet ({saved:,} tokens)"
         conversations = plural(context["conversations"], "conversation")
-        yield f"Saved: {context['savedTokens']:,} tokens in {conversations}, {answers} (estimate: {context['basis']})"
+        yield (
+            f"Saved: {amount} in {conversations}; {answers:,} tokens of discovery answers are subtracted "
+            f"(estimate: {context['basis']})."
+        )
     else:
         yield f"Saved: no client has listed its tools yet (estimates are {context['basis']})."
 

@@ -77,8 +77,9 @@ async def about(parts: Parts) -> Json:
 
 async def status(parts: Parts) -> Json:
     """How the gateway is: its servers, calls and the context that it saves."""
-    health = parts.health.report(OWNER)
-    figures = await parts.metrics.figures()
+    await parts.catalog.collected(OWNER)
+    context = await estimate_savings(parts.catalog, parts.context_use)
+    health, figures = parts.health.report(OWNER), await parts.metrics.figures()
     listed = _describe_all(parts)
     enabled = [one for one in listed if one["enabled"]]
     own = ("ready", "version", "servers")
@@ -98,7 +99,7 @@ async def status(parts: Parts) -> Json:
             "refused": figures.refused,
             "discoveries": figures.discoveries,
         },
-        "context": await estimate_savings(parts.catalog, parts.context_use),
+        "context": context,
     }
 
 
@@ -198,7 +199,7 @@ def summary(parts: Parts) -> str:
     """One line on how many servers and tools there are, and which servers are missing and why."""
     listed = [one for one in _describe_all(parts) if one["enabled"]]
     if not listed:
-        return "no servers yet: add one with `pointsman server add NAME COMMAND`"
+        return "no servers yet: add one with `pointsman server add NAME COMMAND`, or edit the configuration"
     count = sum(one["tools"] or 0 for one in listed)
     running = [one for one in listed if one["state"] == "running" and one["tools"] is not None]
     line = f"{count} {_plural(count, 'tool')} on {len(running)} of {len(listed)} {_plural(len(listed), 'server')}"
