@@ -11,7 +11,7 @@ from bench.process import rss_mb
 
 LINES = 20
 ENFORCED_FROM_S = 600.0  # shorter runs are still warming up in their second half
-ALLOWED_MB = 10.0  # growth over the second half, by the slope of a straight line through all samples
+ALLOWED_MB = 3.0  # growth over the second half, by the slope of a straight line through all samples
 ALLOWED_HANDLES = 10.0
 ALLOWED_THREADS = 3.0
 

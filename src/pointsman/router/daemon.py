@@ -63,7 +63,7 @@ CLOSE_S = 1.0  # for connections to close after that
 FIRST_LISTS_S = 10.0  # before the summary names the servers that are missing
 # Few collections, because reference counting frees what a call allocates: the default of 700 is reached too often when
 # many calls are under way. The older generations follow soon, so that closed sessions and replaced servers are freed.
-GARBAGE_THRESHOLDS = (10_000, 2, 2)
+GARBAGE_THRESHOLDS = (5_000, 2, 2)
 
 
 @dataclass(frozen=True, slots=True)
