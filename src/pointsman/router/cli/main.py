@@ -12,6 +12,7 @@ from pointsman import __version__
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
     "stdio": "pointsman.router.cli.stdio:stdio",
+    "status": "pointsman.router.cli.status:status",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
     "client": "pointsman.router.cli.client:client",
