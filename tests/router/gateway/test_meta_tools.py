@@ -6,8 +6,8 @@ import pytest
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 from pointsman.router.gateway.discover import DiscoveryArguments, read_discovery
+from pointsman.router.gateway.execute_parameters import Reading, read_parameters
 from pointsman.router.gateway.meta_tools import MAX_QUERIES, MAX_TEXT, TOOLS, described_tools
-from pointsman.router.gateway.readings import Reading, read_parameters
 
 
 def test_there_are_two_tools_and_their_schemas_are_sound() -> None:

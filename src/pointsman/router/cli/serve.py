@@ -52,7 +52,10 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
                 note(welcome(file, url, folder))
             note(f"pointsman ready on {url}")
 
-        launch = Launch(read(), file.path, read, folder, ready, file.prepare, file.first_token)
+        def summary(line: str) -> None:
+            note(f"pointsman has {line}")
+
+        launch = Launch(read(), file.path, read, folder, ready, summary, file.prepare, file.first_token)
         try:
             run_event_loop(run_daemon(launch))
         except (StateFolderError, ListenError, DaemonError) as error:

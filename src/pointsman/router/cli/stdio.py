@@ -64,7 +64,9 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
         def read() -> GatewayConfig:
             return apply_overrides(file.load(), settings)
 
-        return Launch(read(), file.path, read, folder, lambda url: None, _prepare(file), file.first_token)
+        return Launch(
+            read(), file.path, read, folder, lambda url: None, prepare=_prepare(file), first_token=file.first_token
+        )
     except (ConfigError, NoHomeError) as error:
         raise GatewayUnreachableError(str(error)) from error
     except CommandError as error:

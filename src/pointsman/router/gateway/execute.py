@@ -38,8 +38,14 @@ from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.execute_parameters import (
+    Reading,
+    check_beside,
+    read_envelope,
+    read_exactly,
+    read_leniently,
+)
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
-from pointsman.router.gateway.readings import Reading, check_beside, read_envelope, read_exactly, read_leniently
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
@@ -155,7 +161,9 @@ class Executor:
                 answer, _ = await self._call(request, back, record, resolved, reading, spent_s, enveloped=False)
                 return as_own_result(answer)
         except UnknownToolError:
-            raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
+            raise ProtocolError(
+                INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
+            ) from None
         except GatewayError as error:
             return failure(error)
 

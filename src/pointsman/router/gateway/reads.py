@@ -178,11 +178,13 @@ class Reads:
 
 def no_resource(uri: str, era: Era) -> ProtocolError:
     """Also for a resource that the caller may not use, so that its existence cannot be probed."""
-    return ProtocolError(_not_found(era), "Resource not found: `resources/list` has those there are", {"uri": uri})
+    return ProtocolError(
+        _not_found(era), "Resource not found. Call `resources/list` to see the resources you can use.", {"uri": uri}
+    )
 
 
 def _no_prompt() -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, "No prompt of that name here: `prompts/list` has those there are")
+    return ProtocolError(INVALID_PARAMS, "Prompt not found. Call `prompts/list` to see the prompts you can use.")
 
 
 def _not_found(era: Era) -> int:

@@ -79,7 +79,9 @@ class Skills:
                 skill: Json = result["skill"]
                 shown = wrap_skill(target.server_id, skill) if target.wrapped else skill
                 return as_own_result({**result, "skill": shown})
-        raise self._unknown(request, "unknown_skill", "No skill at that URI: `skills/list` has those there are")
+        raise self._unknown(
+            request, "unknown_skill", "Skill not found. Call `skills/list` to see the skills you can use."
+        )
 
     async def directory(self, request: FrontRequest, back: BackChannel) -> Json:
         """`resources/directory/read`. Raises ProtocolError."""
@@ -95,7 +97,7 @@ class Skills:
                 page = await self._page(request, back, target, None if asked is None else asked[1])
                 if page is not None:
                     return page
-        why = "No directory at that URI: give the URI of a skill without `/SKILL.md`, or of a folder in one"
+        why = "Directory not found. Give the URI of a skill without `/SKILL.md`, or of a folder in it."
         raise self._unknown(request, "unknown_resource", why)
 
     # ------------------------------------------------------------------ which server

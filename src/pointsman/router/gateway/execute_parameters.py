@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pointsman.catalog.definitions import KnownTool
-from pointsman.catalog.key_readings import MAX_KEY_CHARS
 from pointsman.catalog.service import ToolCatalogService
+from pointsman.catalog.tool_keys import MAX_KEY_CHARS
 from pointsman.core import wire
 from pointsman.core.errors import InvalidArgumentsError, UnknownToolError
 from pointsman.core.model import Caller, Json

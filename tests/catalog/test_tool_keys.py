@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.catalog.key_readings import MAX_KEY_CHARS, NEAREST, KeyIndex, ServerNames, read_key
+from pointsman.catalog.tool_keys import MAX_KEY_CHARS, NEAREST, KeyIndex, ServerNames, read_key
 from pointsman.core.errors import UnknownToolError
 from pointsman.core.model import Caller, ToolKey
 from tests.catalog.sources import SmallServer, catalog_of, config_of, tool
