@@ -10,14 +10,16 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import astuple
+from itertools import product
 from pathlib import Path
 from statistics import median
 
-from bench.quality import archive, in_process, over_gateway, over_service
+from bench.quality import archive, in_process, over_clients, over_gateway, over_service
 from bench.quality.in_process import Measured
 from bench.quality.metrics import Figures, mean
+from bench.quality.over_clients import Found
 from bench.quality.over_gateway import Seen
-from bench.quality.sets import ToolSet, load_sets
+from bench.quality.sets import Asked, ToolSet, load_sets
 from pointsman.providers.bm25.provider import BM25SearchProvider
 
 DATA = "POINTSMAN_TOOL_SEARCH_DATA"
@@ -55,6 +57,8 @@ async def _tools() -> list[str]:
         failures += await _through_the_provider(sets, embeddings)
     failures += await _over_a_gateway(Path(folder), sets)
     failures += await _through_the_service(sets)
+    print()
+    await _beside_the_clients(Path(folder), sets)
     print()
     return failures
 
@@ -108,6 +112,41 @@ async def _through_the_service(sets: Sequence[ToolSet]) -> list[str]:
                 told = f"{seen.asked - seen.equal} of {seen.asked} answers differ from those in process"
                 failures.append(f"{each.name} through the search service: {told}, e.g. {seen.example!r}")
     return failures
+
+
+async def _beside_the_clients(folder: Path, sets: Sequence[ToolSet]) -> None:
+    """Has no floor: other people's programs are measured as they are."""
+    clients = [client for client in over_clients.CLIENTS if client.version]
+    for client in over_clients.CLIENTS:
+        version = client.version or "is not installed (`make clients` installs it) and not measured"
+        print(f"The own search of {client.name} {version}")
+    if not clients:
+        return
+    samples = {each.name: over_clients.sample(each) for each in sets}
+    found: dict[tuple[str, str, str], Found] = {}
+    for each in sets:
+        forms = _forms(samples[each.name])
+        answers = await over_clients.through_clients(clients, folder, each, forms)
+        found |= {(form, name, each.name): answer for (name, form), answer in answers.items()}
+        for form, embeddings in product(forms, (False, True)):
+            provider = BM25SearchProvider(embeddings)
+            answer = await over_clients.through_provider(provider, each, forms[form])
+            found[form, provider.name, each.name] = answer
+    _print_found(found, sets)
+
+
+def _forms(asked: Sequence[Asked]) -> dict[str, list[Asked]]:
+    return {"as written": list(asked), "without stop words": [over_clients.as_keywords(each) for each in asked]}
+
+
+def _print_found(found: dict[tuple[str, str, str], Found], sets: Sequence[ToolSet]) -> None:
+    for form, name in dict.fromkeys((form, name) for form, name, _ in found):
+        print(f"{name}, {over_clients.SAMPLE} requests of each set, {form}")
+        _head("", "", "longest")
+        for each in sets:
+            answer = found[form, name, each.name]
+            _line(each.name, len(each.tools), answer.figures, longest=answer.most)
+        _line("macro", None, mean(found[form, name, each.name].figures for each in sets))
 
 
 def _head(*more: str) -> None:

@@ -36,7 +36,7 @@ class Seen:
 
 async def measure(folder: Path, tools: ToolSet) -> Seen:
     names = list(by_server(list(tools.tools)))
-    async with _served(folder / tools.name / "tools.jsonl") as port:
+    async with served(folder / tools.name / "tools.jsonl") as port:
         servers = {f"s{n}": {"url": f"http://127.0.0.1:{port}/{n}/mcp", "name": name} for n, name in enumerate(names)}
         async with measured_gateway(servers, {"list_max_age_s": 3600}) as gateway:
             await _until_all_are_found(gateway)
@@ -75,7 +75,7 @@ def _key(tool_key: str, names: list[str]) -> str:
 
 
 @asynccontextmanager
-async def _served(tools: Path) -> AsyncIterator[int]:
+async def served(tools: Path) -> AsyncIterator[int]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.quality.served", str(tools)), stdin=PIPE, stdout=PIPE
     )

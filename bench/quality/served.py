@@ -24,6 +24,7 @@ def by_server(tools: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     servers: dict[str, list[dict[str, Any]]] = {}
     for tool in tools:
         shown = {key: tool[key] for key in ("name", "description", "inputSchema")}
+        shown["inputSchema"] = {"type": "object", **(shown["inputSchema"] or {})}  # clients reject a list without it
         servers.setdefault(tool["server"], []).append(shown)
     return servers
 

@@ -64,7 +64,9 @@ async def test_a_silent_server_costs_only_its_own_tools_and_is_not_waited_for_ag
     for _ in range(3):
         available = await catalog.available(ME)
         assert keys(available) == ["good:a"]
-        assert said_first(available) == ["Did not list its tools in time, so without them: `silent`"]
+        assert said_first(available) == [
+            "These servers did not list their tools in time, so their tools are missing: `silent`"
+        ]
     assert silent.asked == 1
 
 
@@ -87,7 +89,7 @@ async def test_first_starts_and_first_lists_share_one_clock_and_a_late_one_is_th
     available = await catalog.available(ME)
     await coming
     assert keys(available) == ["good:a"]
-    assert said_first(available) == ["Still starting, so without its tools for now: `late`, `hangs`"]
+    assert said_first(available) == ["These servers are still starting, so their tools are missing: `late`, `hangs`"]
     late.may_answer.set()
     assert keys(await catalog.available(ME)) == ["good:a", "late:b"]
     assert late.asked == 1
@@ -114,14 +116,13 @@ async def test_the_tools_of_a_restarting_server_stay_searchable_with_a_notice() 
     server.be("failed", "it was ended by SIGKILL")
     available = await catalog.available(ME)
     assert keys(available) == ["good:a", "one:b"]
-    assert available.notices == (
-        "Restarting, so with the tools of its last list; a call waits until it is back: `one`.",
-    )
+    [notice] = available.notices
+    assert notice.startswith("These servers are restarting, and their tools are those of the last list: `one`. Call")
     assert (await catalog.collected(ME)).ttl_s == 0
     server.back.set()  # given up
     available = await catalog.available(ME)
     assert keys(available) == ["good:a"]
-    assert said_first(available) == ["Not working at the moment, so without its tools: `one`"]
+    assert said_first(available) == ["These servers do not work at the moment, so their tools are missing: `one`"]
 
 
 async def test_a_restarting_server_that_never_gave_a_list_is_missing() -> None:
@@ -129,7 +130,7 @@ async def test_a_restarting_server_that_never_gave_a_list_is_missing() -> None:
     server.back = asyncio.Event()
     server.be("failed")
     available = await catalog_of(server).available(ME)
-    assert said_first(available) == ["Not working at the moment, so without its tools: `one`"]
+    assert said_first(available) == ["These servers do not work at the moment, so their tools are missing: `one`"]
 
 
 async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None:
@@ -142,14 +143,14 @@ async def test_each_kind_of_absence_is_told_in_one_sentence_of_its_own() -> None
     available = await catalog_of(*servers.values(), waits=NEVER).available(ME)
     assert keys(available) == ["good:a"]
     assert said_first(available) == [
-        "Still starting, so without its tools for now: `new`, `newer`",
-        "Not working at the moment, so without its tools: `dead`, `gone`, `odd`",
+        "These servers are still starting, so their tools are missing: `new`, `newer`",
+        "These servers do not work at the moment, so their tools are missing: `dead`, `gone`, `odd`",
     ]
 
 
 async def test_a_server_without_a_source_yet_is_still_starting() -> None:
     available = await catalog_of(config=config_of({"soon": None})).available(ME)
-    assert said_first(available) == ["Still starting, so without its tools for now: `soon`"]
+    assert said_first(available) == ["These servers are still starting, so their tools are missing: `soon`"]
 
 
 def said_first(available: Available) -> list[str]:

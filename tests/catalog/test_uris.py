@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import AnyUrl
 
-from pointsman.catalog.names import may_expand_to, unwrap_uri, wrap_uri
+from pointsman.catalog.names import is_app_uri, may_expand_to, unwrap_uri, wrap_uri
 
 URIS = [
     "book://shelf/1",
@@ -20,11 +20,13 @@ URIS = [
     "/absolute/path",
     "C:\\folder",
     "",
+    "ui:chart",
 ]
+APPS = ["ui://chart", "ui://", "ui:///chart", "ui://a/b?x=1#part", "ui://{name}/x", "ui://../b", "UI://Chart"]
 SERVERS = ["lib", "my_server", "My-Server", "0", "-a", "_x"]
 
 
-@pytest.mark.parametrize("uri", URIS)
+@pytest.mark.parametrize("uri", URIS + APPS)
 @pytest.mark.parametrize("server_id", SERVERS)
 def test_what_was_wrapped_leads_back(server_id: str, uri: str) -> None:
     assert unwrap_uri(wrap_uri(server_id, uri)) == (server_id, uri)
@@ -49,9 +51,22 @@ def test_clients_that_parse_uris_do_not_change_them(uri: str) -> None:
     assert unwrap_uri(str(AnyUrl(outside))) == ("My_server", uri)
 
 
-@pytest.mark.parametrize("uri", ["book://shelf/1", "pointsman:x", "pointsman+", "pointsman+lib", "Xpointsman+a+b:c"])
+@pytest.mark.parametrize("uri", APPS)
+def test_the_page_of_an_app_keeps_its_scheme_and_names_its_server_first(uri: str) -> None:
+    assert is_app_uri(uri)
+    assert wrap_uri("My_server", uri) == f"{uri[:5]}My_server/{uri[5:]}"
+    # A client that parses the URI may change its path, but not the server.
+    parsed = unwrap_uri(str(AnyUrl(wrap_uri("My_server", uri))))
+    assert parsed is not None
+    assert parsed[0] == "My_server"
+
+
+@pytest.mark.parametrize(
+    "uri", ["book://shelf/1", "ui:chart", "ui:/chart", "pointsman:x", "pointsman+", "pointsman+lib", "Xpointsman+a+b:c"]
+)
 def test_other_uris_are_not_ours(uri: str) -> None:
     assert unwrap_uri(uri) is None
+    assert not is_app_uri(uri)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,29 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
+
+from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".foreign" / "conformance"
 NODE = FOLDER / "node_modules" / "node" / "bin" / "node"  # of its own: it needs Node 22
 PROGRAM = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+REQUIREMENTS = PROGRAM.parents[1] / "requirements"
 CLIENT_MS = "120000"  # a bound against hanging; the client starts a whole gateway
 RUN_S = 300.0  # a bound against hanging; a run takes about ten seconds
+
+
+Role = Literal["server", "client"]
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a revision of the protocol requires of a role, frozen at its release."""
+
+    required: tuple[str, ...]
+    beside: tuple[str, ...]  # also run: scenarios that are newer, or that the suite's own server does not pass
+    extensions: frozenset[str]  # also run, for extensions that nobody has to support
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,15 @@ class Verdict:
         said = f"{self.counts['SUCCESS']} passed, {self.counts['FAILURE']} failed"
         return f"{said}, {self.counts['WARNING']} warned" if self.counts["WARNING"] else said
 
+    @property
+    def passed_scenarios(self) -> frozenset[str]:
+        """Those in which something passed and nothing else was said."""
+        return frozenset(map(scenario_of, self.passed)) - frozenset(map(scenario_of, self.complaints))
+
+
+def scenario_of(check: str) -> str:
+    return check.partition(":")[0]
+
 
 def missing() -> str | None:
     """Why the suite cannot run here."""
@@ -39,17 +64,26 @@ def missing() -> str | None:
     )
 
 
-async def run(url: str, version: str, expected: Collection[str], folder: Path) -> Verdict:
-    """Test a server in all scenarios of one protocol version.
+def requirements(version: str, role: Role) -> Requirements:
+    found: dict[str, Any] = YAML(typ="safe").load(REQUIREMENTS / f"{version}.yaml")
+    others = [entry for entry in found["not_scored"] if entry["leg"] == role]
+    extensions = frozenset(entry["scenario"] for entry in others if entry["reason"] == "extension")
+    beside = tuple(entry["scenario"] for entry in others if entry["scenario"] not in extensions)
+    return Requirements(tuple(found[role]), beside, extensions)
 
-    `expected` names what may fail, as `scenario` or `scenario:check`; the suite itself refuses an entry that passes.
+
+async def run(url: str, version: str, expected: Collection[str], folder: Path) -> Verdict:
+    """Test a server in all scenarios that a revision requires, and in those beside them.
+
+    `expected` names what may fail, as `scenario` or `scenario:check`; the suite itself refuses an entry of a required
+    scenario that passes.
     """
     folder.mkdir(parents=True)
     baseline = folder / "expected-failures.yml"
     baseline.write_text(json.dumps({"server": sorted(expected)}))  # JSON is YAML
-    options = ("--url", url, "--suite", "all", "--spec-version", version, "--expected-failures", baseline)
+    options = ("--url", url, "--requirements", version, "--expected-failures", baseline)
     code, log = await _execute("server", *options, "--output-dir", folder)
-    return read_verdict(folder, log, content=code == 0)
+    return read_verdict(folder, log, content=code == 0, without=requirements(version, "server").extensions)
 
 
 async def run_scenarios(url: str, scenarios: Sequence[str], version: str, folder: Path) -> Verdict:
@@ -88,8 +122,9 @@ async def _execute(*options: str | Path) -> tuple[int, str]:
     return process.returncode, log.decode(errors="replace")
 
 
-def read_verdict(folder: Path, log: str, content: bool) -> Verdict:
-    checks = _checks(folder)
+def read_verdict(folder: Path, log: str, content: bool, without: Collection[str] = ()) -> Verdict:
+    """`without` are scenarios that do not count."""
+    checks = [check for check in _checks(folder) if scenario_of(check[0]) not in without]
     complaints = {name: said for name, status, said in checks if status in ("FAILURE", "WARNING")}
     return Verdict(
         counts=Counter(status for _, status, _ in checks),

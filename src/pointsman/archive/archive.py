@@ -131,7 +131,7 @@ class LazyStore:
     def _open(self) -> _Opened:
         with self._lock:
             if self._closed:
-                raise StoreUnusableError("The archive is closing.")
+                raise StoreUnusableError("The archive is closing. Try again in a moment.")
             if self._opened is None:
                 self._opened = _open(self._settings, self._shipped)
             return self._opened

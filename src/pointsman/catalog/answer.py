@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from pointsman.catalog.results import DOUBTFUL, SearchOutcome, SearchResult
-from pointsman.catalog.signature import returns, signature
+from pointsman.catalog.schema.signature import returns, signature
 from pointsman.core.model import Json
 from pointsman.providers.base import ToolDocument
 

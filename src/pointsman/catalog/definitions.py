@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from pointsman.catalog.arguments import ArgumentCheck
+from pointsman.catalog.apps import is_for_apps_only
+from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.model import Json, ToolKey, ToolSource
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.visible import is_visible_name, visible
@@ -53,6 +54,7 @@ class KnownTool:
     digest: bytes  # of what the server sent
     document: ToolDocument
     check_arguments: ArgumentCheck
+    for_apps_only: bool = False
 
 
 def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
@@ -90,7 +92,7 @@ def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> Kno
         description=description if isinstance(description, str) else "",
         input_schema=schema,
     )
-    return KnownTool(source.id, name, tool, digest, document, ArgumentCheck(key, schema))
+    return KnownTool(source.id, name, tool, digest, document, ArgumentCheck(key, schema), is_for_apps_only(tool))
 
 
 def _is_deeper_than(value: object, limit: int) -> bool:

@@ -4,6 +4,9 @@ Flat tools and prompts are called `<prefix><name>`. A resource URI carries its s
 of server `diary` is `pointsman+diary+notes://today` to clients. What follows the scheme is not changed, so it needs no
 escaping, a template stays a template whose expansion is the wrapped form of the server's own expansion, and no state is
 needed: the URI alone says where it leads, even after a restart.
+
+Clients recognise the page of an app (extension SEP-1865) by the scheme `ui`, so its URI gets the id as its first part:
+`ui://chart` of server `sales` is `ui://sales/chart`.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ HAS_THE_PREFIX = "the name has the prefix of server {}"
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _WRAPPED = re.compile(r"pointsman\+([a-z0-9.-]+)([+:])", re.IGNORECASE)
+_APP = re.compile(r"ui://", re.IGNORECASE)
+_WRAPPED_APP = re.compile(r"(ui://)([A-Za-z0-9_-]+)/", re.IGNORECASE)
 _UNSAFE = re.compile(r"[^a-z0-9-]")  # schemes are case-insensitive and have no `_`
 _ESCAPED = re.compile(r"\.([0-9a-f]{2})")
 
@@ -53,17 +58,28 @@ def split_name(servers: Mapping[str, Server], name: str) -> list[tuple[str, str]
 
 def wrap_uri(server_id: str, uri: str) -> str:
     """The URI, or URI template, as clients see it."""
+    app = _APP.match(uri)
+    if app is not None:
+        return f"{app[0]}{server_id}/{uri[app.end() :]}"
     joint = "+" if _SCHEME.match(uri) else ":"  # a URI without a scheme gets this one
     return f"pointsman+{_UNSAFE.sub(_escape, server_id)}{joint}{uri}"
 
 
 def unwrap_uri(uri: str) -> tuple[str, str] | None:
     """The server's id and its own URI; None: not wrapped by us."""
+    app = _WRAPPED_APP.match(uri)
+    if app is not None:
+        return app[2], app[1] + uri[app.end() :]
     match = _WRAPPED.match(uri)
     if match is None:
         return None
     server_id = _ESCAPED.sub(_unescape, match[1].lower())
     return server_id, uri[match.end() :]
+
+
+def is_app_uri(uri: str) -> bool:
+    """Whether it is the URI of an app's page, which is wrapped for every server, whatever its prefix."""
+    return _APP.match(uri) is not None
 
 
 def may_expand_to(template: str, uri: str) -> bool:

@@ -12,6 +12,7 @@ from pointsman.catalog.list_cache import BuildItems, Clock, ListCache, ListWaits
 from pointsman.catalog.names import (
     HAS_THE_NAME,
     HAS_THE_PREFIX,
+    is_app_uri,
     may_expand_to,
     prefix_of,
     split_name,
@@ -51,6 +52,10 @@ class Target:
     server_id: str
     own: str  # the server's own name or URI
     wrapped: bool = False  # the client used the wrapped URI, so the answer has wrapped URIs, too
+
+    def shown(self, uri: str) -> str:
+        """A URI of the server's answer, as the client sees it."""
+        return wrap_uri(self.server_id, uri) if self.wrapped or is_app_uri(uri) else uri
 
 
 class Offers:
@@ -122,12 +127,14 @@ class Offers:
         """The servers that a URI may belong to, the likeliest first; empty if the caller may use none of them.
 
         Servers' own URIs are accepted, too: tool results contain them unchanged. `linked` is the server that last
-        gave this caller such a link.
+        gave this caller such a link. The URI of an app's page always names its server, and leads to no other.
         """
         usable = self._usable(caller)
         known = unwrap_uri(uri)
         if known is not None and known[0] in usable:
             return [Target(*known, wrapped=True)]
+        if is_app_uri(uri):
+            return []
         if len(usable) == 1 and _is_bare(*next(iter(usable.items()))):
             return [Target(next(iter(usable)), uri)]
         bare = [server_id for server_id, server in usable.items() if _is_bare(server_id, server)]
@@ -144,6 +151,8 @@ class Offers:
         usable = self._usable(caller)
         if known is not None and known[0] in usable:
             return [Target(*known, wrapped=True)]
+        if is_app_uri(uri):
+            return []
         bare = [server_id for server_id, server in usable.items() if _is_bare(server_id, server)]
         order = [*await self._with_skill(caller, uri, bare), *bare] if len(bare) > 1 else bare
         still_usable = self._usable(caller)  # rights may have changed during the wait
@@ -208,7 +217,7 @@ class Offers:
 
 def client_uri(server_id: str, server: Server, uri: str) -> str:
     """A resource's URI, or a template, as clients see it."""
-    return uri if _is_bare(server_id, server) else wrap_uri(server_id, uri)
+    return uri if _is_bare(server_id, server) and not is_app_uri(uri) else wrap_uri(server_id, uri)
 
 
 def _client_name(server_id: str, server: Server, kind: ListKind, key: str) -> str:

@@ -25,14 +25,18 @@ NOTHING_FITS = "No tool seems to fit. Try other words, with one query for each s
 NO_TOOLS = "There are no tools that you can use here"
 MAX_NAMED_SERVERS = 20  # in one sentence, for the model reads it with every answer
 MAX_NAMED_PROJECTS = 10
-_OPERATOR = "the operator finds the reason with `pointsman doctor`"
+_MISSING = "so their tools are missing: {}."
+_OPERATOR = "the operator finds the reason with `pointsman doctor`."
 _GAP_NOTICES: Mapping[Gap, str] = {
-    "starting": f"Still starting, so without its tools for now: {{}}. Ask again in a few seconds; {_OPERATOR}.",
-    "failed": f"Not working at the moment, so without its tools: {{}}. Use other tools; {_OPERATOR}.",
-    "timeout": f"Did not list its tools in time, so without them: {{}}. Ask again later; {_OPERATOR}.",
-    "restarting": "Restarting, so with the tools of its last list; a call waits until it is back: {}.",
-    "cut": "Has more tools than can be listed, so only with the first of them: {}.",
-    "unreadable": "Without tools whose names carry invisible characters: {}.",
+    "starting": f"These servers are still starting, {_MISSING} Ask again in a few seconds; {_OPERATOR}",
+    "failed": f"These servers do not work at the moment, {_MISSING} Use other tools; {_OPERATOR}",
+    "timeout": f"These servers did not list their tools in time, {_MISSING} Ask again later; {_OPERATOR}",
+    "restarting": "These servers are restarting, and their tools are those of the last list: {}. "
+    "Call a tool as usual: the call waits until its server is back.",
+    "cut": "These servers have more tools than the gateway lists, so only the first of them were searched: {}. "
+    "If none fits, use other tools; the operator can make the server list fewer.",
+    "unreadable": "These servers have tools whose names contain invisible characters, which are left out: {}. "
+    "Use other tools; the operator finds the names in the gateway's log.",
 }
 
 

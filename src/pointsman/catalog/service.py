@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from pointsman.catalog.apps import has_app
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
@@ -37,6 +38,7 @@ from pointsman.catalog.results import (
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
@@ -79,12 +81,14 @@ class ToolCatalogService:
         self._names = names
         self._words = WordCache()
         self._usage = usage
+        self._key_index = KeyIndex()
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
         self.rights = RightsIndex(config)
         self.bundled_servers = _bundled_servers(config)
         self._lists.keep_only(config.servers)
+        self._key_index.keep_only(config.servers)
         self._words.keep_only(config.servers)
 
     def identify(self, token: str | None, project: str | None) -> Caller:
@@ -119,9 +123,10 @@ class ToolCatalogService:
         return self.rights.config.search.usage
 
     async def available(self, caller: Caller) -> Available:
-        """The tools that a caller may use, and notices about servers whose tools are missing."""
+        """The tools that a caller may use and a model may see, and notices about servers whose tools are missing."""
         collected = await self.collected(caller)
-        return Available(self.permitted(caller, collected), gap_notices(collected.gaps))
+        tools = tuple([tool for tool in self.permitted(caller, collected) if not tool.for_apps_only])
+        return Available(tools, gap_notices(collected.gaps))
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         """The tools that `tool_permissions` allow."""
@@ -251,6 +256,27 @@ class ToolCatalogService:
         # A list that is not cached is fetched even for a forbidden tool, so that the timing reveals nothing.
         return None if found is None else self._authorize(caller, key, found, listed)
 
+    def names_usable_server(self, caller: Caller, tool_key: str) -> bool:
+        """Whether a text has the form of a key, with a server that the caller may use, running or not."""
+        key = ToolKey.parse(tool_key)
+        return key is not None and self.rights.may_use_server(caller, key.server_id)
+
+    async def read_key(self, caller: Caller, text: str) -> tuple[ToolKey, KeyForm] | None:
+        """The one tool that a text in another form than a key can mean; None: it means nothing.
+
+        Counts over all tools that the caller may use, those of servers that are down or disabled included.
+
+        Raises:
+            UnknownToolError: it can mean several tools.
+        """
+        await self.collected(caller)
+        return read_key(text, self._known_names(caller))
+
+    def nearest_keys(self, caller: Caller, text: str) -> list[str]:
+        """The keys of the caller's tools that are written most like `text`, best first; without waiting."""
+        known = self._known_names(caller)
+        return self._key_index.nearest(text, {server_id: known[server_id] for server_id in self.usable_servers(caller)})
+
     def _is_enabled(self, server_id: str) -> bool:
         server = self.rights.config.servers.get(server_id)
         return server is not None and server.enabled
@@ -299,6 +325,45 @@ class ToolCatalogService:
         if tool is None:
             raise UnknownToolError(str(key))
         return tool
+
+    def known_tools(self, caller: Caller) -> list[Json]:
+        """The definitions of the tools that a caller may use and a model may see, from the last lists, however old."""
+        tools: list[Json] = []
+        for server_id in self.usable_servers(caller):
+            last, permits = self._lists.last_list(server_id), self.rights.permits(caller, server_id)
+            if last is not None:
+                tools += [one.tool for name, one in last.items.items() if permits(name) and not one.for_apps_only]
+        return tools
+
+    async def fetched(self, server_id: str) -> Snapshot[KnownTool] | ListFailure:
+        """The list of one server, as it is now. Waits no longer than a list may take."""
+        source = self._sources.get(server_id)
+        if source is None or source.status.state != "running":
+            return ListFailure("failed", _why_not_running(source))
+        return await self._lists.fetch_for_item(self._lists.list_of(source), 0.0)
+
+    def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
+        """The last list that the server gave, however old."""
+        return self._lists.last_list(server_id)
+
+    def may_have_apps(self, caller: Caller) -> bool:
+        """Whether a tool of this caller has a page to show, or a server has not listed its tools yet."""
+        return any(self._may_have_apps(caller, server_id) for server_id in self.usable_servers(caller))
+
+    def _may_have_apps(self, caller: Caller, server_id: str) -> bool:
+        last, permits = self._lists.last_list(server_id), self.rights.permits(caller, server_id)
+        return last is None or any(has_app(tool.tool) for name, tool in last.items.items() if permits(name))
+
+    def _known_names(self, caller: Caller) -> dict[str, ServerNames]:
+        """The last list of each server that the caller may use, however old."""
+        if not self.still_valid(caller):
+            return {}
+        known: dict[str, ServerNames] = {}
+        for server_id, server in self.rights.servers_of(caller).items():
+            last = self._lists.last_list(server_id)
+            names = last.items if last is not None else None if server.enabled else {}
+            known[server_id] = ServerNames(names, self.rights.permits(caller, server_id))
+        return known
 
     def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
         last = self._lists.last_list(server_id)

@@ -304,6 +304,13 @@ class GatewayConfig(Part):
     search: Search = Search()
     state: State = State()
 
+    def is_flat(self, server: Server) -> bool:
+        """Whether a project of the server exposes its tools by name."""
+        if not server.projects:
+            return self.unassigned.exposure == "flat"
+        projects = (self.projects.get(project_id) for project_id in server.projects)
+        return any(project.exposure == "flat" for project in projects if project is not None)
+
     def timeouts_of(self, server: Server) -> Timeouts:
         own: dict[str, Any] = server.timeouts.model_dump(exclude_none=True)
         return self.timeouts.model_copy(update=own)

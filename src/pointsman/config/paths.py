@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pointsman.config.settings import Settings
+if TYPE_CHECKING:
+    from pointsman.config.settings import Settings  # imports pydantic, which a quick command does without
 
 FILE_NAME = "pointsman.yaml"
 _OWN = "pointsman"  # our folder inside the user's folders
@@ -35,7 +37,12 @@ def user_config(settings: Settings, environ: Mapping[str, str]) -> Path:
 
 def state_folder(option: Path | None, settings: Settings, environ: Mapping[str, str]) -> Path:
     """Raises NoHomeError."""
-    return option or settings.state_dir or _xdg("XDG_STATE_HOME", ".local/state", "POINTSMAN_STATE_DIR", environ)
+    return option or settings.state_dir or usual_state_folder(environ)
+
+
+def usual_state_folder(environ: Mapping[str, str]) -> Path:
+    """The folder where neither an option nor a setting names one. Raises NoHomeError."""
+    return _xdg("XDG_STATE_HOME", ".local/state", "POINTSMAN_STATE_DIR", environ)
 
 
 def _xdg(variable: str, below_home: str, override: str, environ: Mapping[str, str]) -> Path:

@@ -26,9 +26,11 @@ class UnknownToolError(GatewayError):
 
     code = "unknown_tool"
 
-    def __init__(self, tool_key: str) -> None:
+    def __init__(self, tool_key: str, advice: str = "") -> None:
+        """`advice` names only tools that the caller may use."""
         shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."  # callers can send megabytes
-        super().__init__(f"No tool `{shown}`. Call tool_discovery to see the tools you can use.")
+        advice = f"{advice} " if advice else ""
+        super().__init__(f"No tool `{shown}`. {advice}Call tool_discovery to see the tools you can use.")
 
 
 class InvalidArgumentsError(GatewayError):

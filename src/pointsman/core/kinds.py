@@ -12,6 +12,9 @@ MAX_URI_CHARS = 8_192
 
 
 SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+APPS_EXTENSION = "io.modelcontextprotocol/ui"
+APP_TYPE = "text/html;profile=mcp-app"  # of a page; the extension has no other
+APPS_CAPABILITY: dict[str, Any] = {APPS_EXTENSION: {"mimeTypes": [APP_TYPE]}}  # in `extensions`
 
 QUESTION_CAPABILITIES = {
     "elicitation/create": "elicitation",

@@ -40,9 +40,12 @@ from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.gateway.large_results.store import ResultStore
+from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.usage import UsageMemory
+from pointsman.router.owner.channel import owner_channel
+from pointsman.router.owner.operations import OWNER, Parts, operations_of, summary
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.reload import Reloader
@@ -57,6 +60,10 @@ HTTP_SERVER = "HTTP server"
 SERVERS_FIRST_S = 1.0  # before what can wait is prepared in the background
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
+FIRST_LISTS_S = 10.0  # before the summary names the servers that are missing
+# Few collections, because reference counting frees what a call allocates: the default of 700 is reached too often when
+# many calls are under way. The older generations follow soon, so that closed sessions and replaced servers are freed.
+GARBAGE_THRESHOLDS = (5_000, 2, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,7 @@ class Launch:
     load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line applied
     state_dir: Path
     ready: Callable[[str], None]  # called with the URL of /mcp when the port is open
+    summary: Callable[[str], None] = lambda line: None  # called once the servers have listed their tools
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
@@ -110,7 +118,7 @@ class Daemon:
         """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
         stack, launch = self._stack, self._launch
         self._start_downstream(await self._start_guard())
-        self._metrics, self._usage = Metrics(), UsageMemory()
+        self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._build_catalog()
         self._audit = await stack.enter_async_context(
             auditing(
@@ -135,6 +143,7 @@ class Daemon:
             CallerIds(keys),
             self._shares,
             ResultStore(launch.state_dir, keys, lambda: self._current.config.limits.result_store_bytes),
+            self._context_use,
         )
         stack.push_async_callback(self.gateway.close)
         self._health = Health(
@@ -149,10 +158,14 @@ class Daemon:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
         url = f"{url_of(self._listener)}/mcp"
 
+        parts = self._parts(url)
+
         def opened() -> None:
-            _tune_garbage_collector()
+            gc.set_threshold(*GARBAGE_THRESHOLDS)
+            _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
+            self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")
 
         protocol = guarded_protocol(
             lambda: self._current.config.limits,
@@ -160,7 +173,10 @@ class Daemon:
             unread=self._front.unread,
         )
         server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
-        with process.reload_on_sighup(self._reloader.request), state_folder.announced(self._launch.state_dir, url):
+        async with AsyncExitStack() as stack:
+            stack.enter_context(process.reload_on_sighup(self._reloader.request))
+            await stack.enter_async_context(owner_channel(self._launch.state_dir, operations_of(parts)))
+            stack.enter_context(state_folder.announced(self._launch.state_dir, url))
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
                 await self._tasks.until(stop)
@@ -236,6 +252,22 @@ class Daemon:
         )
         self._front.other_paths = build_app(self._front, self.gateway, self._health, self._metrics, self.lifespan)
 
+    def _parts(self, url: str) -> Parts:
+        return Parts(
+            self._current,
+            self._launch.config_path,
+            self._launch.state_dir,
+            url,
+            time.time(),
+            self._catalog,
+            self._fleet,
+            self.gateway,
+            self._metrics,
+            self._context_use,
+            self._health,
+            self._reloader,
+        )
+
     def _gauges(self) -> Gauges:
         servers = self._fleet.servers
         return Gauges(
@@ -266,9 +298,17 @@ class Daemon:
         started = ("session cleanup", "server logs", "stored results", "cloud search preparation")
         await tasks.cancel(*self._reloader.tasks, *started, "search model")
 
+    async def _summarize(self, parts: Parts) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LISTS_S):
+                await self._fleet.settled()
+                await self._catalog.collected(OWNER)
+        self._launch.summary(summary(parts))
+
     async def _prepare_search(self) -> None:
         await self._servers_first()
         await self._local.prepare()
+        _exempt_from_collection()
 
     async def _servers_first(self) -> None:
         """Leave the processor to the handshakes of the servers for a moment: a first discovery waits for them."""
@@ -283,11 +323,11 @@ class Daemon:
         self._audit.record_changed_tools(server_id, names)
 
 
-def _tune_garbage_collector() -> None:
-    """Collect rarely: imported modules stay, and reference counting frees what a call allocates."""
+def _exempt_from_collection() -> None:
+    """Exclude what exists now, above all imported modules, from all further collections of garbage."""
     gc.collect()
     gc.freeze()  # without this every full collection traverses all modules, for 30 ms
-    gc.set_threshold(10_000, 20, 50)  # the default of 700 is reached too often when many calls are under way
+    gc.collect()  # of nothing: a full collection waits until a quarter of what survived the last one has been added
 
 
 def _needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:

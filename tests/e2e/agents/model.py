@@ -81,16 +81,18 @@ class Model:
 class Searches(Model):
     """Only asks the client's own search, once for each request, whatever it finds."""
 
-    def __init__(self, requests: list[str]) -> None:
+    def __init__(self, requests: list[str], more: Json | None = None) -> None:
         super().__init__({})
         self.requests = requests
+        self.more = more or {}  # arguments besides the query
 
     def decide(self, turn: Turn) -> Call | Say:
         self.turns.append(turn)
         search = next((turn.tools[name] for name in CLIENT_SEARCHES if name in turn.tools), None)
         if search is None or len(turn.results) == len(self.requests):
             return Say("DONE")
-        return Call(search.name, {"query": self.requests[len(turn.results)]}, search.namespace)
+        arguments = {"query": self.requests[len(turn.results)], **self.more}
+        return Call(search.name, arguments, search.namespace)
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from pointsman.providers import embeddings
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.documents import FIELDS, PreparedTools, embeddable_text, texts_of
+from pointsman.providers.bm25.documents import FIELDS, KEPT_CONTENTS, PreparedTools, embeddable_text, texts_of
 
 
 def document(name: str, description: str = "") -> ToolDocument:
@@ -33,6 +34,33 @@ def test_a_document_that_lives_is_known_however_many_come_after_it() -> None:
     for name in ("b", "c"):
         library.prepared(document(name))
     assert library.prepared(alive) is first
+
+
+def test_all_contents_in_use_are_kept_and_as_many_that_are_not() -> None:
+    library = PreparedTools(kept=2)
+    alive = [document(name) for name in "abcd"]
+    used = [library.prepared(each) for each in alive]
+    gone = [library.prepared(document(name)) for name in "wxyz"]
+    assert [library.prepared(document(each.tool_name)) for each in alive] == used  # as after a restart of its server
+    assert [library.prepared(document(name)) for name in "wxyz"] == gone
+    alive.clear()
+    for name in "12":
+        library.prepared(document(name))
+    assert len(library._by_content) == 2
+
+
+def test_a_server_that_keeps_renaming_its_tools_leaves_a_bounded_number_behind() -> None:
+    library = PreparedTools()
+    for number in range(3 * KEPT_CONTENTS):
+        library.prepared(document(f"extra_{number}"))
+    assert len(library._by_content) == KEPT_CONTENTS
+
+
+def test_the_vector_of_a_tool_does_not_keep_those_of_others() -> None:
+    library, tools = PreparedTools(), [document(name) for name in ("weather", "mail", "calendar")]
+    prepared = [library.prepared(tool) for tool in tools]
+    library.vectors(tools, prepared, embeddings.load())
+    assert [each.vector is not None and each.vector.base is None for each in prepared] == [True] * 3
 
 
 def test_text_that_is_not_text_does_no_harm() -> None:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from pointsman.config.secrets import MASK
-from pointsman.router.audit.redaction import CUT, clean_arguments, clean_queries, free_text, short
+from pointsman.router.audit.log import short_name
+from pointsman.router.audit.redaction import CUT, clean_arguments, clean_queries, free_text
 from tests.router.audit.samples import SECRET
 
 
@@ -47,7 +48,7 @@ def test_ordinary_words_stay(text: str) -> None:
 @pytest.mark.parametrize("at", range(0, 60, 7))
 def test_a_cut_never_leaves_half_a_secret(at: int) -> None:
     assert "aB3" not in free_text("x" * at + SECRET, 50)
-    assert "aB3" not in short("x" * at + SECRET, 50)
+    assert "aB3" not in short_name("x" * at + SECRET, 50)
 
 
 @pytest.mark.parametrize(

@@ -366,26 +366,31 @@ def test_a_database_without_its_table_is_set_aside(tmp_path: Path, caplog: pytes
     assert len(databases_set_aside(tmp_path)) == 2
 
 
-def test_a_database_of_the_first_version_is_read_and_gets_the_new_column(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "added"), [(1, ""), (2, ", repeats INTEGER")])
+def test_a_database_of_an_earlier_version_is_read_and_gets_the_new_columns(
+    version: int, added: str, tmp_path: Path
+) -> None:
     old = sqlite3.connect(tmp_path / FILE)
-    columns = """
+    columns = f"""
         seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL,
         kind TEXT NOT NULL, token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT,
         tool_key TEXT, server_id TEXT, arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER,
-        bytes INTEGER, provider TEXT, fallback INTEGER
+        bytes INTEGER, provider TEXT, fallback INTEGER{added}
     """
     old.execute(f"CREATE TABLE audit ({columns}, PRIMARY KEY (seq, run))")
     old.execute(
         "INSERT INTO audit (seq, run, time_ms, request_id, kind, client, method, outcome)"
         " VALUES (7, 'r', 0, 'q', 'execute', '', '', 'ok')"
     )
-    old.execute("PRAGMA user_version = 1")
+    old.execute(f"PRAGMA user_version = {version}")
     old.commit()
     old.close()
     assert [row.seq for row in rows(tmp_path)] == [7]
     open_database(tmp_path / FILE).close()
-    open_database(tmp_path / FILE).close()
-    assert [row.seq for row in rows(tmp_path)] == [7]
+    new = open_database(tmp_path / FILE)
+    new.execute("UPDATE audit SET repeats = 3, read_as = 'bare_name'")
+    new.close()
+    assert [(row.seq, row.repeats, row.read_as) for row in rows(tmp_path)] == [(7, 3, "bare_name")]
 
 
 def test_a_database_of_the_first_version_without_its_table_is_set_aside(tmp_path: Path) -> None:

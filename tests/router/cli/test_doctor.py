@@ -122,7 +122,7 @@ async def test_the_service_is_asked_once_for_each_project_that_uses_it(tmp_path:
     refused, *well = told.findings("cloud_search")
     assert refused[0] == "problem"
     assert refused[1].startswith("Asked for project `red`, the search service refuses the gateway's credential")
-    assert "fault of the configuration: the projects of `cloud_search.token` do not include" in refused[1]
+    assert "Configuration error: the projects of `cloud_search.token` do not include" in refused[1]
     assert [level for level, _ in well] == ["ok", "ok"]
     assert "answered in" in well[0][1]
     assert TOKEN not in told.stdout
@@ -131,8 +131,8 @@ async def test_the_service_is_asked_once_for_each_project_that_uses_it(tmp_path:
 @pytest.mark.parametrize(
     ("behave", "words"),
     [
-        (sends(http(b"{}", "401 No")), "fault of the configuration: `cloud_search.token` is wrong or revoked"),
-        (sends(http(b"{}", "404 No")), "fault of the configuration: `cloud_search.url` is wrong"),
+        (sends(http(b"{}", "401 No")), "Configuration error: `cloud_search.token` is wrong or revoked"),
+        (sends(http(b"{}", "404 No")), "Configuration error: `cloud_search.url` is wrong"),
         (sends(http(b"{}", "500 No")), "answered with HTTP 500. Its operator should look at its log"),
         (sends(answer(("shop:explode", 1.0))), "named only tools that it was not given"),
         (says_nothing, "gave no answer within 0.5 s. It is overloaded or hangs, or `cloud_search.timeout_s`"),

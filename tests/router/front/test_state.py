@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from pointsman.router.front.http.responses import INTERNAL
 from pointsman.router.front.state import FailureLog
 from tests.router.front.raw_http import Answer, call, initialize, modern_call
 from tests.router.front.served_front import serving
@@ -21,7 +22,7 @@ async def test_a_failing_tool_is_told_in_fixed_words_and_logged(caplog: pytest.L
         session = await served.open_session()
         body, headers = modern_call("fail")
         for answer in (await served.send(call("fail"), headers=session), await served.send(body, headers=headers)):
-            assert answer.json["error"] == {"code": -32603, "message": "Internal error"}
+            assert answer.json["error"] == {"code": -32603, "message": INTERNAL}
     assert caplog.text.count(SECRET_PATH) == 2
 
 

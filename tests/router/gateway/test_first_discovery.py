@@ -31,14 +31,14 @@ async def test_it_finds_the_bundled_tools_also_beside_servers_that_never_start(t
 async def test_it_names_the_servers_that_are_still_starting_after_the_wait(tmp_path: Path) -> None:
     servers = {f"hangs{number}": {**HANGS, "timeouts": {"connect_s": 3600}} for number in range(2)}
     found = await first_discovery(tmp_path, {"servers": servers, "limits": {"first_list_s": 0.1}})
-    assert "Still starting, so without its tools for now: `hangs0`, `hangs1`." in found["notice"]
+    assert "These servers are still starting, so their tools are missing: `hangs0`, `hangs1`." in found["notice"]
 
 
 async def test_it_does_not_wait_for_a_server_that_has_failed(tmp_path: Path) -> None:
     servers = {"archive": {"bundled": "archive"}, "gone": {"command": "no-such-program-anywhere"}}
     found = await first_discovery(tmp_path, {"servers": servers, "limits": {"first_list_s": READY_S}})
     assert any(hit["toolKey"].startswith("archive:") for hit in found["results"])
-    assert "Not working at the moment, so without its tools: `gone`." in found["notice"]
+    assert "These servers do not work at the moment, so their tools are missing: `gone`." in found["notice"]
 
 
 async def first_discovery(folder: Path, config: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 from pointsman.router.gateway.discover import DiscoveryArguments, read_discovery
-from pointsman.router.gateway.execute import ExecuteArguments, read_execute
+from pointsman.router.gateway.execute_parameters import Reading, read_parameters
 from pointsman.router.gateway.meta_tools import MAX_QUERIES, MAX_TEXT, TOOLS, described_tools
 
 
@@ -55,15 +55,26 @@ def test_discovery_says_what_is_wrong(given: Json, named: str) -> None:
 @pytest.mark.parametrize(
     ("given", "read"),
     [
-        ({"toolKey": "a:b"}, ExecuteArguments("a:b", {})),
-        ({"toolKey": "a:b", "arguments": {"x": 1}}, ExecuteArguments("a:b", {"x": 1})),
-        ({"toolKey": "a:b", "arguments": '{"x": 1}'}, ExecuteArguments("a:b", {"x": 1})),
-        ({"toolKey": "a:b", "arguments": " "}, ExecuteArguments("a:b", {})),
-        ({"toolKey": "a:b", "arguments": None}, ExecuteArguments("a:b", {})),
+        ({"toolKey": "a:b", "arguments": {"x": 1}}, Reading("a:b", {"x": 1})),
+        ({"toolKey": "a:b"}, Reading("a:b", {}, ("no_arguments",))),
+        ({"toolKey": "a:b", "arguments": None}, Reading("a:b", {}, ("no_arguments",))),
+        ({"toolKey": "a:b", "arguments": '{"x": 1}'}, Reading("a:b", {"x": 1}, ("json_text",))),
+        ({"toolKey": "a:b", "arguments": " "}, Reading("a:b", {}, ("json_text",))),
+        ({"toolKey": "a:b", "x": 1}, Reading("a:b", {"x": 1}, ("beside",))),
+        ({"toolKey": "a:b", "arguments": {}, "x": 1}, Reading("a:b", {"x": 1}, ("beside",))),
+        ({"arguments": {"toolKey": "a:b", "arguments": {"x": 1}}}, Reading("a:b", {"x": 1}, ("envelope",))),
+        (
+            {"toolKey": "tool_execute", "arguments": {"toolKey": "a:b", "arguments": '{"x": 1}'}},
+            Reading("a:b", {"x": 1}, ("json_text", "envelope")),
+        ),
+        (  # whether this is an envelope depends on the tool
+            {"toolKey": "a:b", "arguments": {"toolKey": "a:b", "arguments": {}}},
+            Reading("a:b", {"toolKey": "a:b", "arguments": {}}),
+        ),
     ],
 )
-def test_execute_takes(given: Json, read: ExecuteArguments) -> None:
-    assert read_execute(given) == read
+def test_execute_takes(given: Json, read: Reading) -> None:
+    assert read_parameters(given) == read
 
 
 @pytest.mark.parametrize(
@@ -72,16 +83,28 @@ def test_execute_takes(given: Json, read: ExecuteArguments) -> None:
         ({}, "`toolKey`"),
         ({"toolKey": ""}, "`toolKey`"),
         ({"toolKey": 3}, "`toolKey`"),
+        ({"tool": "a:b"}, "`tool`"),
+        ({"arguments": {"toolKey": 3}}, "`toolKey`"),
         ({"toolKey": "a:b", "arguments": [1]}, "must be an object"),
         ({"toolKey": "a:b", "arguments": "[1]"}, "must be an object"),
         ({"toolKey": "a:b", "arguments": "{x}"}, "not JSON"),
         ({"toolKey": "a:b", "arguments": "\ud800"}, "not JSON"),
-        ({"toolKey": "a:b", "path": "x"}, "inside `arguments`"),
+        ({"toolKey": "a:b", "arguments": {"y": 1}, "x": 1}, "inside `arguments`"),
     ],
 )
 def test_execute_says_what_is_wrong(given: Json, named: str) -> None:
     with pytest.raises(InvalidArgumentsError, match=named):
-        read_execute(given)
+        read_parameters(given)
+
+
+def test_execute_takes_its_arguments_as_an_object_or_as_a_string_with_json() -> None:
+    schema = TOOLS[1]["inputSchema"]
+    arguments = schema["properties"]["arguments"]
+    assert arguments["type"] == ["object", "string"]
+    assert "JSON" in arguments["description"]
+    for given in ({"x": 1}, '{"x": 1}'):
+        assert jsonschema_rs.is_valid(schema, {"toolKey": "a:b", "arguments": given})
+    assert not jsonschema_rs.is_valid(schema, {"toolKey": "a:b", "arguments": [1]})
 
 
 def test_an_overview_is_added_to_the_description_and_leaves_the_tools_alone() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
 import pytest
 
+from pointsman.catalog.list_cache import Gap
+from pointsman.catalog.pages import MAX_ITEMS
+from pointsman.catalog.results import gap_notices
 from pointsman.core.errors import GatewayError, RefusedError, SkillMismatchError
 from tests.gateway_process import gateway_process
 from tests.router.audit.test_audit_of_reads import full_disk
@@ -33,6 +36,21 @@ SAID = {
     "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
 }
 
+# For each reason why tools of a server are missing or not current: what is said of it, and what to do next.
+GAPS: dict[str, tuple[str, str]] = {
+    "starting": ("still starting, so their tools are missing: `shop`", "Ask again in a few seconds"),
+    "failed": ("do not work at the moment, so their tools are missing: `shop`", "Use other tools; the operator"),
+    "timeout": (
+        "did not list their tools in time, so their tools are missing: `shop`",
+        "Ask again later; the operator",
+    ),
+    "restarting": ("restarting, and their tools are those of the last list: `shop`", "Call a tool as usual"),
+    "cut": ("more tools than the gateway lists, so only the first of them were searched: `shop`", "use other tools"),
+    "unreadable": ("invisible characters, which are left out: `shop`", "Use other tools; the operator finds the names"),
+}
+MANY = [{"name": f"tool{number}", "inputSchema": {"type": "object"}} for number in range(MAX_ITEMS + 1)]
+HIDDEN = [{"name": "gauge\U000e0073", "inputSchema": {"type": "object"}}]
+
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
@@ -50,12 +68,22 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
     config: dict[str, Any] = {
         "tokens": tokens,
         "limits": {"token_calls": 1},
-        "projects": {"red": {}, "blue": {}, "empty": {}, "broken": {}, "bare": {}, "off": {"optimization": None}},
+        "projects": {
+            "red": {},
+            "blue": {},
+            "empty": {},
+            "broken": {},
+            "bare": {},
+            "odd": {},
+            "off": {"optimization": None},
+        },
         "servers": {
             "shop": workshop(folder / "trace", projects=["red", "blue"], timeouts={"call_s": 1}),
             "patient": workshop(folder / "patience", projects=["blue"]),
             "gone": {"command": "no-such-program-anywhere", "projects": ["red", "broken"]},
             "bare": from_file(folder / "bare.json", "bare", {"tools": []}, projects=["bare"]),
+            "many": from_file(folder / "many.json", "many", {"tools": MANY}, projects=["odd"]),
+            "hidden": from_file(folder / "hidden.json", "hidden", {"tools": HIDDEN}, projects=["odd"]),
             "closed": workshop(folder / "closed", projects=["bare"], tool_permissions={"*": False}),
         },
     }
@@ -136,7 +164,7 @@ async def discovery(shop: Shop, headers: dict[str, str], query: str = "anything"
     [
         ("empty", "your token may use no server in project `empty`", "connect there"),
         ("", "your token may use no server without a project", "`/projects/red/mcp`"),
-        ("broken", "Not working at the moment, so without its tools: `gone`", "`pointsman doctor`"),
+        ("broken", "These servers do not work at the moment, so their tools are missing: `gone`", "`pointsman doctor`"),
         ("bare", "`bare`, `closed` list none that are open to you", "The operator checks `tool_permissions`"),
         ("off", "switched off in project `off` (`optimization: null`)", "`optimization: bm25`"),
     ],
@@ -154,6 +182,22 @@ async def test_a_thin_discovery_says_why_and_what_to_do(shop: Shop) -> None:
     assert all(result["relevance"] < 0.2 for result in answer["results"])
     assert "No tool seems to fit. Try other words" in answer["notice"]
     assert "`gone`. Use other tools" in answer["notice"]
+
+
+@pytest.mark.parametrize("gap", get_args(Gap))
+def test_every_gap_in_the_lists_says_why_and_what_to_do(gap: Gap) -> None:
+    reason, step = GAPS[gap]
+    [notice] = gap_notices({"shop": gap})
+    assert reason in notice
+    assert step in notice.partition("`shop`")[2]
+
+
+async def test_a_list_that_is_too_long_or_unreadable_is_told_of(shop: Shop) -> None:
+    notice = (await discovery(shop, project("odd")))["notice"]
+    for gap, server in (("cut", "many"), ("unreadable", "hidden")):
+        reason, step = GAPS[gap]
+        assert reason.replace("`shop`", f"`{server}`") in notice
+        assert step in notice
 
 
 async def test_a_token_hears_only_of_projects_that_it_has(shop: Shop) -> None:

@@ -78,7 +78,7 @@ async def test_its_tools_stay_findable_and_a_call_waits_until_it_is_back(tmp_pat
         await shop.crash_and_hold()
         keys, notice = await shop.found()
         assert "shop:paint" in keys
-        assert "Restarting, so with the tools of its last list; a call waits until it is back: `shop`." in notice
+        assert "These servers are restarting, and their tools are those of the last list: `shop`." in notice
         painting = asyncio.create_task(shop.execute("shop:paint", {"object": "door"}))
         await asyncio.sleep(0.1)
         assert not painting.done()
@@ -86,7 +86,7 @@ async def test_its_tools_stay_findable_and_a_call_waits_until_it_is_back(tmp_pat
         assert (await painting)["structuredContent"]["result"]["painted"] == "door"
         keys, notice = await shop.found()
         assert "shop:paint" in keys
-        assert "Restarting" not in notice
+        assert "restarting" not in notice
         assert shop.calls("paint") == 1
         assert shop.calls("crash") == 1  # it was sent, so it is not sent again
         row = (await shop.rows("--tool", "shop:paint"))[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pointsman.router.observe.usage import (
     HALF_LIFE_S,
     MAX_CALLERS,
     MAX_DISCOVERIES,
+    MAX_QUERY_WORDS,
     MAX_TOOLS,
     MAX_WORDS,
     PAIR_S,
@@ -78,6 +80,18 @@ async def test_more_choices_count_more_and_never_more_than_one() -> None:
     assert few < many < 1
 
 
+async def test_the_id_in_a_request_counts_neither_for_it_nor_against_it() -> None:
+    memory = UsageMemory(Clock())
+    listed = await found("ci:deploy")
+    for number in range(1_000, 3_000):
+        memory.discovered(ANA, [f"ship the release {number} of Office 365"], listed)
+        ran(memory, ANA, "ci:deploy")
+    assert len(memory._learnt) == len({"ship", "release", "office", "365"})
+    with_id, without = (memory.figures("red", [f"ship the release{number}"]) for number in (" 4711", ""))
+    assert with_id == without
+    assert not memory.figures("red", ["2024"])
+
+
 async def test_choices_fade() -> None:
     clock = Clock()
     memory = await taught(clock, 2)
@@ -134,10 +148,14 @@ async def test_memory_has_bounds() -> None:
         memory.discovered(ANA, ["ship"], listed)
         ran(memory, ANA, result.tool.document.tool_key)
     assert len(memory.figures("red", ["ship"])) <= MAX_TOOLS
-    for n in range(MAX_WORDS // 30 + 10):
-        memory.discovered(ANA, [" ".join(f"w{n}x{m}" for m in range(100))], listed)
+    letters = "bcdfghjklmnpqrtv"  # combinations of consonants: no stop word among them, and each is its own stem
+    words = ["".join(word) for word in product(letters, repeat=4)][: 2 * MAX_WORDS]
+    for start in range(0, len(words), MAX_QUERY_WORDS):
+        memory.discovered(ANA, [" ".join(words[start : start + MAX_QUERY_WORDS])], listed)
         ran(memory, ANA, "ci:t0")
-    assert len(memory._learnt) <= MAX_WORDS
+    assert len(memory._learnt) == MAX_WORDS
+    assert memory.figures("red", [words[-1]])
+    assert not memory.figures("red", [words[0]])
     for n in range(MAX_CALLERS + 10):
         for _ in range(MAX_DISCOVERIES + 1):
             memory.discovered(Caller(f"token{n}", None), ["ship"], listed[:1])

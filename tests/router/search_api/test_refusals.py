@@ -166,7 +166,7 @@ async def test_what_is_not_http_is_answered_in_the_same_shape(client: Client) ->
     answer = await connection.answer()
     await connection.close()
     assert answer.status == 400
-    assert answer.json == {"error": {"code": "bad_request", "message": "This is not HTTP."}}
+    assert answer.json == {"error": {"code": "bad_request", "message": "This is not HTTP. Send an HTTP/1.1 request."}}
 
 
 @pytest.mark.parametrize("stranger", [b"", b"Authorization: Bearer ptm_wrong\r\n"])

@@ -70,7 +70,8 @@ async def large_servers(
         child = {"command": sys.executable, "args": [stdio_server.__file__, "--large"]}
         servers = {"http": {"url": server.url}, "stdio": child, "pipe": child, "small": child}
         limits = {"in_flight_bytes": BUDGET, "unread_bytes": BUDGET, "result_preview_chars": preview_chars}
-        config = {"tokens": TOKENS, "servers": servers, "limits": limits}
+        timeouts = {"call_s": LONG_S}  # on a busy machine many large answers take longer than the default
+        config = {"tokens": TOKENS, "servers": servers, "limits": limits, "timeouts": timeouts}
         async with gateway_process(folder, config, token=SECRETS["anna"]) as gateway:
             yield gateway
 

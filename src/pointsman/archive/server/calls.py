@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pointsman.archive.archive import Archive
 from pointsman.archive.server.rate_limits import RateLimits
 from pointsman.archive.store.errors import StoreError
-from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code, store_help
 from pointsman.core.model import Json
 
 # The gateway accepts 16 MiB from a server, and the text repeats the whole result, escaped.
@@ -57,7 +57,7 @@ class ToolRunner:
         except ToolError as failure:
             answer = _failed(name, failure)
         except StoreError as error:
-            answer = _failed(name, ToolError(str(error), code=store_code(error)))
+            answer = _failed(name, ToolError(str(error), code=store_code(error), help=store_help(error)))
         except Exception:
             logger.exception("%s failed", name)
             message = f"{name} failed unexpectedly; see the archive's log. Try again, or with other arguments."

@@ -63,6 +63,13 @@ def store_code(error: StoreError) -> BundledCode:
     return "already_exists" if isinstance(error, NameTakenError) else "store_unavailable"
 
 
+def store_help(error: StoreError) -> str:
+    """The next step where the error's own text, which a specification fixes, has none."""
+    if isinstance(error, UnknownCollectionError):
+        return "Call documents_list_collections to see the collections."
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """The caller of a tool: an opaque name made by the gateway, stable for each caller."""

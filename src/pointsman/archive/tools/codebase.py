@@ -31,7 +31,7 @@ MAX_PATTERN_CHARS = 200
 MAX_MATCHES = 100
 _HELP = {
     OUTSIDE: "A path must stay inside the project's root, also through symlinks, with / between folders.",
-    NEVER_READ: "Secrets, .git and node_modules are neither read nor searched.",
+    NEVER_READ: "Secrets, .git and node_modules are neither read nor searched. Read another file.",
 }
 _RELATIVE = "Paths are relative to the project's root"
 
@@ -147,7 +147,8 @@ def _read(archive: Archive, path: str, *, with_dependencies: bool) -> ReadFile:
         help_ = _denied_help(archive.roots, path, str(error))
         raise _failure("Permission denied", "permission_denied", path, error, help_) from None
     except NotTextError as error:
-        raise _failure("Not a text file", "not_text", path, error) from None
+        help_ = "Read another file; grep_codebase finds those that contain text."
+        raise _failure("Not a text file", "not_text", path, error, help_) from None
     except ImportParseError as error:
         help_ = "To read the file alone, leave out includeDeps."
         code: BundledCode = "timeout" if error.timed_out else "not_parsed"

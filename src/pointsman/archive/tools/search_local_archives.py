@@ -9,7 +9,7 @@ from pointsman.archive.search.query_parser import parse
 from pointsman.archive.shipped import without_pages
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.tools.arguments import INVALID, Arguments
-from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code
+from pointsman.archive.tools.base import ArchiveTool, Call, ToolError, store_code, store_help
 from pointsman.core.model import Json
 from pointsman.providers.embeddings import load_numpy
 
@@ -31,7 +31,7 @@ def search_local_archives(archive: Archive, arguments: Json, call: Call) -> Json
         reason = error.error.removeprefix(f"{INVALID}: ")
         raise ToolError(f"{FAILED}: {reason}", code=error.code, help=error.help, **error.fields) from None
     except StoreError as error:
-        raise ToolError(f"{FAILED}: {error}", code=store_code(error)) from error
+        raise ToolError(f"{FAILED}: {error}", code=store_code(error), help=store_help(error)) from error
 
 
 def _answer(archive: Archive, given: Arguments) -> Json:

@@ -159,13 +159,16 @@ def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) 
         yield from _parameters(items, root, depth - 1)
 
 
-KEPT_CONTENTS = 20_000  # tools that may come back: a server that restarts, a list that is fetched again
+KEPT_CONTENTS = 1_000  # at least, about 2 KB each: tools that may come back, as those of a server that restarts
 EMBEDDED_AT_ONCE = 256
 MAX_WORDS = 500_000  # of the vocabulary; beyond it, all is prepared anew
 
 
 class PreparedTools:
-    """A cache of prepared tools, shared by threads: by a document's identity, and by its content."""
+    """A cache of prepared tools, shared by threads: by a document's identity, and by its content.
+
+    It keeps the contents used last: `kept`, or twice as many as there are documents, so that all may come back.
+    """
 
     def __init__(self, kept: int = KEPT_CONTENTS) -> None:
         self.vocabulary = Vocabulary()
@@ -203,8 +206,8 @@ class PreparedTools:
         for start in range(0, len(missing), EMBEDDED_AT_ONCE):
             places = missing[start : start + EMBEDDED_AT_ONCE]
             made = unit(embedder.sums([embeddable_text(texts_of(tools[place])) for place in places]))
-            for place, vector in zip(places, made.astype(np.float16), strict=True):
-                prepared[place].vector = vector
+            for place, vector in zip(places, made, strict=True):
+                prepared[place].vector = vector.astype(np.float16)  # a copy: a view would keep the vectors of all
         vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)
         return vectors
 
@@ -214,7 +217,7 @@ class PreparedTools:
             if by_field is None:  # evicted in the meantime
                 by_field = tokens_by_field(texts)
             prepared = self._by_content[content] = prepare(by_field, self.vocabulary)
-            if len(self._by_content) > self._kept:
+            while len(self._by_content) > max(self._kept, 2 * len(self._by_document)):
                 self._by_content.popitem(last=False)
         self._by_content.move_to_end(content)
         return prepared

@@ -13,14 +13,14 @@ from pathlib import Path
 
 FILE = "state.db"
 BUSY_S = 2.0
-SCHEMA_VERSION = 2
-REPEATS_SINCE = 2  # the version that has the column `repeats`
+SCHEMA_VERSION = 3
+ADDED_COLUMNS = {2: "repeats INTEGER", 3: "read_as TEXT"}  # by the version that added them
 _CHECK_UP_TO_BYTES = 67_108_864  # checking a larger file at every start takes too long
 _COLUMNS = """
     seq INTEGER NOT NULL, run TEXT NOT NULL, time_ms INTEGER NOT NULL, request_id TEXT NOT NULL, kind TEXT NOT NULL,
     token TEXT, project TEXT, client TEXT NOT NULL, method TEXT NOT NULL, queries TEXT, tool_key TEXT, server_id TEXT,
     arguments TEXT, outcome TEXT, code TEXT, ms REAL, results INTEGER, bytes INTEGER, provider TEXT, fallback INTEGER,
-    repeats INTEGER
+    repeats INTEGER, read_as TEXT
 """
 _SCHEMA = (
     f"CREATE TABLE audit ({_COLUMNS}, PRIMARY KEY (seq, run))",
@@ -31,7 +31,6 @@ _SCHEMA = (
 
 _COLUMN_NAMES = frozenset(column.split()[0] for column in _COLUMNS.split(","))
 _SET_ASIDE = re.compile(re.escape(FILE) + r"\.broken-\d+")
-_UPGRADE = ("ALTER TABLE audit ADD COLUMN repeats INTEGER", f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +82,11 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
         # WAL's shared memory needs a writable folder. Without a WAL file there is no writer, so the database can be
         # read as immutable.
         return _open_to_read(f"{uri}?mode=ro&immutable=1", path)
+
+
+def columns_after(version: int) -> list[str]:
+    """Return the columns, with their types, that a database of that version does not have yet."""
+    return [column for since, column in ADDED_COLUMNS.items() if since > version]
 
 
 def is_broken(error: sqlite3.Error) -> bool:
@@ -155,7 +159,8 @@ def _create(connection: sqlite3.Connection) -> None:
         if version == 0:
             _run(connection, _SCHEMA)
         elif version < SCHEMA_VERSION and _columns(connection):
-            _run(connection, _UPGRADE)
+            _run(connection, [f"ALTER TABLE audit ADD COLUMN {column}" for column in columns_after(version)])
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")
     except BaseException:
         connection.execute("ROLLBACK")

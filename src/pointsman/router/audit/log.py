@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, overload
 
 import msgspec
 
@@ -20,7 +20,7 @@ from pointsman.core.errors import AuditUnavailableError, DownstreamError, Gatewa
 from pointsman.core.model import WallClock
 from pointsman.core.seams import FrontRequest, ProtocolError
 from pointsman.router.audit.journal import Journal, encode_line
-from pointsman.router.audit.redaction import clean_arguments, clean_queries, short
+from pointsman.router.audit.redaction import clean_arguments, clean_queries, free_text
 from pointsman.router.audit.row_rate import REPEATED, RefusalCounter, RowRate, TokenBucket, too_many_rows
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome
 
@@ -57,6 +57,7 @@ class Record:
     _intent: Intent
     _began: float
     _finished: bool = False
+    read_as: str | None = None  # for the outcome: how a call that was not written exactly was read
 
     def __enter__(self) -> Record:
         return self
@@ -80,8 +81,8 @@ class Record:
             return
         self._finished = True
         ms = round((self._log._monotonic() - self._began) * 1000, 3)
-        code, provider = short(code, MAX_NAME_CHARS), short(provider, MAX_NAME_CHARS)
-        written = Outcome(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback)
+        code, provider = short_name(code, MAX_NAME_CHARS), short_name(provider, MAX_NAME_CHARS)
+        written = Outcome(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback, read_as=self.read_as)
         self._log._write_outcome(self._intent, written)
 
     def begin_next_round(self) -> None:
@@ -157,11 +158,11 @@ class AuditLog:
             kind=kind,
             token=token_id,
             project=request.caller.project_id,
-            client=short(request.client.name, MAX_NAME_CHARS),
-            method=short(request.method, MAX_NAME_CHARS),
+            client=short_name(request.client.name, MAX_NAME_CHARS),
+            method=short_name(request.method, MAX_NAME_CHARS),
             queries=None if queries is None else clean_queries(queries),
-            tool_key=short(tool_key, MAX_TOOL_KEY_CHARS),
-            server_id=short(server_id, MAX_NAME_CHARS),
+            tool_key=short_name(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short_name(server_id, MAX_NAME_CHARS),
             arguments=clean_arguments(arguments)
             if arguments is not None and self._current.config.audit.arguments
             else msgspec.UNSET,
@@ -205,17 +206,17 @@ class AuditLog:
         intent = Intent(
             seq=0,
             time_ms=int(self._wall() * 1000),
-            request_id=short(request_id, MAX_NAME_CHARS) if request_id else secrets.token_hex(8),
+            request_id=short_name(request_id, MAX_NAME_CHARS) if request_id else secrets.token_hex(8),
             kind=kind,
-            token=short(token_id, MAX_NAME_CHARS),
-            project=short(project_id, MAX_NAME_CHARS),
-            client=short(client, MAX_NAME_CHARS),
-            method=short(method, MAX_NAME_CHARS),
+            token=short_name(token_id, MAX_NAME_CHARS),
+            project=short_name(project_id, MAX_NAME_CHARS),
+            client=short_name(client, MAX_NAME_CHARS),
+            method=short_name(method, MAX_NAME_CHARS),
             queries=None if queries is None else clean_queries(queries),
-            tool_key=short(tool_key, MAX_TOOL_KEY_CHARS),
-            server_id=short(server_id, MAX_NAME_CHARS),
+            tool_key=short_name(tool_key, MAX_TOOL_KEY_CHARS),
+            server_id=short_name(server_id, MAX_NAME_CHARS),
         )
-        outcome = Outcome(0, "denied", short(code, MAX_NAME_CHARS), ms=0.0)
+        outcome = Outcome(0, "denied", short_name(code, MAX_NAME_CHARS), ms=0.0)
         if self._has_own_row(intent, outcome):
             self._write_row(intent, outcome)
         for observer in self._observers:
@@ -238,8 +239,8 @@ class AuditLog:
                 request_id=secrets.token_hex(8),
                 kind="change",
                 method="tools/list",
-                tool_key=short(f"{server_id}:{name}", MAX_TOOL_KEY_CHARS),
-                server_id=short(server_id, MAX_NAME_CHARS),
+                tool_key=short_name(f"{server_id}:{name}", MAX_TOOL_KEY_CHARS),
+                server_id=short_name(server_id, MAX_NAME_CHARS),
             )
             outcome = Outcome(0, "ok", DEFINITION_CHANGED, ms=0.0)
             if bucket.left >= 1:
@@ -366,3 +367,14 @@ def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", None
     return "error", "internal"
+
+
+@overload
+def short_name(text: str, limit: int) -> str: ...
+@overload
+def short_name(text: str | None, limit: int) -> str | None: ...
+def short_name(text: str | None, limit: int) -> str | None:
+    """Truncate a name (tool key, client, method) to `limit` and mask Pointsman tokens in it."""
+    if text is not None and (len(text) > limit or "ptm_" in text):
+        return free_text(text, limit)
+    return text

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pointsman.router.audit.database import FILE, REPEATS_SINCE, open_to_read
+from pointsman.router.audit.database import FILE, columns_after, open_to_read
 from pointsman.router.audit.rows import Intent, Outcome, Row, row_of
 from pointsman.router.audit.segments import FOLDER, Runs, list_segments, read_entries
 
@@ -179,7 +179,7 @@ def _read_journal(folder: Path) -> tuple[list[_Found], dict[tuple[str, int], Out
 
 
 _INTENT = ("time_ms", "request_id", "kind", "token", "project", "client", "method", "queries", "tool_key", "server_id")
-_OUTCOME = ("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats")
+_OUTCOME = ("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as")
 _FIELDS = (*_INTENT, "arguments", *_OUTCOME)
 _SELECT = f"SELECT seq, run, {', '.join(_FIELDS)} FROM audit"  # noqa: S608 - constants
 
@@ -188,8 +188,8 @@ def _read_database(connection: sqlite3.Connection, wanted: Filter, backwards: bo
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
         return  # created, but still without a table
     select = _SELECT
-    if connection.execute("PRAGMA user_version").fetchone()[0] < REPEATS_SINCE:
-        select = select.replace("repeats", "NULL")  # the daemon adds the column at its next write
+    for column in columns_after(connection.execute("PRAGMA user_version").fetchone()[0]):
+        select = select.replace(column.split()[0], "NULL")  # the daemon adds the column at its next write
     where, arguments = wanted.conditions()
     order = "DESC" if backwards else "ASC"
     for values in connection.execute(f"{select} WHERE {where} ORDER BY seq {order}, run {order}", arguments):

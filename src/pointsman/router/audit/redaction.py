@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 from pointsman.config.secrets import MASK, SECRET
 
@@ -21,17 +21,6 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_SECRET = 600  # searched beyond the limit, so that truncation does not hide half a secret
-
-
-@overload
-def short(text: str, limit: int) -> str: ...
-@overload
-def short(text: str | None, limit: int) -> str | None: ...
-def short(text: str | None, limit: int) -> str | None:
-    """Truncate a name (tool key, client, method) to `limit` and mask Pointsman tokens in it."""
-    if text is not None and (len(text) > limit or "ptm_" in text):
-        return free_text(text, limit)
-    return text
 
 
 def free_text(text: str, limit: int) -> str:

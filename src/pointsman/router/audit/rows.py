@@ -48,6 +48,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="t", ta
     provider: str | None = None
     fallback: bool | None = None
     repeats: int | None = None  # number of refusals that this row represents
+    read_as: str | None = None  # how a call that was not written exactly was read
 
 
 class Row(msgspec.Struct, frozen=True, rename="camel"):
@@ -73,6 +74,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     fallback: bool | None
     arguments: Any = msgspec.UNSET  # omitted unless recorded
     repeats: int | msgspec.UnsetType = msgspec.UNSET  # omitted unless the row represents several refusals
+    read_as: str | msgspec.UnsetType = msgspec.UNSET  # omitted unless the call was not written exactly
 
 
 def row_of(intent: Intent, outcome: Outcome | None) -> Row:
@@ -97,6 +99,7 @@ def row_of(intent: Intent, outcome: Outcome | None) -> Row:
         fallback=outcome.fallback if outcome else None,
         arguments=intent.arguments,
         repeats=msgspec.UNSET if outcome is None or outcome.repeats is None else outcome.repeats,
+        read_as=msgspec.UNSET if outcome is None or outcome.read_as is None else outcome.read_as,
     )
 
 

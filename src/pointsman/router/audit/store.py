@@ -24,13 +24,13 @@ ROWS_PER_STATEMENT = 128
 LINES_AT_ONCE = 256
 _COLUMNS = (
     "seq, run, time_ms, request_id, kind, token, project, client, method, queries, tool_key, server_id, arguments,"
-    " outcome, code, ms, results, bytes, provider, fallback, repeats"
+    " outcome, code, ms, results, bytes, provider, fallback, repeats, read_as"
 )
 _MARKS = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
 _INSERT = f"INSERT OR IGNORE INTO audit ({_COLUMNS}) VALUES "  # noqa: S608 - constants
 _UPDATE = (
-    "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?, repeats = ?"
-    " WHERE seq = ? AND run = ? AND outcome IS NULL"
+    "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?, repeats = ?,"
+    " read_as = ? WHERE seq = ? AND run = ? AND outcome IS NULL"
 )
 _DELETE_BATCH = 5000
 _TRIM_TO = 0.95  # of `max_bytes`, so that not every move trims
@@ -215,7 +215,7 @@ def _values(run: str, intent: Intent, outcome: Outcome | None) -> Values:
         intent.tool_key,
         intent.server_id,
         None if intent.arguments is msgspec.UNSET else _encode(intent.arguments).decode(),
-        *(_ending(outcome) if outcome else (None,) * 8),
+        *(_ending(outcome) if outcome else (None,) * 9),
     )
 
 
@@ -229,4 +229,5 @@ def _ending(outcome: Outcome) -> Values:
         outcome.provider,
         outcome.fallback,
         outcome.repeats,
+        outcome.read_as,
     )

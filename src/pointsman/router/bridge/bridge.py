@@ -74,7 +74,11 @@ class Bridge:
         try:
             message = wire.decode(line)
         except wire.InvalidJsonError:
-            self._tasks.spawn(self._refuse(None, PARSE_ERROR, "Parse error: this line is not JSON."))
+            self._tasks.spawn(
+                self._refuse(
+                    None, PARSE_ERROR, "Parse error: this line is not JSON. Send one JSON-RPC message on each line."
+                )
+            )
             return
         if not isinstance(message, dict) or not isinstance(message.get("method", ""), str):
             self._tasks.spawn(self._refuse(None, INVALID_REQUEST, "A line must be one JSON-RPC message."))

@@ -12,8 +12,10 @@ from pointsman import __version__
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
     "stdio": "pointsman.router.cli.stdio:stdio",
+    "status": "pointsman.router.cli.status:status",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
+    "client": "pointsman.router.cli.client:client",
     "server": "pointsman.router.cli.server:server",
     "audit": "pointsman.router.cli.audit:audit",
     "doctor": "pointsman.router.cli.doctor:doctor",

@@ -53,7 +53,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
                 note(welcome(secret, url, path, folder))
             note(f"pointsman ready on {url}")
 
-        launch = Launch(read(), path, read, folder, ready)
+        launch = Launch(read(), path, read, folder, ready, lambda line: note(f"pointsman has {line}"))
     try:
         run_event_loop(run_daemon(launch))
     except (StateFolderError, ListenError, DaemonError) as error:

@@ -13,13 +13,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
-from pointsman.core.seams import INTERNAL_ERROR, Gateway
+from pointsman.core.seams import Gateway
 from pointsman.router.front.http.authentication import Claims, authenticate
 from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
 from pointsman.router.front.http.http_request import HttpRequest, RequestReader, echoed_id
 from pointsman.router.front.http.responses import (
     ClientDisconnectedError,
     HttpError,
+    internal_error,
     method_not_allowed,
     respond_error,
     too_many_streams,
@@ -186,7 +187,7 @@ class Front:
         except Exception as unexpected:
             error = unexpected
         self._state.failures.report(verb, error)
-        await respond_error(http.send, HttpError(500, "Internal error", code=INTERNAL_ERROR), echoed_id(http.message))
+        await respond_error(http.send, internal_error(), echoed_id(http.message))
 
     def _authenticate_session(self, http: HttpRequest, claims: Claims) -> Caller:
         """Raises HttpError 400, 401, 403."""

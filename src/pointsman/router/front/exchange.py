@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Send
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError
 from pointsman.core.wire import encode
-from pointsman.router.front.http.responses import PING, error_message, event, respond, result_message
+from pointsman.router.front.http.responses import INTERNAL, PING, error_message, event, respond, result_message
 from pointsman.router.front.http.stream import EventStream, until_disconnected
 from pointsman.router.front.http.unread import PendingResponse
 from pointsman.router.front.legacy.replay import EventLog, SessionEvents
@@ -26,6 +26,8 @@ _STOPPING = (
     "The gateway is stopping and could not wait for this request to end. It may have been carried out all the same: "
     "check before you repeat it."
 )
+
+_UNREADABLE = "The server's error cannot be shown, because its text is not valid. Try again later."
 
 Outcome = Json | ProtocolError
 """The result of a request, or its error."""
@@ -161,10 +163,12 @@ class Exchange:
                 raise  # the server cancelled the task, too: it is shutting down
             if self._state.stopping:  # clients cannot cancel any more, so this was `cancel_all`
                 return ProtocolError(INTERNAL_ERROR, _STOPPING)
-            return ProtocolError(REQUEST_CANCELLED, "Request cancelled")
+            return ProtocolError(
+                REQUEST_CANCELLED, "Request cancelled by the client. Send it again if you still need it."
+            )
         except Exception as error:
             self._state.failures.report(method, error)
-            return ProtocolError(INTERNAL_ERROR, "Internal error")
+            return ProtocolError(INTERNAL_ERROR, INTERNAL)
         finally:
             self._working = False
             if self._cancelled:
@@ -177,12 +181,12 @@ class Exchange:
                 return 200, encode({"jsonrpc": "2.0", "id": self._id, "result": outcome})
             except _UNENCODABLE as error:
                 self._state.failures.report(method, error)
-                outcome = ProtocolError(INTERNAL_ERROR, "Internal error")
+                outcome = ProtocolError(INTERNAL_ERROR, INTERNAL)
         status = self._rules.error_status.get(outcome.code, 200)
         try:
             return status, error_message(self._id, outcome.code, outcome.message, outcome.data)
         except _UNENCODABLE:
-            return status, error_message(self._id, outcome.code, "Error")
+            return status, error_message(self._id, outcome.code, _UNREADABLE)
 
     def _put(self, message: bytes) -> bool:
         stream = self._stream or self._open_stream()
@@ -256,6 +260,9 @@ class Exchange:
             self._timer.cancel()
         if self._disconnect_watcher is not None:
             self._disconnect_watcher.cancel()
+            # Its traceback refers to this exchange: a reference cycle would keep the request, with all its arguments,
+            # until the garbage collector runs.
+            self._disconnect_watcher = None
 
 
 async def _finish(send: Send, response: bytes, stream: EventStream | None, writing: asyncio.Task[None] | None) -> None:

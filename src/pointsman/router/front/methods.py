@@ -29,7 +29,7 @@ def legacy_client(params: Json) -> Client:
     if type(asked) is not str or type(capabilities) is not dict or type(info) is not dict:
         raise invalid("`initialize` needs `protocolVersion` (a string), `capabilities` and `clientInfo` (objects).")
     if len(encode(capabilities)) > _MOST_CAPABILITIES:
-        raise invalid("`capabilities` is too large.")
+        raise invalid(f"`capabilities` must not be larger than {_MOST_CAPABILITIES} bytes.")
     version = asked if asked in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
     return initial_client(client_name(info), version, capabilities)
 
@@ -61,7 +61,7 @@ def client_name(info: Any) -> str:
 
 
 def method_not_found() -> ProtocolError:
-    return ProtocolError(METHOD_NOT_FOUND, "Method not found")
+    return ProtocolError(METHOD_NOT_FOUND, "Method not found. The gateway's `capabilities` say what it supports.")
 
 
 def invalid(message: str) -> ProtocolError:

@@ -40,7 +40,9 @@ class Subscriptions:
         if uri in self._requests:
             return {}
         if len(self._requests) >= MOST:
-            raise ProtocolError(INVALID_REQUEST, f"At most {MOST} resources can be subscribed to at once")
+            raise ProtocolError(
+                INVALID_REQUEST, f"At most {MOST} resources can be subscribed to at once. Unsubscribe from some first."
+            )
         result = await self._state.gateway.handle(request, back)
         if uri in self._requests or self._ended:  # another request was faster, or the session ended meanwhile
             self._release(request)

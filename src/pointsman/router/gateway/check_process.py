@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 import jsonschema_rs
 
-from pointsman.catalog import check_program
-from pointsman.catalog.arguments import DeferredCheck
+from pointsman.catalog.schema import check_program
+from pointsman.catalog.schema.arguments import DeferredCheck
 
 DEADLINE_S = 2.0  # including the wait for other checks and the start of the process
 _MAX_LINE_BYTES = 65_536
@@ -29,9 +29,13 @@ class CheckProcess:
         self._turn = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by token id
 
-    async def settle(self, deferred: DeferredCheck, token_id: str) -> None:
-        """Raises InvalidArgumentsError. Arguments that are not checked in time pass: the server decides."""
-        deferred.apply_verdict(await self._answer(deferred.job(), token_id))
+    async def settle(self, deferred: DeferredCheck, token_id: str) -> bool:
+        """Return whether they are known to match. Those that are not checked in time pass: the server decides.
+
+        Raises:
+            InvalidArgumentsError: they do not match.
+        """
+        return deferred.apply_verdict(await self._answer(deferred.job(), token_id))
 
     async def close(self) -> None:
         async with self._turn:

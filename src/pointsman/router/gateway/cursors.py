@@ -62,7 +62,10 @@ class Cursors:
     def seal(self, server_id: str, cursor: str, method: str, caller: Caller) -> str:
         """Return a server's own cursor as one of ours. Raises ProtocolError if it is too long."""
         if len(cursor) > _MAX_SERVER_CURSOR:
-            raise ProtocolError(INTERNAL_ERROR, f"The cursor of server `{server_id}` is too long to be followed")
+            raise ProtocolError(
+                INTERNAL_ERROR,
+                f"The list ends here: the next cursor of server `{server_id}` is too long. Use what is listed so far.",
+            )
         return self._signed(server_id, cursor, method, caller)
 
     def unseal(self, cursor: str, method: str, caller: Caller) -> tuple[str, str]:
@@ -116,8 +119,10 @@ def refuse_any(cursor: object) -> None:
 
 
 def _foreign() -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, "This `cursor` is not one that this list gave you: begin without one")
+    return ProtocolError(INVALID_PARAMS, "This `cursor` is not from this list. Begin again without one.")
 
 
 def _expired() -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, "This `cursor` has expired, the list has changed: begin again without one")
+    return ProtocolError(
+        INVALID_PARAMS, "This `cursor` has expired, because the list has changed. Begin again without one."
+    )

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
@@ -39,8 +38,14 @@ from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
+from pointsman.router.gateway.execute_parameters import (
+    Reading,
+    check_beside,
+    read_envelope,
+    read_exactly,
+    read_leniently,
+)
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
-from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, check_names
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
@@ -76,26 +81,68 @@ class Executor:
 
     async def execute(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """`tool_execute`. Raises ProtocolError."""
-        tool_key = given.get("toolKey")
+        reading, tool = read_exactly(given), None
         try:
-            with self._begin(
-                request, tool_key if isinstance(tool_key, str) else None, given.get("arguments")
-            ) as record:
-                asked = read_execute(given)
-                if asked.tool_key == RESULT_KEY:
-                    return await self._read_result(request, record, asked.arguments)
-                tool, spent_s = self._catalog.resolve_known(request.caller, asked.tool_key), 0.0
-                if tool is None:
-                    asked_at = asyncio.get_running_loop().time()
-                    tool = await self._catalog.resolve(request.caller, asked.tool_key)
-                    spent_s = self._wait_for_connection(tool, asked_at)
-                answer, size = await self._call(request, back, record, tool, asked.arguments, spent_s)
-                result = as_execute_result(answer)
-                if size > SMALL_BYTES and self._large_results.may_be_large(size):
-                    result = await self._large_results.shorten(request, tool.document.tool_key, result)
-                return result
+            if reading is not None and reading.tool_key != RESULT_KEY:
+                tool = self._catalog.resolve_known(request.caller, reading.tool_key)
+        except GatewayError:
+            reading = None
+        try:
+            if reading is None:
+                return await self._execute_leniently(request, back, given)
+            with self._begin(request, reading.tool_key, reading.arguments) as record:
+                return await self._run(request, back, record, tool, reading)
         except GatewayError as error:
             return failure(error)
+
+    async def _execute_leniently(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
+        """Execute a call that is not written exactly, or whose tool cannot be used now.
+
+        Raises:
+            GatewayError: also because it cannot be read; it has its row.
+            ProtocolError: as `_call`.
+        """
+        tool_key, arguments = given.get("toolKey"), given.get("arguments")
+        read: Reading | GatewayError | asyncio.CancelledError
+        try:  # before the row is begun, because the row names the tool
+            read = await read_leniently(self._catalog, request.caller, given)
+            tool_key, arguments = read.tool_key, read.arguments
+        except (GatewayError, asyncio.CancelledError) as error:
+            read = error
+        with self._begin(request, tool_key if isinstance(tool_key, str) else None, arguments) as record:
+            if not isinstance(read, Reading):
+                raise read
+            record.read_as = read.read_as
+            return await self._run(request, back, record, None, read)
+
+    async def _run(
+        self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool | None, reading: Reading
+    ) -> Json:
+        """Run a call as it was read; `tool` is None unless it is known already. Raises as `_call`."""
+        if reading.tool_key == RESULT_KEY:
+            return await self._read_result(request, record, reading.arguments)
+        spent_s = 0.0
+        if tool is None:
+            asked_at = asyncio.get_running_loop().time()
+            tool = await self._resolve(request.caller, reading)
+            spent_s = self._wait_for_connection(tool, asked_at)
+        answer, size = await self._call(request, back, record, tool, reading, spent_s)
+        result = as_execute_result(answer)
+        if size > SMALL_BYTES and self._large_results.may_be_large(size):
+            result = await self._large_results.shorten(request, tool.document.tool_key, result)
+        return result
+
+    async def _resolve(self, caller: Caller, reading: Reading) -> KnownTool:
+        """Raises GatewayError; an unknown tool's names the nearest keys."""
+        try:
+            tool = await self._catalog.resolve(caller, reading.tool_key)
+        except UnknownToolError:
+            nearest = ", ".join(f"`{key}`" for key in self._catalog.nearest_keys(caller, reading.tool_key))
+            advice = f"The nearest keys: {nearest}." if nearest else ""
+            raise UnknownToolError(reading.tool_key, advice) from None
+        if "beside" in reading.forms:
+            check_beside(reading, tool)
+        return tool
 
     async def call(self, request: FrontRequest, back: BackChannel, name: str, arguments: Json) -> Json:
         """Call a tool by its flat name. Raises ProtocolError, also for a name that this caller cannot call."""
@@ -110,10 +157,13 @@ class Executor:
                 if isinstance(resolved, GatewayError):
                     raise resolved
                 spent_s = self._wait_for_connection(resolved, asked_at)
-                answer, _ = await self._call(request, back, record, resolved, arguments, spent_s)
+                reading = Reading(resolved.document.tool_key, arguments)
+                answer, _ = await self._call(request, back, record, resolved, reading, spent_s, enveloped=False)
                 return as_own_result(answer)
         except UnknownToolError:
-            raise ProtocolError(INVALID_PARAMS, "No tool of that name here: `tools/list` has those there are") from None
+            raise ProtocolError(
+                INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
+            ) from None
         except GatewayError as error:
             return failure(error)
 
@@ -138,14 +188,27 @@ class Executor:
         back: BackChannel,
         record: Record,
         tool: KnownTool,
-        arguments: Json,
+        reading: Reading,
         spent_s: float,
+        *,
+        enveloped: bool = True,
     ) -> tuple[Json, int]:
-        """Return the server's result with its size in bytes, and finish its row. Raises GatewayError, ProtocolError."""
+        """Return the server's result with its size in bytes, and finish its row. Raises GatewayError, ProtocolError.
+
+        `enveloped`: arguments that do not match may hold the whole call once more.
+        """
         bundled = tool.server_id in self._catalog.bundled_servers
-        deferred = None if bundled else tool.check_arguments(arguments)  # bundled servers check their own arguments
-        if deferred is not None:
-            await self._check_process.settle(deferred, request.caller.token_id)
+        arguments = reading.arguments
+        try:  # bundled servers check their own arguments
+            deferred = None if bundled and "arguments" not in arguments else tool.check_arguments(arguments)
+            if deferred is not None:
+                await self._check_process.settle(deferred, request.caller.token_id)
+        except InvalidArgumentsError:
+            inner = await self._unwrap(request.caller, reading, tool) if enveloped else None
+            if inner is not None:
+                arguments, record.read_as = inner.arguments, inner.read_as
+            elif not bundled:
+                raise
         params: Json = {"name": tool.tool_name, "arguments": arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
@@ -156,7 +219,7 @@ class Executor:
                 result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
-        self._links.remember(request.caller, tool.server_id, result.get("content"))
+        result = self._links.shown(request.caller, tool.server_id, result)
         size = len(wire.encode(result))
         record.finish(*_ending(result, bundled), bytes=size)
         return result, size
@@ -166,6 +229,20 @@ class Executor:
         result = await self._large_results.read(request.caller, arguments)
         record.finish("ok", bytes=len(wire.encode(result)))
         return result
+
+    async def _unwrap(self, caller: Caller, reading: Reading, tool: KnownTool) -> Reading | None:
+        """The call inside the arguments, if it is one of this tool and its own arguments match; otherwise None."""
+        inner = read_envelope(reading, tool)
+        if inner is None:
+            return None
+        try:
+            if "beside" in inner.forms:
+                check_beside(inner, tool)
+            deferred = tool.check_arguments(inner.arguments)
+            fits = deferred is None or await self._check_process.settle(deferred, caller.token_id)
+        except InvalidArgumentsError:
+            return None
+        return inner if fits else None
 
     async def _send_when_back(
         self,
@@ -234,36 +311,6 @@ def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind
         request_id=request.id,
         tool_key=tool_key if isinstance(tool_key, str) else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ExecuteArguments:
-    tool_key: str
-    arguments: Json
-
-
-def read_execute(given: Json) -> ExecuteArguments:
-    """Raises InvalidArgumentsError."""
-    tool_key, arguments = given.get("toolKey"), given.get("arguments")
-    if len(given) == 2 and type(tool_key) is str and tool_key and type(arguments) is dict:
-        return ExecuteArguments(tool_key, arguments)  # the common case, on the hot path
-    check_names(given, EXECUTE, ("toolKey", "arguments"))
-    if not isinstance(tool_key, str) or not tool_key:
-        raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
-    return ExecuteArguments(tool_key, _tool_arguments(arguments))
-
-
-def _tool_arguments(value: Any) -> Json:
-    if value is None:
-        return {}
-    if isinstance(value, str):  # some models send the object as text
-        try:
-            value = wire.decode(value.encode()) if value.strip() else {}
-        except (wire.InvalidJsonError, UnicodeEncodeError):
-            raise InvalidArgumentsError("`arguments` is a string that is not JSON; give an object.") from None
-    if not isinstance(value, dict):
-        raise InvalidArgumentsError("`arguments` must be an object that fits the tool's inputSchema.")
-    return value
 
 
 @dataclass(slots=True, eq=False)

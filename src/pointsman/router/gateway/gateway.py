@@ -8,7 +8,7 @@ from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import RateLimitedError
-from pointsman.core.kinds import SKILLS_EXTENSION
+from pointsman.core.kinds import APPS_CAPABILITY, SKILLS_EXTENSION
 from pointsman.core.kinds import TOOLS as TOOLS_KIND
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import (
@@ -37,6 +37,7 @@ from pointsman.router.gateway.reads import Reads
 from pointsman.router.gateway.results import ResourceLinks, failure
 from pointsman.router.gateway.skills import Skills
 from pointsman.router.gateway.subscriptions import ResourceSubscriptions
+from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.serving.shares import TokenShares
 
@@ -59,12 +60,14 @@ class PointsmanGateway:
         caller_ids: CallerIds,
         shares: TokenShares,
         store: ResultStore,
+        context_use: ContextUse,
     ) -> None:
         self._catalog = catalog
         self.identify = catalog.identify
         self.still_valid = catalog.still_valid
         self._shares = shares
         self._usage = usage
+        self._context_use = context_use
         self._audit = audit
         self._flat = FlatTools(catalog)
         links = ResourceLinks()
@@ -112,15 +115,19 @@ class PointsmanGateway:
         return self._catalog.rights.may_use_server(caller, server_id)
 
     def capabilities(self, caller: Caller, era: Era) -> Json:
-        """Return what the gateway supports, whether or not a server that has it is connected now."""
+        """Return what the gateway supports, whether or not a server that has it is connected now.
+
+        Apps need tools under their own names, and a server that has some.
+        """
         flat = self._catalog.rights.is_flat(caller)
+        apps = APPS_CAPABILITY if flat and self._catalog.may_have_apps(caller) else {}
         return {
             "tools": {"listChanged": True} if flat else {},
             "resources": {"subscribe": True, "listChanged": True},
             "prompts": {"listChanged": True},
             "completions": {},
             "logging": {},
-            "extensions": {SKILLS_EXTENSION: {"directoryRead": True}},
+            "extensions": {SKILLS_EXTENSION: {"directoryRead": True}, **apps},
         }
 
     async def instructions(self, caller: Caller) -> str | None:
@@ -145,12 +152,15 @@ class PointsmanGateway:
         kind = KINDS.get(request.method)
         if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
             refuse_any(request.params.get("cursor"))
+            self._context_use.listed(request.caller, request.client.name)
             return {"tools": described_tools(await self._catalog.overview(request.caller))}
         if kind is not None:
             return await self._lists.page(kind, request)
         handler = self._handlers.get(request.method)
         if handler is None:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found")
+            raise ProtocolError(
+                METHOD_NOT_FOUND, "Method not found. The gateway's `capabilities` say what it supports."
+            )
         return await handler(request, back)
 
     def _over_share(self, request: FrontRequest, error: RateLimitedError) -> Json:
@@ -182,8 +192,8 @@ class PointsmanGateway:
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
-            return await discover(self._catalog, self._audit, self._usage, request, given)
+            answer = await discover(self._catalog, self._audit, self._usage, request, given)
+            self._context_use.answered(request.caller, answer)
+            return answer
         record_refusal(self._audit, request, "unknown_tool", "execute", name)
-        raise ProtocolError(
-            INVALID_PARAMS, f"No tool of that name here: find it with {DISCOVERY} and run it with {EXECUTE}"
-        )
+        raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pointsman.catalog.apps import supports_apps, with_app_uris
+from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
 from pointsman.catalog.offers import Offer, Offered, Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.kinds import PROMPTS, RESOURCES, SKILLS, TEMPLATES, TOOLS, ListKind
 from pointsman.core.model import Caller, Json
-from pointsman.core.seams import Era, FrontRequest
+from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.own_skill import OWN_ID, own_skill
 
@@ -24,7 +26,7 @@ class ListHandlers:
     async def page(self, kind: ListKind, request: FrontRequest) -> Json:
         """Return one page. Raises ProtocolError for an invalid cursor."""
         caller = request.caller
-        offered = await self._offered(kind, caller, request.client.era)
+        offered = await self._offered(kind, caller, request.client)
         order = (OWN_ID, *self._catalog.rights.servers_of(caller))
         cursor = request.params.get("cursor")
         shown, next_cursor = self._cursors.page(offered.offers, order, kind.method, caller, cursor)
@@ -33,14 +35,19 @@ class ListHandlers:
             page["nextCursor"] = next_cursor
         return page
 
-    async def _offered(self, kind: ListKind, caller: Caller, era: Era) -> Offered:
+    async def _offered(self, kind: ListKind, caller: Caller, client: Client) -> Offered:
         if kind is SKILLS:
             return self._with_own_skill(caller, await self._offers.listed(caller, kind))
         if kind is not TOOLS:
             return await self._offers.listed(caller, kind)
         collected = await self._catalog.collected(caller)
         named = self._flat.named(caller, self._catalog.permitted(caller, collected))
-        offers = [Offer(tool.server_id, tool.tool_name, _shown(name, tool.tool, era)) for name, tool in named.items()]
+        apps = supports_apps(client.capabilities)
+        offers = [
+            Offer(tool.server_id, tool.tool_name, _shown(name, tool, client.era))
+            for name, tool in named.items()
+            if apps or not tool.for_apps_only
+        ]
         return Offered(offers, collected.ttl_s)
 
     def _with_own_skill(self, caller: Caller, offered: Offered) -> Offered:
@@ -52,9 +59,12 @@ class ListHandlers:
         return Offered([Offer(OWN_ID, own["uri"], own), *others], offered.ttl_s)
 
 
-def _shown(name: str, tool: Json, era: Era) -> Json:
+def _shown(name: str, known: KnownTool, era: Era) -> Json:
     """Return the server's definition under our name. In the legacy era an outputSchema must be that of an object."""
+    tool = known.tool
     shown = {**tool, "name": name}
+    if "_meta" in tool:
+        shown["_meta"] = with_app_uris(known.server_id, tool["_meta"])
     if era == "legacy" and "outputSchema" in tool:
         schema = tool["outputSchema"]
         if not isinstance(schema, dict) or schema.get("type") != "object":

@@ -74,8 +74,11 @@ TOOLS: list[Json] = [
                     "description": f"The `toolKey` of a result of {DISCOVERY}, such as `github:create_issue`.",
                 },
                 "arguments": {
-                    "type": "object",
-                    "description": "The tool's own arguments, as its inputSchema asks for them.",
+                    "type": ["object", "string"],  # OpenAI's strict mode forbids objects without declared properties
+                    "description": (
+                        "The tool's own arguments, as its inputSchema asks for them: an object, or a string with "
+                        "that object as JSON."
+                    ),
                 },
             },
             "required": ["toolKey"],

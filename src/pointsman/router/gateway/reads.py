@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from urllib.parse import parse_qsl
 
-from pointsman.catalog.names import wrap_uri
 from pointsman.catalog.offers import Offers, Target
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamError, GatewayError, RateLimitedError
@@ -46,9 +45,9 @@ class Reads:
         uri: str = request.params["uri"]
         target, result = await self.send_to_resource(request, back, uri, check)
         contents = result.get("contents")
-        if not target.wrapped or not isinstance(contents, list):
+        if not isinstance(contents, list):
             return result
-        return {**result, "contents": [_wrap_uri(target.server_id, part) for part in contents]}
+        return {**result, "contents": [_with_client_uri(target, part) for part in contents]}
 
     async def send_to_resource(
         self, request: FrontRequest, back: BackChannel, uri: str, check: CheckFrom | None = None
@@ -82,10 +81,15 @@ class Reads:
             params["arguments"] = arguments
         result = await self._send_to_target(target, params, request, back, arguments, prompt=target.own)
         messages = result.get("messages")
-        if isinstance(messages, list):
-            blocks = [message.get("content") for message in messages if isinstance(message, dict)]
-            self._links.remember(request.caller, target.server_id, blocks)
-        return result
+        if not isinstance(messages, list):
+            return result
+        return {**result, "messages": [self._with_client_links(request, target, one) for one in messages]}
+
+    def _with_client_links(self, request: FrontRequest, target: Target, message: object) -> object:
+        if not isinstance(message, dict):
+            return message
+        [content] = self._links.follow(request.caller, target.server_id, [message.get("content")])
+        return {**message, "content": content} if "content" in message else message
 
     async def completion(self, request: FrontRequest, back: BackChannel) -> Json:
         """`completion/complete`, sent to the server of its `ref`. Raises ProtocolError."""
@@ -174,11 +178,13 @@ class Reads:
 
 def no_resource(uri: str, era: Era) -> ProtocolError:
     """Also for a resource that the caller may not use, so that its existence cannot be probed."""
-    return ProtocolError(_not_found(era), "Resource not found: `resources/list` has those there are", {"uri": uri})
+    return ProtocolError(
+        _not_found(era), "Resource not found. Call `resources/list` to see the resources you can use.", {"uri": uri}
+    )
 
 
 def _no_prompt() -> ProtocolError:
-    return ProtocolError(INVALID_PARAMS, "No prompt of that name here: `prompts/list` has those there are")
+    return ProtocolError(INVALID_PARAMS, "Prompt not found. Call `prompts/list` to see the prompts you can use.")
 
 
 def _not_found(era: Era) -> int:
@@ -207,7 +213,7 @@ def uri_parts(uri: str) -> Json:
     return {"uri": base, "query": dict(parse_qsl(query, keep_blank_values=True))} if separator else {"uri": base}
 
 
-def _wrap_uri(server_id: str, part: object) -> object:
+def _with_client_uri(target: Target, part: object) -> object:
     if isinstance(part, dict) and isinstance(part.get("uri"), str):
-        return {**part, "uri": wrap_uri(server_id, part["uri"])}
+        return {**part, "uri": target.shown(part["uri"])}
     return part

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
+from pointsman.catalog.apps import META_KEYS, with_app_uris
+from pointsman.catalog.names import is_app_uri, wrap_uri
 from pointsman.core import wire
 from pointsman.core.errors import GatewayError, RateLimitedError
 from pointsman.core.model import Caller, Json
@@ -11,7 +14,7 @@ from pointsman.core.model import Caller, Json
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 MOST_LINKS = 10_000  # of all callers; the least recently used are evicted
 MAX_URI_CHARS = 8_192
-_LINK_TYPES = frozenset({"resource_link", "resource"})
+_LINK_TYPES = ("resource_link", "resource")
 
 
 def structured(content: Json) -> Json:
@@ -46,19 +49,28 @@ def as_own_result(result: Json) -> Json:
 class ResourceLinks:
     """Remembers which server sent a caller a link to a resource, so that the caller can follow it.
 
-    Content passes unchanged, so the URIs in it are the server's own, and two servers may use the same one.
+    Content passes unchanged, so the URIs in it are the server's own, and two servers may use the same one. Only links
+    to the pages of apps are changed: they name their server, so nothing has to be remembered.
     """
 
     def __init__(self) -> None:
         self._servers: OrderedDict[tuple[Caller, str], str] = OrderedDict()
 
-    def remember(self, caller: Caller, server_id: str, blocks: object) -> None:
-        """Remember the links in a result's content blocks, which may have any shape."""
-        if not isinstance(blocks, list):
-            return
-        for block in blocks:
-            if isinstance(block, dict) and block.get("type") in _LINK_TYPES:
-                self._add(caller, server_id, block)
+    def shown(self, caller: Caller, server_id: str, result: Json) -> Json:
+        """Return a tool's result as clients see it, and remember the links in it."""
+        content, meta = result.get("content"), result.get("_meta")
+        if isinstance(content, list):
+            for block in content:
+                if isinstance(block, dict) and block.get("type") in _LINK_TYPES:
+                    result = {**result, "content": self.follow(caller, server_id, content)}
+                    break
+        if isinstance(meta, dict) and not META_KEYS.isdisjoint(meta):
+            result = {**result, "_meta": with_app_uris(server_id, meta)}
+        return result
+
+    def follow(self, caller: Caller, server_id: str, blocks: list[Any]) -> list[Any]:
+        """Return content blocks, which may have any shape, as clients see them, and remember the links in them."""
+        return [self._follow(caller, server_id, block) if isinstance(block, dict) else block for block in blocks]
 
     def server_of(self, caller: Caller, uri: str) -> str | None:
         """Return the server that last sent this caller this URI."""
@@ -68,11 +80,21 @@ class ResourceLinks:
         self._servers.move_to_end(key)
         return self._servers[key]
 
-    def _add(self, caller: Caller, server_id: str, block: Json) -> None:
+    def _follow(self, caller: Caller, server_id: str, block: Json) -> Json:
+        if block.get("type") not in _LINK_TYPES:
+            return block
         embedded = block.get("resource")
         uri = embedded.get("uri") if isinstance(embedded, dict) else block.get("uri")
-        if not isinstance(uri, str) or len(uri) > MAX_URI_CHARS:
-            return
+        if not isinstance(uri, str):
+            return block
+        if is_app_uri(uri):
+            named = {"uri": wrap_uri(server_id, uri)}
+            return {**block, "resource": {**embedded, **named}} if isinstance(embedded, dict) else {**block, **named}
+        if len(uri) <= MAX_URI_CHARS:
+            self._add(caller, server_id, uri)
+        return block
+
+    def _add(self, caller: Caller, server_id: str, uri: str) -> None:
         self._servers[caller, uri] = server_id
         self._servers.move_to_end((caller, uri))
         if len(self._servers) > MOST_LINKS:

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Iterator, Sequence
 from dataclasses import replace
 
 from pointsman.catalog.definitions import encode_entry, visible_entry
-from pointsman.catalog.names import wrap_uri
 from pointsman.catalog.offers import Offers, Target
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.skills import directory, mismatch, skills_with, why_invalid, wrap_skill
@@ -80,7 +79,9 @@ class Skills:
                 skill: Json = result["skill"]
                 shown = wrap_skill(target.server_id, skill) if target.wrapped else skill
                 return as_own_result({**result, "skill": shown})
-        raise self._unknown(request, "unknown_skill", "No skill at that URI: `skills/list` has those there are")
+        raise self._unknown(
+            request, "unknown_skill", "Skill not found. Call `skills/list` to see the skills you can use."
+        )
 
     async def directory(self, request: FrontRequest, back: BackChannel) -> Json:
         """`resources/directory/read`. Raises ProtocolError."""
@@ -96,7 +97,7 @@ class Skills:
                 page = await self._page(request, back, target, None if asked is None else asked[1])
                 if page is not None:
                     return page
-        why = "No directory at that URI: give the URI of a skill without `/SKILL.md`, or of a folder in one"
+        why = "Directory not found. Give the URI of a skill without `/SKILL.md`, or of a folder in it."
         raise self._unknown(request, "unknown_resource", why)
 
     # ------------------------------------------------------------------ which server
@@ -295,7 +296,7 @@ def _shown(entries: Sequence[object], target: Target) -> list[Json]:
         if encoded is None:
             continue
         clean = visible_entry(entry, "uri", encoded)
-        shown.append({**clean, "uri": wrap_uri(target.server_id, clean["uri"])} if target.wrapped else clean)
+        shown.append({**clean, "uri": target.shown(clean["uri"])})
     return shown
 
 

@@ -168,7 +168,7 @@ async def _try_search(cloud: CloudSearchProvider, project_id: str | None) -> tup
 
 def _next_step(failure: CloudError) -> str:
     if failure.fix:
-        return f"This is a fault of the configuration: {failure.fix}"
+        return f"Configuration error: {failure.fix}"
     match failure.code:
         case cloud_errors.TIMEOUT:
             return "It is overloaded or hangs, or `cloud_search.timeout_s` is too short for it"

@@ -62,29 +62,33 @@ def gauge_families(gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     states = GaugeMetricFamily(
-        "pointsman_server_state", "1 for the state that a server is in.", labels=["server", "state"]
+        "pointsman_server_state",
+        "Current state of a server: 1 for that state, 0 for the others.",
+        labels=["server", "state"],
     )
     for server_id, status in filter(lambda item: may_see(item[0]), gauges.statuses.items()):
         for state in _STATES:
             states.add_metric([server_id, state], float(status.state == state))
     yield states
-    restarts = CounterMetricFamily("pointsman_server_restarts", "Restarts of a server.", labels=["server"])
+    restarts = CounterMetricFamily("pointsman_server_restarts", "Server restarts.", labels=["server"])
     for server_id, count in filter(lambda item: may_see(item[0]), gauges.restarts.items()):
         restarts.add_metric([server_id], count)
     yield restarts
-    tasks = CounterMetricFamily("pointsman_task_restarts", "Restarts of a background task.", labels=["task"])
+    tasks = CounterMetricFamily("pointsman_task_restarts", "Background task restarts.", labels=["task"])
     for name, count in gauges.task_restarts.items():
         tasks.add_metric([name], count)
     yield tasks
-    aside = "Broken state databases that lie in the state folder."
+    aside = "Corrupt state databases kept in the state folder."
     yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=gauges.databases_set_aside)
-    yield GaugeMetricFamily("pointsman_sessions", "Open sessions of clients.", value=gauges.sessions)
-    yield GaugeMetricFamily("pointsman_requests_under_way", "Requests under way.", value=gauges.requests)
-    yield GaugeMetricFamily("pointsman_requests_queued", "Requests that wait for a server's slot.", value=gauges.queued)
-    yield GaugeMetricFamily("pointsman_unread_bytes", "Answers that clients have not read.", value=gauges.unread_bytes)
-    in_flight = "Reserved for large messages that are read and decoded."
+    yield GaugeMetricFamily("pointsman_sessions", "Open client sessions.", value=gauges.sessions)
+    yield GaugeMetricFamily("pointsman_requests_under_way", "Requests in progress.", value=gauges.requests)
+    yield GaugeMetricFamily("pointsman_requests_queued", "Requests queued for a busy server.", value=gauges.queued)
+    yield GaugeMetricFamily(
+        "pointsman_unread_bytes", "Bytes of answers that clients have not read yet.", value=gauges.unread_bytes
+    )
+    in_flight = "Bytes reserved for large messages while they are read and decoded."
     yield GaugeMetricFamily("pointsman_in_flight_bytes", in_flight, value=gauges.in_flight_bytes)
-    build = GaugeMetricFamily("pointsman_build_info", "The version that runs.", labels=["version"])
+    build = GaugeMetricFamily("pointsman_build_info", "The running version, as a label.", labels=["version"])
     build.add_metric([__version__], 1)
     yield build
 
@@ -93,7 +97,7 @@ def quantile_family(windows: Mapping[Labels, Window]) -> Metric:
     """The labels of `windows` are server and tool."""
     from prometheus_client.core import GaugeMetricFamily
 
-    text = f"Time of a call at quantiles of the last {WINDOW} calls of a tool."
+    text = f"Quantiles of the duration of a tool's last {WINDOW} calls."
     labels = ["server", "tool", "quantile"]
     family = GaugeMetricFamily("pointsman_call_duration_quantile_seconds", text, labels=labels)
     for names, window in windows.items():
@@ -106,14 +110,20 @@ def cloud_families(status: CloudStatus) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     states = GaugeMetricFamily(
-        "pointsman_cloud_search_state", "1 for the state that the breaker of cloud search is in.", labels=["state"]
+        "pointsman_cloud_search_state",
+        "Current state of the cloud search circuit breaker: 1 for that state, 0 for the others.",
+        labels=["state"],
     )
     for state in get_args(BreakerState):
         states.add_metric([state], float(status.state == state))
     yield states
     yield GaugeMetricFamily(
-        "pointsman_cloud_search_refused_projects", "Projects that the service refuses.", value=status.refused_projects
+        "pointsman_cloud_search_refused_projects",
+        "Projects that the search service rejects.",
+        value=status.refused_projects,
     )
     opened, invented = "pointsman_cloud_search_opened", "pointsman_cloud_search_invented"
-    yield CounterMetricFamily(opened, "How often the breaker of cloud search opened.", value=status.opened)
-    yield CounterMetricFamily(invented, "Results that named a tool which was not sent.", value=status.invented)
+    yield CounterMetricFamily(opened, "Times that the cloud search circuit breaker opened.", value=status.opened)
+    yield CounterMetricFamily(
+        invented, "Search results that named a tool which was not in the request.", value=status.invented
+    )

@@ -10,7 +10,7 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +33,8 @@ MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
 _TOOL_CODES = BUNDLED_CODES - {"rate_limited"}  # which may also mean that nothing was sent to a server
+
+_ERRORS = frozenset({"error", "timeout", "interrupted"})
 
 Labels = tuple[str, ...]
 MaySee = Callable[[str], bool]  # whether the reader may see the server with that id
@@ -96,6 +98,10 @@ class Metrics:
     def journal_failed(self) -> None:
         self._journal_failures.count += 1
 
+    async def figures(self) -> CallFigures:
+        """Return calls, errors and quantiles of all servers, for `pointsman status`."""
+        return await asyncio.to_thread(self._figures)
+
     def render(self, may_see: MaySee = everything) -> bytes:
         """Return the text format; servers that the reader may not see are aggregated as `other`.
 
@@ -106,6 +112,20 @@ class Metrics:
     async def scrape(self, may_see: MaySee = everything) -> bytes:
         """Like `render`, but only reads the gauges in this thread and renders in another."""
         return await asyncio.to_thread(exposition.render, self._families(self._read_gauges(), may_see))
+
+    def _figures(self) -> CallFigures:
+        total, by_server = _Sum(), dict[str, _Sum]()
+        for (server, _, ending, _), counted in list(self._calls.items()):
+            for figures in (total, by_server.setdefault(server, _Sum())):
+                figures.calls += counted.count if ending != "input_required" else 0
+                figures.errors += counted.count if ending in _ERRORS else 0
+        for (server, _), window in list(self._last_calls.items()):
+            for figures in (total, by_server.setdefault(server, _Sum())):
+                figures.window.add(window)
+        refused = sum(count.count for count in list(self._refused.values()))
+        discoveries = sum(count.count for count in list(self._discoveries.values()))
+        servers = {server: figures.shown() for server, figures in by_server.items() if server}
+        return CallFigures(total.shown(), servers, refused, discoveries)
 
     def _finished_other(self, intent: Intent, outcome: Outcome) -> None:
         """Count a refusal, a discovery, a read or a change."""
@@ -160,33 +180,72 @@ class Metrics:
 
     def _families(self, gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
         calls = _visible(self._calls, may_see, names=2)
-        yield exposition.counter_family("calls", "Calls of tools.", ("server", "tool", "outcome", "code"), calls)
+        yield exposition.counter_family("calls", "Tool calls.", ("server", "tool", "outcome", "code"), calls)
         seconds = _visible(self._call_seconds, may_see, names=2)
-        yield exposition.histogram_family("call_duration_seconds", "Time of a call.", ("server", "tool"), seconds)
+        yield exposition.histogram_family(
+            "call_duration_seconds", "Duration of tool calls.", ("server", "tool"), seconds
+        )
         yield exposition.quantile_family(_visible(self._last_calls, may_see, names=2))
         reads = _visible(self._reads, may_see, names=1)
-        yield exposition.counter_family("reads", "Reads by MCP method.", ("server", "method", "outcome", "code"), reads)
+        yield exposition.counter_family(
+            "reads",
+            "Reads such as resources/read and prompts/get, by MCP method.",
+            ("server", "method", "outcome", "code"),
+            reads,
+        )
         read_seconds = _visible(self._read_seconds, may_see, names=1)
         yield exposition.histogram_family(
-            "read_duration_seconds", "Time of a read.", ("server", "method"), read_seconds
+            "read_duration_seconds", "Duration of reads.", ("server", "method"), read_seconds
         )
         labels = ("provider", "fallback", "outcome", "code")
         yield exposition.counter_family(
-            "discoveries", "Discoveries by the provider that answered.", labels, self._discoveries
+            "discoveries", "Tool discoveries, by the search provider that answered.", labels, self._discoveries
         )
         duration = "discovery_duration_seconds"
-        yield exposition.histogram_family(duration, "Time of a discovery.", ("provider",), self._discovery_seconds)
-        yield exposition.counter_family("refused", "Requests that were refused.", ("kind", "code"), self._refused)
+        yield exposition.histogram_family(
+            duration, "Duration of tool discoveries.", ("provider",), self._discovery_seconds
+        )
+        yield exposition.counter_family("refused", "Rejected requests.", ("kind", "code"), self._refused)
         yield exposition.counter_family(
-            "rate_limited", "Calls over a rate limit.", ("server",), _visible(self._rate_limited, may_see, names=1)
+            "rate_limited",
+            "Calls rejected by a rate limit.",
+            ("server",),
+            _visible(self._rate_limited, may_see, names=1),
         )
         changes = _visible(self._tool_changes, may_see, names=1)
-        yield exposition.counter_family("tool_changes", "Changed definitions of known tools.", ("server",), changes)
+        yield exposition.counter_family("tool_changes", "Tools whose definition changed.", ("server",), changes)
         failures: dict[Labels, Count] = {(): self._journal_failures}
         yield exposition.counter_family("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from exposition.gauge_families(gauges, may_see)
         if gauges.cloud is not None:
             yield from exposition.cloud_families(gauges.cloud)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    calls: int
+    errors: int
+    quantiles: Mapping[float, float]  # in seconds, of the latest calls
+
+
+@dataclass(frozen=True, slots=True)
+class CallFigures:
+    """Since the start of the daemon. A call that asked its client something counts once."""
+
+    total: Figures
+    servers: Mapping[str, Figures]
+    refused: int  # requests of any kind
+    discoveries: int
+
+
+@dataclass(slots=True)
+class _Sum:
+    calls: int = 0
+    errors: int = 0
+    window: Window = field(default_factory=lambda: Window())
+
+    def shown(self) -> Figures:
+        return Figures(self.calls, self.errors, self.window.quantiles())
 
 
 _Called = tuple[str | None, str | None, str, str | None]  # server, tool key, outcome, code

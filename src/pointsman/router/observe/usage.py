@@ -22,8 +22,9 @@ MAX_CALLERS = 256
 MAX_DISCOVERIES = 4  # of one caller
 MAX_QUERY_CHARS = 2_000
 MAX_QUERY_WORDS = 32
-MAX_WORDS = 10_000  # of all projects together
+MAX_WORDS = 4_000  # of all projects together; each takes about 800 bytes, and 120 for each further tool
 MAX_TOOLS = 8  # for one word
+MAX_DIGITS = 3  # of a number that is learnt: `365` is part of a name, a longer one is an id that never returns
 
 _Words = tuple[str, ...]
 
@@ -127,7 +128,8 @@ class UsageMemory:
 
 
 def _words(query: str) -> _Words:
-    return tuple(dict.fromkeys(tokens(query[:MAX_QUERY_CHARS])))[:MAX_QUERY_WORDS]
+    words = (word for word in tokens(query[:MAX_QUERY_CHARS]) if len(word) <= MAX_DIGITS or not word.isdecimal())
+    return tuple(dict.fromkeys(words))[:MAX_QUERY_WORDS]
 
 
 def _union(parts: Sequence[_Words]) -> _Words:

@@ -30,7 +30,7 @@ class Opens:
         self.count: dict[str, int] = {}
         self.hold: asyncio.Event | None = None
 
-    def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
+    def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
         async def connect(on_notification: OnNotification) -> Connection:
             self.count[server_id] = self.count.get(server_id, 0) + 1
             if self.hold is not None:
@@ -83,7 +83,7 @@ async def test_servers_start_are_found_by_id_and_are_removed() -> None:
 
 async def test_an_entry_that_cannot_be_applied_costs_its_own_server_only() -> None:
     class Broken(Opens):
-        def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
+        def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
             if server_id == "broken":
                 raise RuntimeError("no way to connect")
             return super().__call__(server_id, server, limits)

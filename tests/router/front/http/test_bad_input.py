@@ -17,19 +17,24 @@ def error_of(result: dict[str, Any]) -> tuple[str, str]:
 
 async def test_what_the_model_can_act_on_is_a_result(shop: Shop) -> None:
     unknown = error_of(await shop.execute("shop:polish"))
-    assert unknown == ("unknown_tool", "No tool `shop:polish`. Call tool_discovery to see the tools you can use.")
+    assert unknown[0] == "unknown_tool"
+    assert unknown[1].startswith("No tool `shop:polish`. The nearest keys: `shop:")
+    assert unknown[1].endswith("`. Call tool_discovery to see the tools you can use.")
     for hidden in (
         "shop:erase",
         "attic:paint",
         "nowhere:paint",
-        "paint",
+        "polish",
         "shop:",
         ":paint",
         "shop:Paint",
         "SHOP:paint",
     ):
         code, message = error_of(await shop.execute(hidden))
-        assert (code, message) == ("unknown_tool", unknown[1].replace("shop:polish", hidden))
+        assert code == "unknown_tool"
+        assert message.startswith(f"No tool `{hidden}`. ")
+        assert message.endswith("Call tool_discovery to see the tools you can use.")
+        assert not {"shop:erase", "attic:paint", "nowhere:paint"} & set(message.split("`")[2:])
 
     code, message = error_of(await shop.execute("shop:paint", {"coats": 0}))
     assert code == "invalid_arguments"

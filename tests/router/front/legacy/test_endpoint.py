@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.core.seams import Change
+from pointsman.router.front.http.responses import INTERNAL
 from tests.router.front.raw_http import LONG_S, Json, call, initialize, modern_call
 from tests.router.front.served_front import Served, serving
 from tests.router.front.small_gateway import FORM, SmallGateway
@@ -391,7 +392,7 @@ async def test_a_fault_of_ours_is_told_in_fixed_words() -> None:
         session = await served.open_session()
         for broken in (call("fail"), call("odd", {"kind": "unencodable"})):
             answer = await served.send(broken, headers=session)
-            assert answer.json["error"] == {"code": -32603, "message": "Internal error"}
+            assert answer.json["error"] == {"code": -32603, "message": INTERNAL}
 
 
 async def test_the_wrong_era_in_meta_is_a_mismatch() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pointsman.core.seams import Change
+from pointsman.router.front.http.responses import INTERNAL
 from tests.router.front.raw_http import LONG_S, MODERN, NAMESPACE, Json, modern, modern_call
 from tests.router.front.served_front import Served, serving
 
@@ -178,7 +179,7 @@ async def test_an_error_after_something_was_said_comes_on_the_stream() -> None:
         assert told.last["result"]["resultType"] == "complete"
         body, headers = modern_call("fail")
         failed = await served.send(body, headers=headers)
-        assert (failed.status, failed.json["error"]) == (200, {"code": -32603, "message": "Internal error"})
+        assert (failed.status, failed.json["error"]) == (200, {"code": -32603, "message": INTERNAL})
 
 
 def listen(**wanted: Any) -> tuple[Json, list[tuple[str, str]]]:

@@ -193,7 +193,9 @@ def make_private(path: Path) -> None:
         if not real.exists():
             _make_file(real)
     except OSError as error:
-        raise StoreUnusableError(f"cannot be created: {error.strerror}.") from error
+        raise StoreUnusableError(
+            f"cannot be created: {error.strerror}. Check that its folder exists and is writable."
+        ) from error
     for each in (real, *(real.with_name(real.name + suffix) for suffix in _COMPANIONS)):
         _tighten(each)
 
@@ -253,4 +255,4 @@ def _store_error(error: sqlite3.DatabaseError, name: str) -> StoreError:
         return StoreUnusableError(
             f"The archive's store {name} cannot be used: {error}. Check that its folder exists and is writable."
         )
-    return StoreError(f"The archive's store {name} reported an error: {error}.")
+    return StoreError(f"The archive's store {name} reported an error: {error}. Try again later, or check the disk.")

@@ -29,11 +29,13 @@ async def connect_http(
     on_notification: OnNotification,
     record: ServerRecord | None = None,
     memory: AnswerMemory | None = None,
+    *,
+    apps: bool = False,
 ) -> Connection:
     """Connect and negotiate the version. The caller limits the total time.
 
     `record` is what the server was seen to do and `memory` the budget for its large answers; both outlive the
-    connection.
+    connection. With `apps`, support for apps is declared.
 
     Raises:
         ConnectionLostError: with the reason. All connections are closed then, also after a cancellation.
@@ -44,7 +46,7 @@ async def connect_http(
         raise ConnectionLostError("its `url` is not valid: correct it in its configuration") from None
     try:
         wire = _HttpWire(client, limits)
-        introduction = await negotiate(wire, era, probe_s)
+        introduction = await negotiate(wire, era, probe_s, apps=apps)
     except BaseException:
         await client.close()
         raise
@@ -53,7 +55,7 @@ async def connect_http(
 
     async def open_session() -> Session:
         wire = _HttpWire(client, limits)
-        return wire.session(await negotiate(wire, "legacy", probe_s))
+        return wire.session(await negotiate(wire, "legacy", probe_s, apps=apps))
 
     session = wire.session(introduction)
     return LegacyHttp(client, session, open_session, limits, on_notification, record or ServerRecord(), memory=memory)

@@ -44,8 +44,10 @@ async def connect_sse(
     on_notification: OnNotification,
     record: ServerRecord | None = None,
     memory: AnswerMemory | None = None,
+    apps: bool = False,
 ) -> SseConnection:
     """Open the stream and negotiate the version. The caller limits the total time; an idle stream is never closed.
+    With `apps`, support for apps is declared.
 
     Raises:
         ConnectionLostError: with the reason. All connections are closed then, also after a cancellation.
@@ -56,7 +58,7 @@ async def connect_sse(
         )
     connection = SseConnection(url, headers, limits, on_notification, record or ServerRecord(), memory)
     try:
-        await connection.open()
+        await connection.open(apps)
     except BaseException:
         await connection.close()
         raise
@@ -93,11 +95,11 @@ class SseConnection:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=TCP_CONNECT_S),
         )
 
-    async def open(self) -> None:
+    async def open(self, apps: bool = False) -> None:
         stream = await self._get()
         self._tasks.spawn(self._listen(stream))
         await self._endpoint
-        self.introduction = await negotiate(_Wire(self._mux, self._post), "legacy", 0)
+        self.introduction = await negotiate(_Wire(self._mux, self._post), "legacy", 0, apps=apps)
         self._mux.introduced(self.introduction)
 
     async def close(self) -> None:

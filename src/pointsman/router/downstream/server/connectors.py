@@ -32,14 +32,14 @@ class Connectors:
     memory: ServerMemory = field(default_factory=ServerMemory)
     in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
 
-    def __call__(self, server_id: str, server: Server, limits: Limits) -> Connect:
+    def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
         if server.url is None:
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
-            return self._stdio(command, server, limits, stderr, record, answers)
+            return self._stdio(command, server, limits, stderr, record, answers, apps)
         if server.transport == "sse":
-            return _sse(server.url, server, limits, record, answers)
-        return self._http(server.url, server, limits, record, answers)
+            return _sse(server.url, server, limits, record, answers, apps)
+        return self._http(server.url, server, limits, record, answers, apps)
 
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
@@ -57,6 +57,7 @@ class Connectors:
         stderr: StderrLog,
         record: ServerRecord,
         answers: AnswerMemory,
+        apps: bool,
     ) -> Connect:
         async def connect(on_notification: OnNotification) -> Connection:
             return await connect_stdio(
@@ -69,29 +70,41 @@ class Connectors:
                 stderr=stderr,
                 record=record,
                 memory=answers,
+                apps=apps,
             )
 
         return connect
 
-    def _http(self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
+    def _http(
+        self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory, apps: bool
+    ) -> Connect:
         from pointsman.router.downstream.http.connect import connect_http  # imported on demand: aiohttp takes 25 MB
 
         headers = secret_values(server.headers)
 
         async def connect(on_notification: OnNotification) -> Connection:
-            return await connect_http(url, headers, server.era, self.probe_s, limits, on_notification, record, answers)
+            return await connect_http(
+                url, headers, server.era, self.probe_s, limits, on_notification, record, answers, apps=apps
+            )
 
         return connect
 
 
-def _sse(url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory) -> Connect:
+def _sse(url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory, apps: bool) -> Connect:
     from pointsman.router.downstream.http.sse import connect_sse
 
     headers = secret_values(server.headers)
 
     async def connect(on_notification: OnNotification) -> Connection:
         return await connect_sse(
-            url, headers, era=server.era, limits=limits, on_notification=on_notification, record=record, memory=answers
+            url,
+            headers,
+            era=server.era,
+            limits=limits,
+            on_notification=on_notification,
+            record=record,
+            memory=answers,
+            apps=apps,
         )
 
     return connect

@@ -20,7 +20,9 @@ from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.tasks import TaskSet
 
-MakeConnect = Callable[[str, Server, Limits], Connect]
+MakeConnect = Callable[[str, Server, Limits, bool], Connect]
+"""The last argument: whether to declare support for apps, because clients see the server's tools by name."""
+
 _DISABLED = "disabled in the configuration"
 _REMOVED = "removed from the configuration"
 
@@ -31,9 +33,10 @@ class ConnectionSpec:
 
     server: Server
     limits: tuple[int, int]
+    apps: bool  # declared in the handshake
 
     @classmethod
-    def of(cls, server: Server, limits: Limits) -> ConnectionSpec:
+    def of(cls, server: Server, config: GatewayConfig) -> ConnectionSpec:
         irrelevant: dict[str, object] = {
             "name": None,
             "projects": (),
@@ -41,13 +44,15 @@ class ConnectionSpec:
             "prefix": None,
             "timeouts": ServerTimeouts(),
         }
-        return cls(server.model_copy(update=irrelevant), (limits.result_bytes, limits.messages))
+        limits = (config.limits.result_bytes, config.limits.messages)
+        return cls(server.model_copy(update=irrelevant), limits, config.is_flat(server))
 
 
 @dataclass(slots=True, eq=False)
 class _Slot:
     server: DownstreamServer
     spec: ConnectionSpec | None = None  # None: disabled
+    connect: Connect | None = None
     supervisor: Supervisor | None = None
     predecessors: list[Supervisor] = field(default_factory=list)  # serve until the supervisor has settled
 
@@ -89,6 +94,18 @@ class Fleet:
         """Wait until every server has made its first attempt. The caller limits the time."""
         current = [slot.supervisor for slot in self._slots.values()]
         await asyncio.gather(*(supervisor.settled.wait() for supervisor in current if supervisor is not None))
+
+    async def settled_one(self, server_id: str) -> None:
+        """Wait until this server, if it is enabled, has made its first attempt. The caller limits the time."""
+        slot = self._slots.get(server_id)
+        if slot is not None and slot.supervisor is not None:
+            await slot.supervisor.settled.wait()
+
+    def restart(self, server_id: str) -> None:
+        """Open a new connection, which replaces the present one. Does nothing for a server that is disabled."""
+        slot = self._slots.get(server_id)
+        if slot is not None and slot.spec is not None and slot.connect is not None:
+            self._restart(slot, slot.spec, slot.connect)
 
     def retry_now(self) -> None:
         """Retry every failed server without further delay."""
@@ -149,13 +166,15 @@ class Fleet:
             )
             slot = self._slots[server_id] = _Slot(server)
             self._servers[server_id] = server
-        slot.server.name, slot.server.timeouts = name, timeouts
+        slot.server.timeouts = timeouts
+        slot.server.rename(name)
         slot.server.queue.hand_out()  # there may be more slots now
-        spec = ConnectionSpec.of(wanted, config.limits) if wanted.enabled else None
+        spec = ConnectionSpec.of(wanted, config) if wanted.enabled else None
         if spec is None:
             self._disable(slot)
         elif spec != slot.spec:
-            self._restart(slot, spec, self._make_connect(server_id, wanted, config.limits))
+            slot.server.declares_apps = spec.apps
+            self._restart(slot, spec, self._make_connect(server_id, wanted, config.limits, spec.apps))
 
     def _disable(self, slot: _Slot) -> None:
         slot.server.stop(_DISABLED)
@@ -174,7 +193,7 @@ class Fleet:
             self._retire(slot.server, [previous])
         if not slot.predecessors:
             slot.server.starting("it is being started")
-        slot.spec = spec
+        slot.spec, slot.connect = spec, connect
         starts = self._starts if spec.server.url is None else None  # a URL starts no process
         record = self._memory.of(slot.server.id, spec.server)
         if spec.server.bundled is not None:

@@ -29,6 +29,7 @@ from pointsman.router.downstream.connection import (
 from pointsman.router.downstream.server.call import Deadline, request_with_input
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.own_connections import OwnConnections
+from pointsman.router.downstream.talk.request_meta import APPS_CLIENT, NAMESPACE
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
 from pointsman.router.serving.shares import FairQueue, TokenShares
 
@@ -87,6 +88,7 @@ class DownstreamServer:
         self.connected_at = 0.0  # on the loop's clock
         self._changed = True  # its configuration, since the last connection was opened
         self._changed_generation = 0  # the lists of earlier ones were made with another configuration
+        self.declares_apps = False  # in its handshake and in requests for its lists
         self.own: OwnConnections | None = None  # with `isolation: per-caller`; the shared one then serves lists
         self.request_reconnect: Callable[[], None] = lambda: None  # called when a request finds no connection
 
@@ -164,7 +166,10 @@ class DownstreamServer:
         kind, field = _LISTS[method]
         if kind not in self.capabilities or (method == SKILLS.method and self.skills is None):
             return {field: []}
-        call = Call(method, {} if cursor is None else {"cursor": cursor})
+        params: Json = {} if cursor is None else {"cursor": cursor}
+        if self.declares_apps and lease.connection.introduction.era == "modern":
+            params["_meta"] = {NAMESPACE + "clientCapabilities": APPS_CLIENT}
+        call = Call(method, params)
         limit_s = self.timeouts.list_s
         try:
             with lease:
@@ -324,6 +329,12 @@ class DownstreamServer:
         """Its configuration has changed: lists from before stay valid only on the connection that gave them."""
         self._changed = True
         self._withdraw_list()
+
+    def rename(self, name: str) -> None:
+        """Take another display name. Lists carry it, so they are fetched again."""
+        if name != self.name:
+            self.name = name
+            self._generation_of["tools"] = next(self._generations)
 
     def starting(self, reason: str) -> None:
         """It is started for the first time with this configuration."""

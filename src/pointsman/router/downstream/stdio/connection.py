@@ -38,11 +38,12 @@ async def connect_stdio(
     stderr: StderrLog | None = None,
     record: ServerRecord | None = None,
     memory: AnswerMemory | None = None,
+    apps: bool = False,
 ) -> StdioConnection:
     """Start the child and negotiate the version. The caller limits the total time.
 
     `stderr` is the server's log, `record` what it was seen to do, and `memory` the budget for its large answers; all
-    outlive its children.
+    outlive its children. With `apps`, support for apps is declared.
 
     Raises:
         ConnectionLostError: with the reason. The child is gone then, also after a cancellation.
@@ -51,7 +52,7 @@ async def connect_stdio(
     child = await starter(command, connection)
     try:
         connection.attach(child)
-        connection.introduced(await negotiate(connection.mux, era, probe_s))
+        connection.introduced(await negotiate(connection.mux, era, probe_s, apps=apps))
     except BaseException:
         child.kill()
         raise

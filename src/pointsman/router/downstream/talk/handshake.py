@@ -16,7 +16,13 @@ from pointsman.core.sdk import (
 )
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
 from pointsman.router.downstream.stderr_log import sanitize
-from pointsman.router.downstream.talk.request_meta import CLIENT_INFO, LEGACY_CAPABILITIES, NAMESPACE, with_meta
+from pointsman.router.downstream.talk.request_meta import (
+    APPS_CLIENT,
+    CLIENT_INFO,
+    LEGACY_CAPABILITIES,
+    NAMESPACE,
+    with_meta,
+)
 
 WantedEra = Literal["auto", "legacy", "modern"]
 # The two requests that must not be cancelled: before the handshake a server need not understand cancellation.
@@ -43,29 +49,30 @@ class Wire(Protocol):
         ...
 
 
-async def negotiate(wire: Wire, wanted: WantedEra, probe_s: float) -> Introduction:
+async def negotiate(wire: Wire, wanted: WantedEra, probe_s: float, *, apps: bool = False) -> Introduction:
     """Negotiate era and version. With `auto` a modern server is recognised by its answer to `server/discover`.
 
-    The caller limits the total time; `probe_s` is how long to wait before `initialize` is tried as well.
+    The caller limits the total time; `probe_s` is how long to wait before `initialize` is tried as well. With `apps`,
+    support for apps is declared.
 
     Raises:
         ConnectionLostError: the server speaks no version that we do, or the connection ended.
     """
     if wanted == "legacy":
-        return await _initialize(wire)
+        return await _initialize(wire, apps)
     if wanted == "modern":
-        return await _discover(wire)
-    return await _detect_era(wire, probe_s)
+        return await _discover(wire, apps)
+    return await _detect_era(wire, probe_s, apps)
 
 
-async def _detect_era(wire: Wire, probe_s: float) -> Introduction:
-    probe = asyncio.create_task(_discover(wire))
+async def _detect_era(wire: Wire, probe_s: float, apps: bool) -> Introduction:
+    probe = asyncio.create_task(_discover(wire, apps))
     tried = [probe]
     try:
         await asyncio.wait(tried, timeout=probe_s)
         if probe.done() and probe.exception() is None:
             return probe.result()
-        tried.append(asyncio.create_task(_initialize(wire)))
+        tried.append(asyncio.create_task(_initialize(wire, apps)))
         return await _first_success(tried)
     finally:
         for attempt in tried:
@@ -88,14 +95,14 @@ async def _first_success(attempts: list[asyncio.Task[Introduction]]) -> Introduc
     return attempts[-1].result()
 
 
-async def _discover(wire: Wire) -> Introduction:
+async def _discover(wire: Wire, apps: bool) -> Introduction:
     try:
-        result = await _request(wire, "server/discover", _discover_params(LATEST_MODERN_VERSION))
+        result = await _request(wire, "server/discover", _discover_params(LATEST_MODERN_VERSION, apps))
     except HandshakeRefusedError as refused:
         version = _offered_instead(refused.refusal)
         if version is None:
             raise
-        result = await _request(wire, "server/discover", _discover_params(version))
+        result = await _request(wire, "server/discover", _discover_params(version, apps))
     offered = result.get("supportedVersions")
     if not isinstance(offered, list):
         raise ConnectionLostError("it answered server/discover without supportedVersions")
@@ -109,8 +116,9 @@ async def _discover(wire: Wire) -> Introduction:
     return Introduction("modern", version, _object(result.get("capabilities")), info)
 
 
-def _discover_params(version: str) -> Json:
-    return with_meta(Call("server/discover", {}), "modern", version, 0)
+def _discover_params(version: str, apps: bool) -> Json:
+    own: Json = {"_meta": {NAMESPACE + "clientCapabilities": APPS_CLIENT}} if apps else {}
+    return with_meta(Call("server/discover", own), "modern", version, 0)
 
 
 def _offered_instead(refusal: DownstreamError) -> str | None:
@@ -123,10 +131,10 @@ def _newest_common(offered: list[object]) -> str | None:
     return next((known for known in reversed(MODERN_PROTOCOL_VERSIONS) if known in offered), None)
 
 
-async def _initialize(wire: Wire) -> Introduction:
+async def _initialize(wire: Wire, apps: bool) -> Introduction:
     params: Json = {
         "protocolVersion": LATEST_HANDSHAKE_VERSION,
-        "capabilities": LEGACY_CAPABILITIES,
+        "capabilities": LEGACY_CAPABILITIES | APPS_CLIENT if apps else LEGACY_CAPABILITIES,
         "clientInfo": CLIENT_INFO,
     }
     result = await _request(wire, "initialize", params)

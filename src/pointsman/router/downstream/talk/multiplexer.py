@@ -106,6 +106,10 @@ class Multiplexer:
                 self._cancel_at_server(number, call)
             if self._messages.open_questions:
                 self._messages.end(call)
+            # An error's traceback refers to this frame: with the future that has the error it would be a reference
+            # cycle, which keeps the call and all its arguments until the garbage collector runs.
+            call.answer = None
+            del answer
 
     def _after_ping(self, then: Callable[[], None]) -> None:
         """Call `then` once the server has read all that was sent so far, or has not answered a ping for too long."""

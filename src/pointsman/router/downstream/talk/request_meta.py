@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pointsman import __version__
+from pointsman.core.kinds import APPS_CAPABILITY
 from pointsman.core.model import Json
 from pointsman.core.seams import Era
 from pointsman.router.downstream.connection import Call
@@ -13,6 +14,7 @@ CLIENT_INFO: Json = {"name": "pointsman", "version": __version__}
 # All callers share a legacy connection, so it declares what any of them might offer;
 # a caller that lacks a capability answers the server's question with an error.
 LEGACY_CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+APPS_CLIENT: Json = {"extensions": APPS_CAPABILITY}
 _TASKS = "tasks"  # as a capability (2025-11-25) and as an extension
 _PRIVATE = frozenset({"token", "projectId", "progressToken"})
 _RESERVED = (NAMESPACE, OWN_NAMESPACE)

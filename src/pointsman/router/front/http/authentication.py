@@ -53,7 +53,7 @@ def read_claims(head: Head, path_project: str | None) -> Claims:
         return Claims(token, _project(path_project), project_stated=True)
     project = _project(header_project.decode("latin-1"))
     if path_project is not None and _project(path_project) != project:
-        raise forbidden("The path and the header X-Pointsman-Project name two different projects.")
+        raise forbidden("The path and the header X-Pointsman-Project name two different projects. Name one.")
     return Claims(token, project, project_stated=True)
 
 
@@ -63,13 +63,13 @@ def add_meta_claims(claims: Claims, meta: Json) -> Claims:
     if "token" in meta:
         named = _string(meta.pop("token"), "token")
         if token is not None and named != token:
-            raise forbidden("The Authorization header and `_meta.token` are two different tokens.")
+            raise forbidden("The Authorization header and `_meta.token` are two different tokens. Send one.")
         token = named
     if "projectId" in meta:
         stated_project = meta.pop("projectId")
         named_project = None if stated_project is None else _project(_string(stated_project, "projectId"))
         if stated and named_project != project:
-            raise forbidden("`_meta.projectId` and the header or path name two different projects.")
+            raise forbidden("`_meta.projectId` and the header or path name two different projects. Name one.")
         project, stated = named_project, True
     return Claims(token, project, stated)
 

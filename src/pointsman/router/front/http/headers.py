@@ -110,7 +110,8 @@ def _join_duplicates(lines: list[tuple[bytes, bytes]]) -> Head:
             head[name] = value
         elif name in _ONCE or name.startswith(b"mcp-"):
             code = HEADER_MISMATCH if name.startswith(b"mcp-") else INVALID_REQUEST
-            raise HttpError(400, f"The header {name.decode('ascii', 'replace')} appears more than once.", code=code)
+            shown = name.decode("ascii", "replace")
+            raise HttpError(400, f"The header {shown} appears more than once. Send it once.", code=code)
         else:
             head[name] += b", " + value
     return head
@@ -118,7 +119,9 @@ def _join_duplicates(lines: list[tuple[bytes, bytes]]) -> Head:
 
 def _check_host(host: bytes | None, rules: HostRules) -> None:
     if host is None or not _HOST.fullmatch(host):
-        raise HttpError(400, "The Host header is missing or malformed.")
+        raise HttpError(
+            400, "The Host header is missing or malformed. Send the host and port of the gateway's address."
+        )
     if host.lower() not in rules.hosts:
         raise HttpError(
             421, "The gateway is not known by this Host. The operator allows more in `listen.allowed_hosts`."

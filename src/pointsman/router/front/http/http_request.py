@@ -167,7 +167,9 @@ def parse_message(body: bytes) -> Json:
     try:
         message = decode(body)
     except InvalidJsonError:
-        raise HttpError(400, "Parse error: the body is not JSON.", code=PARSE_ERROR) from None
+        raise HttpError(
+            400, "Parse error: the body is not JSON. Send one JSON-RPC message.", code=PARSE_ERROR
+        ) from None
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise HttpError(400, 'The body must be one JSON-RPC message, an object with "jsonrpc": "2.0".')
     if "method" in message:
@@ -199,7 +201,7 @@ def _check_call(message: Json) -> None:
     if "id" in message and type(message["id"]) not in _ID_TYPES:
         raise HttpError(400, "`id` must be a string or an integer.")
     if "result" in message or "error" in message:
-        raise HttpError(400, "A message with `method` carries no `result` and no `error`.")
+        raise HttpError(400, "A message with `method` must not have `result` or `error`.")
     params = message.get("params")
     if params is None:
         return
@@ -211,6 +213,6 @@ def _check_call(message: Json) -> None:
 
 def _check_response(message: Json) -> None:
     if ("result" in message) == ("error" in message):
-        raise HttpError(400, "The message is neither a request (`method`) nor a response (`result` or `error`).")
+        raise HttpError(400, "The message must be a request (`method`) or a response (`result` or `error`).")
     if type(message.get("id")) not in _ID_TYPES:
         raise HttpError(400, "`id` must be a string or an integer.")

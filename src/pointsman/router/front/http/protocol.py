@@ -35,10 +35,16 @@ READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or 
 READ_BYTES = 64 << 10
 _LARGE_BYTES = 256 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
-_SLOW_HEAD = HttpError(408, "The request header took too long.")
-_SLOW_BODY = HttpError(408, "The request body took too long.")
-_LARGE_HEAD = HttpError(431, "The request header is too large.")
-_BAD_REQUEST = HttpError(400, "This is not HTTP.")
+_SLOW_HEAD = HttpError(
+    408, "The request header took longer than `limits.header_s`. Send the request again, without pauses."
+)
+_SLOW_BODY = HttpError(
+    408, "The request body took longer than `limits.body_s`. Send the request again, without pauses."
+)
+_LARGE_HEAD = HttpError(
+    431, f"The request header is larger than {HEAD_BYTES} bytes. Send fewer or shorter header fields."
+)
+_BAD_REQUEST = HttpError(400, "This is not HTTP. Send an HTTP/1.1 request.")
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER
 _TOO_MANY = {
     "full": "Too many connections are open. Try again later; the operator sets `limits.connections`.",

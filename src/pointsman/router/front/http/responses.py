@@ -28,6 +28,8 @@ _REASONS = {
     429: "rate_limited",
 }
 
+INTERNAL = "Internal error. Try again later; the operator finds the reason in the gateway's log."
+
 
 class ClientDisconnectedError(Exception):
     """The client disconnected before its request was complete, so no response can be sent."""
@@ -135,20 +137,24 @@ def overloaded(message: str) -> HttpError:
     return HttpError(503, message, code=INTERNAL_ERROR, headers=((b"retry-after", b"5"),))
 
 
+def internal_error() -> HttpError:
+    return HttpError(500, INTERNAL, code=INTERNAL_ERROR)
+
+
 def too_many_sessions() -> HttpError:
     return overloaded("Too many sessions are open. Try again later.")
 
 
 def too_many_requests() -> HttpError:
     return _at_capacity(
-        "The gateway has as many requests under way as it takes. Try again in a moment; "
+        "The gateway has as many requests in progress as it accepts. Try again in a moment; "
         "the operator sets `limits.calls`."
     )
 
 
 def too_many_large_bodies() -> HttpError:
     return _at_capacity(
-        "The gateway holds as many large messages as it takes. Try again in a moment, or send less at once; "
+        "The gateway holds as many large messages as it accepts. Try again in a moment, or send less at once; "
         "the operator sets `limits.in_flight_bytes`."
     )
 

@@ -119,7 +119,9 @@ class LegacyEndpoint:
         meta = params.get("_meta") if params else None
         if meta and PROTOCOL_VERSION_META_KEY in meta and method != "initialize":
             raise HttpError(
-                400, "The MCP-Protocol-Version header does not match the version in `_meta`.", code=HEADER_MISMATCH
+                400,
+                "The MCP-Protocol-Version header does not match the version in `_meta`. Send the same in both.",
+                code=HEADER_MISMATCH,
             )
         if method == "initialize" and "id" in message and b"mcp-session-id" not in http.head:
             await self._initialize(http, message, caller)
@@ -253,7 +255,9 @@ def _find_log(session: Session, head: Head) -> tuple[EventLog, int | None]:
     try:
         return session.events.find(given.decode("latin-1")) or (session.events.changes(), None)
     except ReplayGapError:
-        raise HttpError(400, "What followed this Last-Event-ID is kept no longer. Make the request again.") from None
+        raise HttpError(
+            400, "The events after this Last-Event-ID are no longer stored. Make the request again."
+        ) from None
 
 
 def _session_id(head: Head) -> str:

@@ -34,8 +34,8 @@ from pointsman.router.front.state import FrontState
 from pointsman.router.front.subscriptions import Subscriptions
 
 _UNINITIALIZED: Final = initial_client("", "", {})  # a client before its `initialize`
-_INITIALIZE_FIRST: Final = "Send `initialize` first."
-_INITIALIZED: Final = "This session is initialized already."
+_INITIALIZE_FIRST: Final = "This session is not initialized. Send `initialize` first."
+_INITIALIZED: Final = "This session is initialized already. Open another stream for another session."
 
 
 class SseSession:

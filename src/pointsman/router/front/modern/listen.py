@@ -40,7 +40,10 @@ class Listeners:
         subscribed = _read_subscription(request.params)
         token_id = request.caller.token_id
         if self._count[token_id] >= _EACH:
-            raise ProtocolError(INTERNAL_ERROR, "Subscription limit reached")
+            raise ProtocolError(
+                INTERNAL_ERROR,
+                f"This token has {_EACH} subscriptions open, which is the limit. Close one, then try again.",
+            )
         try:
             self._check_stream_share(request.caller)
         except HttpError as error:
@@ -97,7 +100,11 @@ class Listener:
     def _check_still_valid(self) -> None:
         """Check the token again, because subscribing may have taken long. Raises ProtocolError."""
         if not self._state.gateway.still_valid(self._request.caller):
-            raise ProtocolError(INVALID_REQUEST, "The token does not hold any more.", {"code": UnauthorizedError.code})
+            raise ProtocolError(
+                INVALID_REQUEST,
+                "This token is no longer valid. Ask the operator for another.",
+                {"code": UnauthorizedError.code},
+            )
 
     def _acknowledge(self) -> None:
         honoured = {"notifications": self._subscribed, "_meta": self.meta}

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from pointsman.catalog import check_program
-from pointsman.catalog.arguments import ArgumentCheck, DeferredCheck
+from pointsman.catalog.schema import check_program
+from pointsman.catalog.schema.arguments import ArgumentCheck, DeferredCheck
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.router.gateway.check_process import CheckProcess
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from jsonschema_rs import FancyRegexOptions, ValidationError, Validator, validator_for
 
-from pointsman.catalog.check_program import problems, shortened
-from pointsman.catalog.schema_cost import BACKTRACK_LIMIT, CheckCost, bound_cost
+from pointsman.catalog.schema.check_program import problems, shortened
+from pointsman.catalog.schema.cost import BACKTRACK_LIMIT, CheckCost, bound_cost
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
 
@@ -139,21 +139,24 @@ class DeferredCheck:
     def job(self) -> bytes | None:
         return self.check.job(self.arguments)
 
-    def apply_verdict(self, lines: Sequence[bytes]) -> None:
+    def apply_verdict(self, lines: Sequence[bytes]) -> bool:
         """Act on the output of the check process, which may have been killed before or between its lines.
+
+        Returns whether the arguments are known to match; if not, the server decides.
 
         Raises:
             InvalidArgumentsError: they do not match.
         """
         verdict, _, reason = (lines[0] if lines else b"").decode().partition(" ")
         if verdict == "valid":
-            return
+            return True
         if verdict == "unusable":
             self.check.disable(reason)
         elif verdict == "invalid" or self.invalid:
             raise self.check.mismatch(msgspec.json.decode(lines[1]) if len(lines) > 1 else [_TOO_COSTLY])
         else:
             self.check.warn("checking them takes too long")
+        return False
 
 
 def _measure(arguments: Json) -> tuple[int, int]:

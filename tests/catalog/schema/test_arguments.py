@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.arguments import MAX_SHOWN_SCHEMA_CHARS, ArgumentCheck, DeferredCheck
-from pointsman.catalog.schema_cost import bound_cost
+from pointsman.catalog.schema.arguments import MAX_SHOWN_SCHEMA_CHARS, ArgumentCheck, DeferredCheck
+from pointsman.catalog.schema.cost import bound_cost
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.router.gateway.check_process import CheckProcess
 

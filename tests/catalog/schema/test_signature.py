@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pointsman.catalog.signature import MAX_REQUIRED_CHARS, returns, signature
+from pointsman.catalog.schema.signature import MAX_REQUIRED_CHARS, returns, signature
 
 STRING = {"type": "string"}
 

@@ -1,0 +1,144 @@
+"""Reads the parameters of `tool_execute`: exactly, and, if that fails, in the other forms in which models write them.
+
+A call is carried out in another form only if it has exactly one meaning. The forms, as the audit names them:
+
+    json_text        `arguments` is a string with JSON
+    no_arguments     `arguments` is missing
+    beside           the tool's arguments are beside `toolKey`
+    envelope         `toolKey` and `arguments` are repeated inside `arguments`
+    qualified_name   `server__tool`, `server.tool`, `mcp__pointsman__server:tool`
+    bare_name        the name of a tool alone
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pointsman.catalog.definitions import KnownTool
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.catalog.tool_keys import MAX_KEY_CHARS
+from pointsman.core import wire
+from pointsman.core.errors import InvalidArgumentsError, UnknownToolError
+from pointsman.core.model import Caller, Json
+from pointsman.router.gateway.large_results.large_results import RESULT_KEY
+from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, check_names
+
+_NAMES = ("toolKey", "arguments")
+_OWN_TOOL = re.compile(rf"(?:mcp__.+__|(?:mcp__?)?pointsman(?:__|[:._/]))?({DISCOVERY}|{EXECUTE})")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A call as it was read."""
+
+    tool_key: str
+    arguments: Json
+    forms: tuple[str, ...] = ()  # empty: it was written exactly
+
+    @property
+    def read_as(self) -> str | None:
+        return "+".join(self.forms) or None
+
+    def read_also(self, form: str) -> Reading:
+        return replace(self, forms=(*self.forms, form))
+
+
+def read_exactly(given: Json) -> Reading | None:
+    """A call of the documented form; None: any other."""
+    tool_key, arguments = given.get("toolKey"), given.get("arguments")
+    if len(given) == 2 and type(tool_key) is str and type(arguments) is dict:
+        return Reading(tool_key, arguments)
+    return None
+
+
+async def read_leniently(catalog: ToolCatalogService, caller: Caller, given: Json) -> Reading:
+    """Raises InvalidArgumentsError, UnknownToolError."""
+    reading = read_parameters(given)
+    text = reading.tool_key
+    if text == RESULT_KEY or catalog.names_usable_server(caller, text):
+        return reading
+    if len(text) <= MAX_KEY_CHARS and (own := _OWN_TOOL.fullmatch(text)):
+        raise UnknownToolError(text, _about_own_tool(own[1]))
+    found = await catalog.read_key(caller, text)
+    if found is None:
+        return reading
+    key, form = found
+    return replace(reading.read_also(form), tool_key=str(key))
+
+
+def read_parameters(given: Json) -> Reading:
+    """Read tool key and arguments, wherever they are. Raises InvalidArgumentsError."""
+    inner = _only_call(given.get("toolKey"), given.get("arguments"))
+    return _read_call(given) if inner is None else _read_call(inner).read_also("envelope")
+
+
+def read_envelope(reading: Reading, tool: KnownTool) -> Reading | None:
+    """The call inside `arguments`, if it is one of the same tool; None: there is none."""
+    inside = reading.arguments
+    if "toolKey" not in inside and inside.keys() != {"arguments"}:
+        return None
+    own_names: Collection[object] = (reading.tool_key, tool.document.tool_key, tool.tool_name)
+    if inside.get("toolKey", reading.tool_key) not in own_names:
+        return None  # two tools are named: that has no single meaning
+    try:
+        inner = _read_call({**inside, "toolKey": reading.tool_key})
+    except InvalidArgumentsError:
+        return None
+    return replace(inner, forms=(*reading.forms, *inner.forms, "envelope"))
+
+
+def check_beside(reading: Reading, tool: KnownTool) -> None:
+    """Parameters beside `toolKey` are the tool's only if it declares them. Raises InvalidArgumentsError."""
+    schema = tool.tool.get("inputSchema")
+    declared = schema.get("properties") if isinstance(schema, dict) else None
+    undeclared = [name for name in reading.arguments if not isinstance(declared, dict) or name not in declared]
+    check_names(dict.fromkeys(undeclared), EXECUTE, _NAMES)
+
+
+def _only_call(tool_key: object, arguments: Any) -> Json | None:
+    """The call inside `arguments`, if nothing outside of it names a tool."""
+    names_no_tool = tool_key is None or (isinstance(tool_key, str) and _is_execute(tool_key))
+    return arguments if names_no_tool and isinstance(arguments, dict) and "toolKey" in arguments else None
+
+
+def _is_execute(text: str) -> bool:
+    own = _OWN_TOOL.fullmatch(text) if len(text) <= MAX_KEY_CHARS else None
+    return own is not None and own[1] == EXECUTE
+
+
+def _read_call(given: Json) -> Reading:
+    tool_key, arguments = given.get("toolKey"), given.get("arguments")
+    if not isinstance(tool_key, str) or not tool_key:
+        check_names(given, EXECUTE, _NAMES)
+        raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
+    beside = {name: value for name, value in given.items() if name not in _NAMES}
+    if beside and not arguments:
+        return Reading(tool_key, beside, ("beside",))
+    check_names(given, EXECUTE, _NAMES)
+    if arguments is None:
+        return Reading(tool_key, {}, ("no_arguments",))
+    if isinstance(arguments, str):
+        return Reading(tool_key, _object(_decoded(arguments)), ("json_text",))
+    return Reading(tool_key, _object(arguments))
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return wire.decode(text.encode()) if text.strip() else {}
+    except (wire.InvalidJsonError, UnicodeEncodeError):
+        raise InvalidArgumentsError("`arguments` is a string that is not JSON; give an object.") from None
+
+
+def _object(value: Any) -> Json:
+    if not isinstance(value, dict):
+        raise InvalidArgumentsError("`arguments` must be an object that fits the tool's inputSchema.")
+    return value
+
+
+def _about_own_tool(name: str) -> str:
+    if name == DISCOVERY:
+        return f"{DISCOVERY} is called by itself, with `query`; {EXECUTE} runs the tools that it finds."
+    return f"{EXECUTE} runs other tools: give the toolKey of one that {DISCOVERY} found."

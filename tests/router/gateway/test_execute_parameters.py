@@ -1,0 +1,206 @@
+"""`tool_execute` as models write it: what has one meaning is carried out, and the row says how it was read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.gateway_process import gateway_process
+from tests.router.conftest import Shop, from_file, workshop
+
+LONG_S = 30
+STRICT = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+LISTS = {
+    "tools": [
+        {"name": "forecast", "inputSchema": STRICT},
+        {"name": "note", "inputSchema": {"type": "object"}},  # takes anything, an envelope included
+        {"name": "erase", "inputSchema": {"type": "object"}},
+        {"name": "wait", "inputSchema": {"type": "object"}},
+        {"name": "echo", "inputSchema": {"type": "object", "properties": {"arguments": {}}, "required": ["arguments"]}},
+    ]
+}
+BERLIN = {"city": "Berlin"}
+KEY = "weather:forecast"
+
+
+def config(folder: Path) -> dict[str, Any]:
+    return {
+        "projects": {"attic": {}},
+        "servers": {
+            "weather": from_file(folder / "weather.json", "weather", LISTS, tool_permissions={"erase": False}),
+            "shop": workshop(folder / "trace", tool_permissions={"erase": False}),
+            "attic": from_file(folder / "attic.json", "attic", {"tools": [{"name": "secret"}]}, projects=["attic"]),
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module, and so one gateway for all that change nothing."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
+    folder = tmp_path_factory.mktemp("gateway")
+    async with gateway_process(folder, config(folder)) as process, httpx2.AsyncClient(timeout=20) as http:
+        yield Shop(process, http, folder / "trace")
+
+
+async def execute(gateway: Shop, given: dict[str, Any]) -> dict[str, Any]:
+    response = await gateway.call("tool_execute", given)
+    assert response.status_code == 200, response.text
+    result: dict[str, Any] = response.json()["result"]
+    return result
+
+
+async def refusal(gateway: Shop, given: dict[str, Any]) -> tuple[str, str]:
+    result = await execute(gateway, given)
+    assert result.get("isError") is True, result
+    error = result["structuredContent"]["error"]
+    return error["code"], error["message"]
+
+
+@pytest.mark.parametrize(
+    ("given", "read_as"),
+    [
+        ({"toolKey": KEY, "arguments": BERLIN}, None),
+        ({"toolKey": KEY, "arguments": json.dumps(BERLIN)}, "json_text"),
+        ({"toolKey": KEY, **BERLIN}, "beside"),
+        ({"toolKey": KEY, "arguments": {}, **BERLIN}, "beside"),
+        ({"toolKey": KEY, "arguments": {"toolKey": KEY, "arguments": BERLIN}}, "envelope"),
+        ({"toolKey": KEY, "arguments": {"toolKey": "forecast", "arguments": BERLIN}}, "envelope"),
+        ({"toolKey": KEY, "arguments": {"arguments": BERLIN}}, "envelope"),
+        ({"toolKey": KEY, "arguments": {"toolKey": KEY, **BERLIN}}, "beside+envelope"),
+        ({"toolKey": KEY, "arguments": {"toolKey": KEY, "arguments": json.dumps(BERLIN)}}, "json_text+envelope"),
+        ({"arguments": {"toolKey": KEY, "arguments": BERLIN}}, "envelope"),
+        ({"toolKey": "tool_execute", "arguments": {"toolKey": KEY, "arguments": BERLIN}}, "envelope"),
+        ({"toolKey": "weather__forecast", "arguments": BERLIN}, "qualified_name"),
+        ({"toolKey": "weather.forecast", "arguments": BERLIN}, "qualified_name"),
+        ({"toolKey": "mcp__pointsman__weather:forecast", "arguments": BERLIN}, "qualified_name"),
+        ({"toolKey": "forecast", "arguments": BERLIN}, "bare_name"),
+        ({"toolKey": "forecast", **BERLIN}, "beside+bare_name"),
+        ({"toolKey": "forecast", "arguments": {"toolKey": KEY, "arguments": BERLIN}}, "bare_name+envelope"),
+    ],
+)
+async def test_one_meaning_is_carried_out_and_the_row_says_how_it_was_read(
+    gateway: Shop, given: dict[str, Any], read_as: str | None
+) -> None:
+    result = await execute(gateway, given)
+    assert result["structuredContent"]["result"] == {"tag": "weather", "name": "forecast", "arguments": BERLIN}
+    row = (await gateway.rows())[-1]
+    assert (row["toolKey"], row["serverId"], row["outcome"]) == (KEY, "weather", "ok")
+    assert row.get("readAs") == read_as
+
+
+async def test_arguments_that_are_left_out_are_none(gateway: Shop) -> None:
+    result = await execute(gateway, {"toolKey": "weather:note"})
+    assert result["structuredContent"]["result"]["arguments"] == {}
+    assert (await gateway.rows())[-1]["readAs"] == "no_arguments"
+
+
+@pytest.mark.parametrize(
+    ("tool", "sent"),
+    [("weather:note", {"toolKey": "weather:note", "arguments": {"a": 1}}), ("weather:echo", {"arguments": {"a": 1}})],
+)
+async def test_arguments_that_fit_as_they_are_stay_as_they_are(gateway: Shop, tool: str, sent: dict[str, Any]) -> None:
+    result = await execute(gateway, {"toolKey": tool, "arguments": sent})
+    assert result["structuredContent"]["result"]["arguments"] == sent
+    assert "readAs" not in (await gateway.rows())[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ({"toolKey": KEY, "arguments": {"toolKey": "weather:note", "arguments": BERLIN}}, "invalid_arguments", "city"),
+        ({"toolKey": KEY, "arguments": {"toolKey": KEY, "arguments": {"town": 1}}}, "invalid_arguments", "city"),
+        ({"toolKey": KEY, "arguments": {"toolKey": KEY, "arguments": "{"}}, "invalid_arguments", "city"),
+        ({"toolKey": KEY, "town": "Berlin"}, "invalid_arguments", "no parameter `town`"),
+        ({"toolKey": "weather:note", "params": {"a": 1}}, "invalid_arguments", "inside `arguments`"),
+        ({"toolKey": KEY, "arguments": BERLIN, "days": 1}, "invalid_arguments", "no parameter `days`"),
+        ({"toolKey": "wait"}, "unknown_tool", "It can mean `weather:wait`, `shop:wait`: call again with the full key."),
+        ({"toolKey": "forcast", "arguments": BERLIN}, "unknown_tool", f"The nearest keys: `{KEY}`"),
+        ({"toolKey": "wether:forecast", "arguments": BERLIN}, "unknown_tool", f"The nearest keys: `{KEY}`"),
+        ({"toolKey": "weather:forcast", "arguments": BERLIN}, "unknown_tool", f"The nearest keys: `{KEY}`"),
+        (
+            {"toolKey": "tool_discovery", "arguments": {"query": ["x"]}},
+            "unknown_tool",
+            "called by itself",
+        ),
+        ({"toolKey": "mcp__pointsman__tool_discovery"}, "unknown_tool", "called by itself"),
+        ({"toolKey": "tool_execute"}, "unknown_tool", "runs other tools"),
+        ({"toolKey": "x" * 100_000}, "unknown_tool", "Call tool_discovery"),
+    ],
+)
+async def test_everything_else_is_refused_with_the_next_step(
+    gateway: Shop, given: dict[str, Any], code: str, said: str
+) -> None:
+    assert (await refusal(gateway, given))[0] == code
+    assert said in (await refusal(gateway, given))[1]
+    row = (await gateway.rows())[-1]
+    assert row["code"] == code
+    assert gateway.ran() == []
+
+
+@pytest.mark.parametrize(
+    "key", ["erase", "weather__erase", "weather:erase", "shop.erase", "secret", "attic__secret", "mcp__attic__secret"]
+)
+async def test_no_form_reaches_or_names_a_tool_that_the_caller_may_not_use(gateway: Shop, key: str) -> None:
+    for given in ({"toolKey": key}, {"arguments": {"toolKey": key, "arguments": {}}}):
+        code, message = await refusal(gateway, given)
+        assert code == "unknown_tool"
+        assert not {"weather:erase", "shop:erase", "attic:secret"} & (set(message.split("`")) - {key})
+    assert gateway.ran() == []
+
+
+async def test_a_bare_name_stays_with_its_owner_while_that_is_down(tmp_path: Path) -> None:
+    owner = from_file(tmp_path / "owner.json", "owner", {"tools": [{"name": "pay"}, {"name": "quit"}]})
+    rival_file = tmp_path / "rival.json"
+    servers = {"owner": owner, "rival": from_file(rival_file, "rival", {"tools": [{"name": "announce"}]})}
+    async with gateway_process(tmp_path, {"servers": servers}) as process, httpx2.AsyncClient(timeout=20) as http:
+        gateway = Shop(process, http, tmp_path / "trace")
+        result = await execute(gateway, {"toolKey": "pay"})
+        assert result["structuredContent"]["result"]["tag"] == "owner"
+        (tmp_path / "owner.json").unlink()  # it cannot list its tools any more, and the next question ends it
+        await _until_owner_is_down(gateway)
+        code, message = await refusal(gateway, {"toolKey": "pay"})
+        assert (code, "`owner`" in message) == ("server_unavailable", True)
+        rival_file.write_text(json.dumps({"tools": [{"name": "announce"}, {"name": "pay"}]}))
+        await execute(gateway, {"toolKey": "rival:announce"})
+        code, message = await refusal(gateway, {"toolKey": "pay"})
+        assert code == "unknown_tool"
+        assert "`owner:pay`, `rival:pay`" in message
+
+
+async def test_a_bare_name_is_not_carried_out_while_a_server_has_never_listed_its_tools(tmp_path: Path) -> None:
+    servers = {
+        "shop": workshop(tmp_path / "trace"),
+        "gone": {"command": "no-such-program-anywhere"},
+    }
+    async with gateway_process(tmp_path, {"servers": servers}) as process, httpx2.AsyncClient(timeout=20) as http:
+        gateway = Shop(process, http, tmp_path / "trace")
+        code, message = await refusal(gateway, {"toolKey": "paint", "arguments": {"object": "door"}})
+        assert code == "unknown_tool"
+        assert "`shop:paint` or a tool of `gone`" in message
+        assert gateway.ran() == []
+        assert not (await execute(gateway, {"toolKey": "shop__paint", "arguments": {"object": "door"}})).get("isError")
+
+
+async def _until_owner_is_down(gateway: Shop) -> None:
+    async with asyncio.timeout(LONG_S):
+        while True:
+            health = await gateway.http.get(gateway.gateway.base_url + "/health", headers=gateway.gateway.headers)
+            if health.json()["servers"]["owner"]["state"] != "running":
+                return
+            await gateway.call("tool_discovery", {"query": ["pay"]})
