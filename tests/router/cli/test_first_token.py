@@ -77,7 +77,8 @@ async def status(url: str, secret: str) -> int:
 
 
 def shown(said: str) -> str:
-    [secret] = set(SECRET.findall(said))
+    secrets: set[str] = set(SECRET.findall(said))
+    [secret] = secrets
     return secret
 
 
