@@ -16,6 +16,8 @@ COMMANDS = {
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
     "server": "pointsman.router.cli.server:server",
+    "project": "pointsman.router.cli.project:project",
+    "tools": "pointsman.router.cli.tools:tools",
     "audit": "pointsman.router.cli.audit:audit",
     "doctor": "pointsman.router.cli.doctor:doctor",
     "search-api": "pointsman.router.cli.search_api:search_api",
