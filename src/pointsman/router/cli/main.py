@@ -15,6 +15,7 @@ COMMANDS = {
     "status": "pointsman.router.cli.status:status",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
+    "client": "pointsman.router.cli.client:client",
     "server": "pointsman.router.cli.server:server",
     "project": "pointsman.router.cli.project:project",
     "tools": "pointsman.router.cli.tools:tools",
