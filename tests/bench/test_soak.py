@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 import pytest
 
-from bench.soak.figures import growth
+from bench.soak.figures import ALLOWED_MB, Figures, Sample, growth
 from bench.soak.reconcile import Sent, reconcile
 from pointsman.router.audit.rows import Ending, Intent, Kind, Outcome, Row, row_of
 
@@ -82,3 +84,12 @@ def test_growth_is_that_of_the_line_through_all_samples() -> None:
     assert growth(times, [50 + second for second in times]) == pytest.approx(99)
     assert growth(times, [50.0] * 100) == 0
     assert abs(growth(times, [50.0] * 99 + [80.0])) < 5  # one peak at the end
+
+
+@pytest.mark.parametrize(("grown_mb", "passes"), [(0.9 * ALLOWED_MB, True), (1.2 * ALLOWED_MB, False)])
+def test_memory_that_grows_in_the_second_half_is_a_problem(grown_mb: float, passes: bool) -> None:
+    figures = Figures(os.getpid(), seconds=3600)
+    for second in range(3600):
+        warm_up_mb, later_mb = min(second, 1800) / 30, max(0, second - 1800) / 1800 * grown_mb
+        figures.samples.append(Sample(second, 80 + warm_up_mb + later_mb, handles=50, threads=10))
+    assert (figures.problems() == []) is passes

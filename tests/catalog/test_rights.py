@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.rights import RightsIndex, identify
+from pointsman.catalog.rights import OWNER_ID, RightsIndex, identify
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
@@ -239,3 +239,22 @@ def test_a_removed_project_is_over_in_open_sessions_too() -> None:
     after = RightsIndex(CONFIG.model_copy(update={"projects": {}}))
     assert not after.still_valid(caller, NOW)
     assert after.usable_servers(caller) == ()
+
+
+def test_the_owner_may_use_every_server_and_no_tool_that_is_switched_off() -> None:
+    rights, owner = RightsIndex(CONFIG), Caller(OWNER_ID, None)
+    assert rights.still_valid(owner, NOW)
+    assert set(rights.servers_of(owner)) == set(CONFIG.servers)
+    assert "off" not in rights.usable_servers(owner)
+    assert not rights.may_use(owner, "clock", "erase")
+    assert rights.strategy(owner) == "bm25"  # whatever callers without a project have
+    assert set(rights.usable_servers(Caller(OWNER_ID, "sales"))) == {"shared"}
+    assert not rights.still_valid(Caller(OWNER_ID, "gone"), NOW)
+
+
+def test_no_request_can_be_the_owners() -> None:
+    with pytest.raises(ValueError, match="tokens"):
+        GatewayConfig.model_validate({"tokens": {OWNER_ID: token("owner", projects=["*"], servers=["*"])}})
+    for secret in (OWNER_ID, "0" * 64, ""):
+        with pytest.raises(UnauthorizedError):
+            identify(CONFIG, secret, None, NOW)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
-from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy, Token
 from pointsman.core.errors import ForbiddenError
 from pointsman.core.model import Caller
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 MAX_NAMED_PROJECTS = 10  # in one sentence
+OWNER_ID = "@owner"  # stands for a token id, and no token can have it: the owner's own commands act with it
 
 
 class RightsIndex:
@@ -58,7 +59,8 @@ class RightsIndex:
 
     def still_valid(self, caller: Caller, now: float) -> bool:
         """Whether a caller that was identified earlier would be accepted now."""
-        return self.tokens.is_valid(caller.token_id, now) and caller.project_id in self._projects[caller.token_id]
+        valid = self.tokens.is_valid(caller.token_id, now) or caller.token_id == OWNER_ID
+        return valid and caller.project_id in self._projects[caller.token_id]
 
     def usable_servers(self, caller: Caller) -> tuple[str, ...]:
         """The enabled servers that this caller may use, in the order of the configuration."""
@@ -92,12 +94,14 @@ class RightsIndex:
     def strategy(self, caller: Caller) -> Strategy | None:
         """The `optimization` of the caller's project; None: discovery is switched off."""
         if caller.project_id is None:
-            return self.config.unassigned.optimization
+            return "bm25" if caller.token_id == OWNER_ID else self.config.unassigned.optimization
         project = self.config.projects.get(caller.project_id)
         return project.optimization if project is not None else None
 
     def is_flat(self, caller: Caller) -> bool:
         """Whether the caller's project exposes all tools by name instead of the two meta tools."""
+        if caller.token_id == OWNER_ID:
+            return False
         if caller.project_id is None:
             return self.config.unassigned.exposure == "flat"
         project = self.config.projects.get(caller.project_id)
@@ -126,23 +130,32 @@ class RightsIndex:
         return grants
 
     def _compute_grants(self, caller: Caller) -> _Grants:
-        token = self.config.tokens.get(caller.token_id)
+        if caller == Caller(OWNER_ID, None):  # all servers, whatever their projects
+            return _grants(self.config.servers)
+        token = _OWNER if caller.token_id == OWNER_ID else self.config.tokens.get(caller.token_id)
         if token is None or caller.project_id not in self._projects[caller.token_id]:
-            return _Grants({}, ())
+            return _grants({})
         servers = {
             server_id: server
             for server_id, server in self.config.servers.items()
             if (ANY in token.servers or server_id in token.servers) and _belongs(server, caller.project_id)
         }
-        return _Grants(servers, tuple(server_id for server_id, server in servers.items() if server.enabled))
+        return _grants(servers)
+
+
+_OWNER = Token(sha256="0" * 64, projects=(ANY,), servers=(ANY,))  # never looked up by its secret
 
 
 @dataclass(frozen=True, slots=True)
 class _Grants:
     """The servers that token and project grant a caller."""
 
-    servers: dict[str, Server]
+    servers: Mapping[str, Server]
     enabled: tuple[str, ...]
+
+
+def _grants(servers: Mapping[str, Server]) -> _Grants:
+    return _Grants(servers, tuple(server_id for server_id, server in servers.items() if server.enabled))
 
 
 def identify(config: GatewayConfig, secret: str | None, project_named: str | None, now: float) -> Caller:
@@ -158,7 +171,7 @@ def _projects_by_token(config: GatewayConfig) -> dict[str, frozenset[str | None]
         token_id: every
         if ANY in token.projects
         else frozenset(named[project_id] for project_id in token.projects if project_id in named)
-        for token_id, token in config.tokens.items()
+        for token_id, token in {**config.tokens, OWNER_ID: _OWNER}.items()
     }
 
 

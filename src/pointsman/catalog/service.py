@@ -326,6 +326,26 @@ class ToolCatalogService:
             raise UnknownToolError(str(key))
         return tool
 
+    def known_tools(self, caller: Caller) -> list[Json]:
+        """The definitions of the tools that a caller may use and a model may see, from the last lists, however old."""
+        tools: list[Json] = []
+        for server_id in self.usable_servers(caller):
+            last, permits = self._lists.last_list(server_id), self.rights.permits(caller, server_id)
+            if last is not None:
+                tools += [one.tool for name, one in last.items.items() if permits(name) and not one.for_apps_only]
+        return tools
+
+    async def fetched(self, server_id: str) -> Snapshot[KnownTool] | ListFailure:
+        """The list of one server, as it is now. Waits no longer than a list may take."""
+        source = self._sources.get(server_id)
+        if source is None or source.status.state != "running":
+            return ListFailure("failed", _why_not_running(source))
+        return await self._lists.fetch_for_item(self._lists.list_of(source), 0.0)
+
+    def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
+        """The last list that the server gave, however old."""
+        return self._lists.last_list(server_id)
+
     def may_have_apps(self, caller: Caller) -> bool:
         """Whether a tool of this caller has a page to show, or a server has not listed its tools yet."""
         return any(self._may_have_apps(caller, server_id) for server_id in self.usable_servers(caller))

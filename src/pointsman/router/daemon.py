@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.loader import advice
 from pointsman.config.model import CurrentConfig, GatewayConfig, Strategy
+from pointsman.core.model import Caller
 from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
@@ -40,10 +41,14 @@ from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.gateway.large_results.store import ResultStore
+from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.usage import UsageMemory
+from pointsman.router.owner.channel import owner_channel
+from pointsman.router.owner.operations import OWNER, Parts, operations_of, summary
 from pointsman.router.serving import process, state_folder
+from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
@@ -57,9 +62,10 @@ HTTP_SERVER = "HTTP server"
 SERVERS_FIRST_S = 1.0  # before what can wait is prepared in the background
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
 CLOSE_S = 1.0  # for connections to close after that
+FIRST_LISTS_S = 10.0  # before the summary names the servers that are missing
 # Few collections, because reference counting frees what a call allocates: the default of 700 is reached too often when
 # many calls are under way. The older generations follow soon, so that closed sessions and replaced servers are freed.
-GARBAGE_THRESHOLDS = (10_000, 2, 2)
+GARBAGE_THRESHOLDS = (5_000, 2, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,10 @@ class Launch:
     load: Callable[[], GatewayConfig]  # reads `config_path` again, with environment and command line applied
     state_dir: Path
     ready: Callable[[str], None]  # called with the URL of /mcp when the port is open
+    summary: Callable[[str], None] = lambda line: None  # called once the servers have listed their tools
+    # Called when folder and port are ours, to write the first configuration; True: read `config_path` again.
+    prepare: Callable[[GatewayConfig], bool] = lambda config: False
+    first_token: FirstToken | None = None
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
@@ -79,10 +89,13 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     Raises:
         StateFolderError: another daemon uses the state folder, or it cannot be written.
         ListenError: could not bind the address.
+        ConfigError: the configuration that `prepare` has written is invalid.
         DaemonError: an essential task ended.
     """
     process.return_large_blocks()
     with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
+        if launch.prepare(launch.config):
+            launch = replace(launch, config=launch.load())
         daemon = Daemon(launch, listener)
         try:
             await daemon.start()
@@ -113,7 +126,7 @@ class Daemon:
         """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
         stack, launch = self._stack, self._launch
         self._start_downstream(await self._start_guard())
-        self._metrics, self._usage = Metrics(), UsageMemory()
+        self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._build_catalog()
         self._audit = await stack.enter_async_context(
             auditing(
@@ -138,8 +151,11 @@ class Daemon:
             CallerIds(keys),
             self._shares,
             ResultStore(launch.state_dir, keys, lambda: self._current.config.limits.result_store_bytes),
+            self._context_use,
         )
         stack.push_async_callback(self.gateway.close)
+        if launch.first_token is not None and launch.first_token.unused is not None:
+            self._watch_for_use(launch.first_token)
         self._health = Health(
             self._catalog, self._cloud, self._fleet, self._audit, self._reloader, self._tasks, launch.state_dir
         )
@@ -152,11 +168,14 @@ class Daemon:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
         url = f"{url_of(self._listener)}/mcp"
 
+        parts = self._parts(url)
+
         def opened() -> None:
             gc.set_threshold(*GARBAGE_THRESHOLDS)
             _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
+            self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")
 
         protocol = guarded_protocol(
             lambda: self._current.config.limits,
@@ -164,7 +183,10 @@ class Daemon:
             unread=self._front.unread,
         )
         server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
-        with process.reload_on_sighup(self._reloader.request), state_folder.announced(self._launch.state_dir, url):
+        async with AsyncExitStack() as stack:
+            stack.enter_context(process.reload_on_sighup(self._reloader.request))
+            await stack.enter_async_context(owner_channel(self._launch.state_dir, operations_of(parts)))
+            stack.enter_context(state_folder.announced(self._launch.state_dir, url))
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
                 await self._tasks.until(stop)
@@ -227,6 +249,18 @@ class Daemon:
         )
         self._offers = Offers(self._catalog, self._fleet.servers)
 
+    def _watch_for_use(self, first_token: FirstToken) -> None:
+        """Look at the token of each request until a client has sent the first one; later requests skip this."""
+        identify = self.gateway.identify
+
+        def watch(token: str | None, project: str | None) -> Caller:
+            token_id = self._catalog.rights.tokens.find(token) if token else None
+            if token_id is not None and first_token.used(self._current.config.tokens[token_id].sha256):
+                self.gateway.identify = identify
+            return identify(token, project)
+
+        self.gateway.identify = watch
+
     def _build_front(self, keys: Sequence[str]) -> None:
         self._front = Front(
             self.gateway,
@@ -239,6 +273,22 @@ class Daemon:
             in_flight=self._in_flight,
         )
         self._front.other_paths = build_app(self._front, self.gateway, self._health, self._metrics, self.lifespan)
+
+    def _parts(self, url: str) -> Parts:
+        return Parts(
+            self._current,
+            self._launch.config_path,
+            self._launch.state_dir,
+            url,
+            time.time(),
+            self._catalog,
+            self._fleet,
+            self.gateway,
+            self._metrics,
+            self._context_use,
+            self._health,
+            self._reloader,
+        )
 
     def _gauges(self) -> Gauges:
         servers = self._fleet.servers
@@ -269,6 +319,13 @@ class Daemon:
         yield
         started = ("session cleanup", "server logs", "stored results", "cloud search preparation")
         await tasks.cancel(*self._reloader.tasks, *started, "search model")
+
+    async def _summarize(self, parts: Parts) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LISTS_S):
+                await self._fleet.settled()
+                await self._catalog.collected(OWNER)
+        self._launch.summary(summary(parts))
 
     async def _prepare_search(self) -> None:
         await self._servers_first()

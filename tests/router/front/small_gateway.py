@@ -174,14 +174,20 @@ class SmallGateway:
         return text(str(answer.get("action")))
 
     async def _ask_all(self, arguments: Json, back: BackChannel) -> Json:
-        """`together` questions at once, `times` over, each from a task of its own, as a server's questions come."""
+        """`together` questions at once, `times` over, each from a task of its own, as a server's questions come.
+
+        With `turns` each question comes so many turns of the loop after the one before it.
+        """
+
+        async def ask(number: int, part: int) -> Json:
+            for _ in range(part * arguments.get("turns", 0)):
+                await asyncio.sleep(0)
+            return await back.ask("elicitation/create", {**FORM, "message": f"{number}.{part}"})
+
         answers: list[str] = []
         for number in range(arguments.get("times", 1)):
             back.notify("notifications/progress", {"progressToken": "first", "progress": number})
-            together = [
-                asyncio.ensure_future(back.ask("elicitation/create", {**FORM, "message": f"{number}.{part}"}))
-                for part in range(arguments.get("together", 1))
-            ]
+            together = [asyncio.ensure_future(ask(number, part)) for part in range(arguments.get("together", 1))]
             answers += [str(answer["content"]["answer"]) for answer in await asyncio.gather(*together)]
         if arguments.get("slowly"):
             await self._slow(arguments, back)

@@ -12,9 +12,13 @@ from pointsman import __version__
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
     "stdio": "pointsman.router.cli.stdio:stdio",
+    "status": "pointsman.router.cli.status:status",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
+    "client": "pointsman.router.cli.client:client",
     "server": "pointsman.router.cli.server:server",
+    "project": "pointsman.router.cli.project:project",
+    "tools": "pointsman.router.cli.tools:tools",
     "audit": "pointsman.router.cli.audit:audit",
     "doctor": "pointsman.router.cli.doctor:doctor",
     "search-api": "pointsman.router.cli.search_api:search_api",

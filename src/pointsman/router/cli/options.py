@@ -8,16 +8,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from pointsman.config.errors import ConfigError
-from pointsman.config.loader import load
-from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import NoHomeError, find_config
-from pointsman.config.settings import Settings
-from pointsman.router.downstream.bundled import check_stores
+
+if TYPE_CHECKING:  # pydantic takes 0.3 s, and many commands do without the configuration
+    from pointsman.config.model import GatewayConfig
+    from pointsman.config.settings import Settings
 
 config_option = click.option(
     "--config",
@@ -39,6 +39,12 @@ class CommandError(click.ClickException):
         click.echo(self.message, file=file, err=file is None)
 
 
+class NoGatewayCommandError(CommandError):
+    """The command needs a running gateway, and none answers: exit code 3."""
+
+    exit_code = 3
+
+
 class ConfigCommandError(CommandError):
     """A mistake in the configuration or on the command line: exit code 2."""
 
@@ -58,6 +64,9 @@ def report_config_errors() -> Iterator[None]:
 
 def load_gateway_config(path: Path) -> GatewayConfig:
     """Load the file as a gateway in this environment would. Raises ConfigError."""
+    from pointsman.config.loader import load
+    from pointsman.router.downstream.bundled import check_stores
+
     config = load(path, os.environ)
     check_stores(config, path, os.environ)
     return config

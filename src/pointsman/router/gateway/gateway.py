@@ -37,6 +37,7 @@ from pointsman.router.gateway.reads import Reads
 from pointsman.router.gateway.results import ResourceLinks, failure
 from pointsman.router.gateway.skills import Skills
 from pointsman.router.gateway.subscriptions import ResourceSubscriptions
+from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.serving.shares import TokenShares
 
@@ -59,12 +60,14 @@ class PointsmanGateway:
         caller_ids: CallerIds,
         shares: TokenShares,
         store: ResultStore,
+        context_use: ContextUse,
     ) -> None:
         self._catalog = catalog
         self.identify = catalog.identify
         self.still_valid = catalog.still_valid
         self._shares = shares
         self._usage = usage
+        self._context_use = context_use
         self._audit = audit
         self._flat = FlatTools(catalog)
         links = ResourceLinks()
@@ -149,6 +152,7 @@ class PointsmanGateway:
         kind = KINDS.get(request.method)
         if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
             refuse_any(request.params.get("cursor"))
+            self._context_use.listed(request.caller, request.client.name)
             return {"tools": described_tools(await self._catalog.overview(request.caller))}
         if kind is not None:
             return await self._lists.page(kind, request)
@@ -188,6 +192,8 @@ class PointsmanGateway:
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
-            return await discover(self._catalog, self._audit, self._usage, request, given)
+            answer = await discover(self._catalog, self._audit, self._usage, request, given)
+            self._context_use.answered(request.caller, answer)
+            return answer
         record_refusal(self._audit, request, "unknown_tool", "execute", name)
         raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")

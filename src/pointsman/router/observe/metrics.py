@@ -10,7 +10,7 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,6 +33,8 @@ MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
 _TOOL_CODES = BUNDLED_CODES - {"rate_limited"}  # which may also mean that nothing was sent to a server
+
+_ERRORS = frozenset({"error", "timeout", "interrupted"})
 
 Labels = tuple[str, ...]
 MaySee = Callable[[str], bool]  # whether the reader may see the server with that id
@@ -96,6 +98,10 @@ class Metrics:
     def journal_failed(self) -> None:
         self._journal_failures.count += 1
 
+    async def figures(self) -> CallFigures:
+        """Return calls, errors and quantiles of all servers, for `pointsman status`."""
+        return await asyncio.to_thread(self._figures)
+
     def render(self, may_see: MaySee = everything) -> bytes:
         """Return the text format; servers that the reader may not see are aggregated as `other`.
 
@@ -106,6 +112,20 @@ class Metrics:
     async def scrape(self, may_see: MaySee = everything) -> bytes:
         """Like `render`, but only reads the gauges in this thread and renders in another."""
         return await asyncio.to_thread(exposition.render, self._families(self._read_gauges(), may_see))
+
+    def _figures(self) -> CallFigures:
+        total, by_server = _Sum(), dict[str, _Sum]()
+        for (server, _, ending, _), counted in list(self._calls.items()):
+            for figures in (total, by_server.setdefault(server, _Sum())):
+                figures.calls += counted.count if ending != "input_required" else 0
+                figures.errors += counted.count if ending in _ERRORS else 0
+        for (server, _), window in list(self._last_calls.items()):
+            for figures in (total, by_server.setdefault(server, _Sum())):
+                figures.window.add(window)
+        refused = sum(count.count for count in list(self._refused.values()))
+        discoveries = sum(count.count for count in list(self._discoveries.values()))
+        servers = {server: figures.shown() for server, figures in by_server.items() if server}
+        return CallFigures(total.shown(), servers, refused, discoveries)
 
     def _finished_other(self, intent: Intent, outcome: Outcome) -> None:
         """Count a refusal, a discovery, a read or a change."""
@@ -199,6 +219,33 @@ class Metrics:
         yield from exposition.gauge_families(gauges, may_see)
         if gauges.cloud is not None:
             yield from exposition.cloud_families(gauges.cloud)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    calls: int
+    errors: int
+    quantiles: Mapping[float, float]  # in seconds, of the latest calls
+
+
+@dataclass(frozen=True, slots=True)
+class CallFigures:
+    """Since the start of the daemon. A call that asked its client something counts once."""
+
+    total: Figures
+    servers: Mapping[str, Figures]
+    refused: int  # requests of any kind
+    discoveries: int
+
+
+@dataclass(slots=True)
+class _Sum:
+    calls: int = 0
+    errors: int = 0
+    window: Window = field(default_factory=lambda: Window())
+
+    def shown(self) -> Figures:
+        return Figures(self.calls, self.errors, self.window.quantiles())
 
 
 _Called = tuple[str | None, str | None, str, str | None]  # server, tool key, outcome, code

@@ -63,6 +63,7 @@ class Reloader:
         self._polls = polls
         self._seen = self._fingerprint()
         self._wanted = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []  # for the end of a reload that begins from now on
         self._refusal: tuple[str, ...] = ()  # the problems of the last edit
         self._failure = ""  # why the last attempt failed, unless the file is invalid
         self._watching = True
@@ -71,6 +72,14 @@ class Reloader:
     def request(self) -> None:
         """Reload even if unchanged (SIGHUP: files named by `${file:...}` may have changed)."""
         self._wanted.set()
+
+    async def reload(self) -> str:
+        """Reload now, and return what is wrong with the file or with the reload; empty: it is in effect."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        self.request()
+        await done
+        return "\n".join(self._refusal) or self._failure
 
     def start(self, tasks: TaskSet) -> None:
         for name, work in zip(self.tasks, (self._request_on_change, self._reload_on_request), strict=True):
@@ -159,12 +168,19 @@ class Reloader:
                 async with asyncio.timeout(backoff.next_s() if self._failure else None):
                     await self._wanted.wait()
             self._wanted.clear()
-            await self._reload()
+            waiting, self._waiting = self._waiting, []
+            try:
+                await self._reload()
+            finally:
+                for done in waiting:
+                    if not done.done():
+                        done.set_result(None)
             if not self._failure:
                 backoff.reset()
 
     async def _reload(self) -> None:
         """Never raises, so that the task survives for the next edit."""
+        self._seen = self._fingerprint() or self._seen
         try:
             config = await asyncio.to_thread(self._load)
         except ConfigError as error:

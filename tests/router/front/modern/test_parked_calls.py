@@ -30,9 +30,10 @@ async def test_a_question_is_the_answer_and_the_retry_brings_the_result() -> Non
         await until_nothing_is_left(served)
 
 
-async def test_questions_asked_in_one_breath_are_one_answer() -> None:
+@pytest.mark.parametrize("turns", [0, 5], ids=["in one turn of the loop", "in turns that follow"])
+async def test_questions_asked_in_one_breath_are_one_answer(turns: int) -> None:
     async with serving() as served:
-        arguments = {"together": 3}
+        arguments = {"together": 3, "turns": turns}
         first = await called(served, "ask_all", arguments)
         assert len(asked(first)) == 3
         assert (await retried(served, first, "ask_all", arguments)).text == "0.0 0.1 0.2"

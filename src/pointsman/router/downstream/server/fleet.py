@@ -52,6 +52,7 @@ class ConnectionSpec:
 class _Slot:
     server: DownstreamServer
     spec: ConnectionSpec | None = None  # None: disabled
+    connect: Connect | None = None
     supervisor: Supervisor | None = None
     predecessors: list[Supervisor] = field(default_factory=list)  # serve until the supervisor has settled
 
@@ -93,6 +94,18 @@ class Fleet:
         """Wait until every server has made its first attempt. The caller limits the time."""
         current = [slot.supervisor for slot in self._slots.values()]
         await asyncio.gather(*(supervisor.settled.wait() for supervisor in current if supervisor is not None))
+
+    async def settled_one(self, server_id: str) -> None:
+        """Wait until this server, if it is enabled, has made its first attempt. The caller limits the time."""
+        slot = self._slots.get(server_id)
+        if slot is not None and slot.supervisor is not None:
+            await slot.supervisor.settled.wait()
+
+    def restart(self, server_id: str) -> None:
+        """Open a new connection, which replaces the present one. Does nothing for a server that is disabled."""
+        slot = self._slots.get(server_id)
+        if slot is not None and slot.spec is not None and slot.connect is not None:
+            self._restart(slot, slot.spec, slot.connect)
 
     def retry_now(self) -> None:
         """Retry every failed server without further delay."""
@@ -153,7 +166,8 @@ class Fleet:
             )
             slot = self._slots[server_id] = _Slot(server)
             self._servers[server_id] = server
-        slot.server.name, slot.server.timeouts = name, timeouts
+        slot.server.timeouts = timeouts
+        slot.server.rename(name)
         slot.server.queue.hand_out()  # there may be more slots now
         spec = ConnectionSpec.of(wanted, config) if wanted.enabled else None
         if spec is None:
@@ -179,7 +193,7 @@ class Fleet:
             self._retire(slot.server, [previous])
         if not slot.predecessors:
             slot.server.starting("it is being started")
-        slot.spec = spec
+        slot.spec, slot.connect = spec, connect
         starts = self._starts if spec.server.url is None else None  # a URL starts no process
         record = self._memory.of(slot.server.id, spec.server)
         if spec.server.bundled is not None:

@@ -330,6 +330,12 @@ class DownstreamServer:
         self._changed = True
         self._withdraw_list()
 
+    def rename(self, name: str) -> None:
+        """Take another display name. Lists carry it, so they are fetched again."""
+        if name != self.name:
+            self.name = name
+            self._generation_of["tools"] = next(self._generations)
+
     def starting(self, reason: str) -> None:
         """It is started for the first time with this configuration."""
         self._first_start_over.clear()

@@ -19,6 +19,7 @@ from pointsman.router.front.questions import check_may_ask
 from pointsman.router.front.state import FrontState
 
 _PROGRESS: Final = "notifications/progress"
+_COLLECT_S: Final = 0.05  # for further questions after one: a server's messages may arrive one by one
 _HELD_MESSAGES: Final = 64  # sent between two rounds, when no client is connected
 _STILL_OPEN: Final = "The question is still open: repeat the request with a proper answer."
 _LEGACY_FIELDS: Final = frozenset({"elicitationId", "task"})  # of a question; the modern era does not define them
@@ -130,7 +131,7 @@ class ParkedCall:
         key = f"q{self._asked}"
         loop = self._calls.state.loop
         question = self._questions[key] = Question(method, _as_modern(params), loop.create_future())
-        loop.call_soon(self._send_questions)  # later, so that concurrent questions go into one response
+        loop.call_later(_COLLECT_S, self._send_questions)  # concurrent questions go into one response
         try:
             return await question.answer
         finally:

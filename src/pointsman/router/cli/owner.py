@@ -1,0 +1,93 @@
+"""The commands' access to the owner's channel, and how they print what it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from pointsman.config.paths import NoHomeError, usual_state_folder
+from pointsman.router.cli.options import CommandError, NoGatewayCommandError
+from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, ask
+
+COMPLETION_S = 1.0
+_STATE_COLOURS = {"running": "green", "starting": "yellow", "failed": "red"}
+
+
+def owned_folder(option: Path | None) -> Path:
+    """Return the state folder, without the configuration models: they take longer than the rest of a command."""
+    named = os.environ.get("POINTSMAN_STATE_DIR")
+    try:
+        return option or (Path(named) if named else usual_state_folder(os.environ))
+    except NoHomeError as error:
+        raise CommandError(str(error)) from error
+
+
+def ask_gateway(state_dir: Path | None, operation: str, /, *, timeout_s: float = ANSWER_S, **parameters: Any) -> Any:
+    """Ask the running gateway. Ends the command if none runs (exit code 3) or if it refuses (1)."""
+    try:
+        return ask(owned_folder(state_dir), operation, timeout_s=timeout_s, **parameters)
+    except NoGatewayError as error:
+        raise NoGatewayCommandError(str(error)) from error
+    except OperationError as error:
+        raise CommandError(str(error)) from error
+
+
+def complete(kind: str) -> Any:
+    """Return a callback that completes names of this kind (`servers`, `projects`, `tools`) in a shell."""
+
+    def names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        try:
+            known = ask(owned_folder(context.params.get("state_dir")), "names", timeout_s=COMPLETION_S)[kind]
+        except (NoGatewayError, OperationError, CommandError):
+            return []
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
+
+    return names
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def paint(text: str, colour: str | None) -> str:
+    """Colour a text for a terminal that wants colours; `click.echo` removes them from files and pipes."""
+    if colour is None or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, fg=colour)
+
+
+def paint_state(state: str, width: int = 0) -> str:
+    return paint(state.ljust(width), _STATE_COLOURS.get(state))
+
+
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Align the columns of rows, of which the first is the heading; the last column is not padded."""
+    widths = [max(len(click.unstyle(row[column])) for row in rows) for column in range(len(rows[0]) - 1)]
+    for row in rows:
+        cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=False)]
+        yield "  ".join([*cells, row[-1]]).rstrip()
+
+
+@contextmanager
+def progress(message: str) -> Iterator[None]:
+    """Show a message on stderr while the block runs, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    click.echo(message, err=True, nl=False)
+    try:
+        yield
+    finally:
+        click.echo("\r\x1b[K", err=True, nl=False)
+
+
+def plural(count: int, word: str, several: str | None = None) -> str:
+    return f"{count:,} {word if count == 1 else several or word + 's'}"

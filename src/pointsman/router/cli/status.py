@@ -1,0 +1,96 @@
+"""`pointsman status`: how the running gateway is, and what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pointsman.router.cli.options import json_option, state_dir_option
+from pointsman.router.cli.owner import ask_gateway, paint, paint_state, plural, print_json, table
+
+
+@click.command()
+@state_dir_option
+@json_option
+def status(state_dir: Path | None, as_json: bool) -> None:
+    """Show the running gateway: servers, calls, latency and the context tokens it saves."""
+    answer = ask_gateway(state_dir, "status")
+    if as_json:
+        print_json(answer)
+        return
+    for line in _lines(answer):
+        click.echo(line)
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    ready = paint("ready", "green") if answer["ready"] else paint("not ready", "red")
+    yield f"Pointsman {answer['version']} is {ready} on {answer['url']} (process {answer['process']})."
+    yield f"  up             {_duration(answer['uptimeS'])}"
+    yield f"  configuration  {answer['configuration']}"
+    yield f"  state          {answer['stateFolder']}"
+    for problem in answer["problems"].values():
+        yield f"  {paint('problem', 'red')}        {problem}"
+    yield ""
+    yield from server_lines(answer["servers"])
+    yield ""
+    yield from _call_lines(answer["calls"])
+    yield from _context_lines(answer["context"])
+
+
+def server_lines(servers: dict[str, Any]) -> Iterator[str]:
+    """Also for `pointsman server list`."""
+    if not servers["list"]:
+        yield "No servers yet. Add one with `pointsman server add NAME COMMAND`."
+        return
+    disabled = f", {servers['disabled']} disabled" if servers["disabled"] else ""
+    tools = plural(servers["tools"], "tool")
+    yield f"Servers: {servers['running']} of {servers['enabled']} running{disabled}, {tools}"
+    rows = [("SERVER", "STATE", "TOOLS", "CALLS", "ERRORS", "")]
+    for one in servers["list"]:
+        shown = "disabled" if not one["enabled"] else one["state"]
+        reason = one["reason"] if one["enabled"] else ""
+        count = "-" if one["tools"] is None else str(one["tools"])
+        rows.append((one["id"], paint_state(shown), count, str(one["calls"]), str(one["errors"]), reason))
+    yield from (f"  {line}" for line in table(rows))
+    if servers["running"] < servers["enabled"]:
+        yield "  `pointsman doctor` explains what is missing; `pointsman server log SERVER` shows a server's own words."
+
+
+def _call_lines(calls: dict[str, Any]) -> Iterator[str]:
+    discoveries = plural(calls["discoveries"], "discovery", "discoveries")
+    yield (
+        f"Calls: {calls['calls']:,} with {plural(calls['errors'], 'error')}; {discoveries}; "
+        f"{calls['refused']:,} refused since the start"
+    )
+    if "p50Ms" in calls:
+        yield f"Latency: p50 {calls['p50Ms']:g} ms, p95 {calls['p95Ms']:g} ms, p99 {calls['p99Ms']:g} ms"
+
+
+def _context_lines(context: dict[str, Any]) -> Iterator[str]:
+    all_tools, own = context["allToolsTokens"], context["ownToolsTokens"]
+    yield (
+        f"Context: the definitions of {plural(context['tools'], 'tool')} take {all_tools:,} tokens, "
+        f"Pointsman's two tools take {own:,}."
+    )
+    if context["conversations"]:
+        saved, answers = context["savedTokens"], context["discoveryTokens"]
+        amount = f"{saved:,} tokens" if saved > 0 else f"nothing yet ({saved:,} tokens)"
+        conversations = plural(context["conversations"], "conversation")
+        yield (
+            f"Saved: {amount} in {conversations}; {answers:,} tokens of discovery answers are subtracted "
+            f"(estimate: {context['basis']})."
+        )
+    else:
+        yield f"Saved: no client has listed its tools yet (estimates are {context['basis']})."
+
+
+def _duration(seconds: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = ((days, "d"), (hours, "h"), (minutes, "min"), (rest, "s"))
+    shown = [f"{value} {unit}" for value, unit in parts if value][:2]
+    return " ".join(shown) or "0 s"

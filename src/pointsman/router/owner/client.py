@@ -1,0 +1,77 @@
+"""The commands' side of the owner's channel: sends one request to the running gateway and waits for its answer.
+
+Plain sockets and the standard library only, because shell completion runs it at each key press.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from pointsman.router.owner.socket_file import SocketPathError, connect
+
+CONNECT_S = 5.0
+ANSWER_S = 60.0
+MAX_ANSWER_BYTES = 64 << 20
+
+
+class NoGatewayError(Exception):
+    """No gateway answers for the state folder. `str(error)` is shown to the person at the terminal."""
+
+
+class OperationError(Exception):
+    """The gateway refused an operation. `str(error)` is its sentence for the person."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def ask(folder: Path, operation: str, /, *, timeout_s: float = ANSWER_S, **parameters: Any) -> Any:
+    """Return the result of an operation of the gateway that uses this state folder.
+
+    Raises:
+        NoGatewayError: none runs, or it gives no answer.
+        OperationError: it refused.
+    """
+    request = json.dumps({"operation": operation, "parameters": parameters}).encode() + b"\n"
+    try:
+        with connect(folder, CONNECT_S) as connection:
+            connection.sendall(request)
+            answer = json.loads(_read_line(connection, time.monotonic() + timeout_s))
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
+        raise NoGatewayError(
+            f"No gateway runs with the state folder {folder}. `pointsman serve` starts one."
+        ) from error
+    except PermissionError as error:
+        raise NoGatewayError(
+            f"The gateway with the state folder {folder} belongs to another user. Run this command as that user."
+        ) from error
+    except TimeoutError as error:
+        raise NoGatewayError(f"The gateway gave no answer within {timeout_s:g} s. Its log may say why.") from error
+    except SocketPathError as error:
+        raise NoGatewayError(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise NoGatewayError("The gateway ended the connection without an answer. Its log may say why.") from error
+    if "error" in answer:
+        raise OperationError(answer["error"]["code"], answer["error"]["message"])
+    return answer["result"]
+
+
+def _read_line(connection: socket.socket, deadline: float) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while not chunks or not chunks[-1].endswith(b"\n"):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        connection.settimeout(left_s)
+        chunk = connection.recv(1 << 16)
+        size += len(chunk)
+        if not chunk or size > MAX_ANSWER_BYTES:
+            raise ValueError("no complete answer")
+        chunks.append(chunk)
+    return b"".join(chunks)

@@ -1,0 +1,358 @@
+"""What the owner can ask of the running daemon, as plain functions over its parts: the channel and a page use them.
+
+None of them takes a command or a secret, and none returns one: servers are added by an edit of the configuration file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pointsman import __version__
+from pointsman.catalog.list_cache import ListFailure
+from pointsman.catalog.names import display_name
+from pointsman.catalog.rights import OWNER_ID
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.config.errors import closest
+from pointsman.config.model import CurrentConfig, Server
+from pointsman.core.model import Caller, Json
+from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError
+from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.gateway.gateway import PointsmanGateway
+from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
+from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
+from pointsman.router.observe.context_use import ContextUse
+from pointsman.router.observe.health import Health
+from pointsman.router.observe.metrics import Figures, Metrics
+from pointsman.router.owner.channel import Operation, OwnerError
+from pointsman.router.owner.description import kind_of, target_of
+from pointsman.router.owner.savings import estimate_savings
+from pointsman.router.serving.reload import Reloader
+
+OWNER = Caller(OWNER_ID, None)
+SHORT_S = 30.0  # for an operation that waits for no server to start
+RELOAD_S = 20.0
+CALL_MARGIN_S = 30.0  # for queues and a restart, in addition to the longest `call_s`
+SETTLE_MARGIN_S = 5.0  # in addition to `connect_s`
+_CLIENT = Client("pointsman cli", "legacy", "2025-11-25", {}, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of the daemon that the operations use."""
+
+    current: CurrentConfig
+    config_path: Path
+    state_dir: Path
+    url: str
+    started: float  # wall clock
+    catalog: ToolCatalogService
+    fleet: Fleet
+    gateway: PointsmanGateway
+    metrics: Metrics
+    context_use: ContextUse
+    health: Health
+    reloader: Reloader
+
+
+async def about(parts: Parts) -> Json:
+    """Which gateway this is."""
+    return {
+        "version": __version__,
+        "process": os.getpid(),
+        "url": parts.url,
+        "configuration": str(parts.config_path.absolute()),
+        "stateFolder": str(parts.state_dir.absolute()),
+        "started": _iso(parts.started),
+        "uptimeS": round(max(time.time() - parts.started, 0.0)),
+    }
+
+
+async def status(parts: Parts) -> Json:
+    """How the gateway is: its servers, calls and the context that it saves."""
+    await parts.catalog.collected(OWNER)
+    context = await estimate_savings(parts.catalog, parts.context_use)
+    health, figures = parts.health.report(OWNER), await parts.metrics.figures()
+    listed = _describe_all(parts)
+    enabled = [one for one in listed if one["enabled"]]
+    own = ("ready", "version", "servers")
+    return {
+        **await about(parts),
+        "ready": health["ready"],
+        "problems": {key: value for key, value in health.items() if key not in own and isinstance(value, str)},
+        "servers": {
+            "running": sum(one["state"] == "running" for one in enabled),
+            "enabled": len(enabled),
+            "disabled": len(listed) - len(enabled),
+            "tools": sum(one["tools"] or 0 for one in enabled),
+            "list": [one | _shown_figures(figures.servers.get(one["id"])) for one in listed],
+        },
+        "calls": {
+            **_shown_figures(figures.total),
+            "refused": figures.refused,
+            "discoveries": figures.discoveries,
+        },
+        "context": context,
+    }
+
+
+async def names(parts: Parts) -> Json:
+    """The names that a shell completes."""
+    tools = [f"{server_id}:{name}" for server_id in parts.fleet.servers for name in _tool_names(parts, server_id)]
+    config = parts.current.config
+    return {"servers": list(config.servers), "projects": list(config.projects), "tools": tools}
+
+
+async def servers(parts: Parts) -> Json:
+    """All servers of the configuration, and how each of them is."""
+    return {"servers": _describe_all(parts)}
+
+
+async def settled_server(parts: Parts, server_id: str) -> Json:
+    """How a server is once its present start has succeeded or failed, and once it has listed its tools."""
+    server = _require_server(parts, server_id)
+    limit_s = parts.current.config.timeouts_of(server).connect_s + SETTLE_MARGIN_S
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await parts.fleet.settled_one(server_id)
+    running = parts.fleet.servers.get(server_id)
+    failure = ""
+    if running is not None and running.status.state == "running":
+        listed = await parts.catalog.fetched(server_id)
+        failure = listed.reason if isinstance(listed, ListFailure) else ""
+    described = _describe(parts, server_id, parts.current.config.servers.get(server_id, server))
+    return described | ({"reason": f"it listed no tools: {failure}"} if failure else {})
+
+
+async def restart_server(parts: Parts, server_id: str) -> Json:
+    """Start a server anew, and say what became of it. Calls under way may finish on the old connection."""
+    if not _require_server(parts, server_id).enabled:
+        raise OwnerError(
+            "disabled", f"Server `{server_id}` is disabled. Enable it with `pointsman server enable {server_id}`."
+        )
+    parts.fleet.restart(server_id)
+    return await settled_server(parts, server_id)
+
+
+async def test_server(parts: Parts, server_id: str) -> Json:
+    """Try a server now: one that runs lists its tools, one that failed is started again."""
+    server = _require_server(parts, server_id)
+    if not server.enabled:
+        return _describe(parts, server_id, server)
+    running = parts.fleet.servers.get(server_id)
+    if running is None or running.status.state != "running":
+        parts.fleet.restart(server_id)
+    return await settled_server(parts, server_id)
+
+
+async def reload(parts: Parts) -> Json:
+    """Read the configuration file now; the answer is sent when it is in effect, or rejected."""
+    try:
+        async with asyncio.timeout(RELOAD_S):
+            problem = await parts.reloader.reload()
+    except TimeoutError:
+        problem = f"The reload has not ended within {RELOAD_S:g} s. The gateway's log may say why."
+    return {"configuration": str(parts.config_path.absolute()), "problem": problem}
+
+
+async def tools(parts: Parts, server_id: str | None = None) -> Json:
+    """All tools of the enabled servers, or of one server; `allowed` is false for those that are switched off."""
+    if server_id is not None:
+        _require_server(parts, server_id)
+    collected = await parts.catalog.collected(OWNER)
+    listed = []
+    for owner_id, part in collected.parts.items():
+        permits = parts.catalog.rights.permits(OWNER, owner_id)
+        if server_id in (None, owner_id):
+            listed += [
+                {"toolKey": tool.document.tool_key, "server": owner_id, "allowed": permits(name), **_shown(tool.tool)}
+                for name, tool in part.items.items()
+            ]
+    missing = {one: _reason(parts, one) for one in collected.gaps if one not in collected.parts}
+    return {"tools": listed, "missing": {one: why for one, why in missing.items() if server_id in (None, one)}}
+
+
+async def search(parts: Parts, queries: list[str], project_id: str | None = None, max_results: int = 10) -> Json:
+    """What `tool_discovery` answers: over all servers, or as a caller of one project sees it."""
+    if project_id is not None and project_id not in parts.current.config.projects:
+        raise _unknown("project", project_id, parts.current.config.projects, "pointsman project list")
+    given = {"query": queries, "maxResults": max_results}
+    return await _call(parts, Caller(OWNER_ID, project_id), DISCOVERY, given, SHORT_S)
+
+
+async def call(parts: Parts, tool_key: str, arguments: Json) -> Json:
+    """Call a tool as the owner: with the checks, limits and audit rows of any other call."""
+    config = parts.current.config
+    longest_s = max((config.timeouts_of(server).call_s for server in config.servers.values()), default=0.0)
+    given = {"toolKey": tool_key, "arguments": arguments}
+    return await _call(parts, OWNER, EXECUTE, given, longest_s + CALL_MARGIN_S)
+
+
+def summary(parts: Parts) -> str:
+    """One line on how many servers and tools there are, and which servers are missing and why."""
+    listed = [one for one in _describe_all(parts) if one["enabled"]]
+    if not listed:
+        return "no servers yet: add one with `pointsman server add NAME COMMAND`, or edit the configuration"
+    count = sum(one["tools"] or 0 for one in listed)
+    running = [one for one in listed if one["state"] == "running" and one["tools"] is not None]
+    line = f"{count} {_plural(count, 'tool')} on {len(running)} of {len(listed)} {_plural(len(listed), 'server')}"
+    missing = [f"`{one['id']}` ({one['reason'] or 'no list of tools yet'})" for one in listed if one not in running]
+    return f"{line}; missing: {', '.join(missing)}" if missing else line
+
+
+def operations_of(parts: Parts) -> dict[str, Operation]:
+    """The operations by the names that the channel has for them, with their parameters checked."""
+
+    def plain(function: Callable[[Parts], Awaitable[Json]]) -> Operation:
+        return lambda given: _limited(function(parts), SHORT_S)
+
+    def of_server(function: Callable[[Parts, str], Awaitable[Json]]) -> Operation:
+        return lambda given: function(parts, _text(given, "server"))
+
+    def named(given: Json, name: str) -> str | None:
+        return None if given.get(name) is None else _text(given, name)
+
+    return {
+        "about": plain(about),
+        "status": plain(status),
+        "names": plain(names),
+        "servers": plain(servers),
+        "reload": plain(reload),
+        "settled_server": of_server(settled_server),
+        "restart_server": of_server(restart_server),
+        "test_server": of_server(test_server),
+        "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
+        "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),
+        "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments")),
+    }
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def _describe_all(parts: Parts) -> list[Json]:
+    return [_describe(parts, server_id, server) for server_id, server in parts.current.config.servers.items()]
+
+
+def _describe(parts: Parts, server_id: str, server: Server) -> Json:
+    running = parts.fleet.servers.get(server_id)
+    listed = parts.catalog.last_list(server_id)
+    introduction = running.introduction if running is not None else None
+    return {
+        "id": server_id,
+        "name": display_name(server_id, server),
+        "kind": kind_of(server),
+        "target": target_of(server),
+        "enabled": server.enabled,
+        "state": running.status.state if running is not None else "stopped",
+        "reason": _reason(parts, server_id),
+        "since": _iso(running.status.since) if running is not None else None,
+        "protocol": introduction.version if introduction is not None else None,
+        "tools": len(listed.items) if listed is not None and server.enabled else None,
+        "restarts": running.restarts if running is not None else 0,
+        "projects": list(server.projects),
+    }
+
+
+def _reason(parts: Parts, server_id: str) -> str:
+    running = parts.fleet.servers.get(server_id)
+    return running.status.reason if running is not None else ""
+
+
+def _tool_names(parts: Parts, server_id: str) -> list[str]:
+    listed = parts.catalog.last_list(server_id)
+    return list(listed.items) if listed is not None else []
+
+
+def _shown(tool: Json) -> Json:
+    return {key: tool[key] for key in ("title", "description", "inputSchema") if key in tool}
+
+
+def _shown_figures(figures: Figures | None) -> Json:
+    if figures is None:
+        return {"calls": 0, "errors": 0}
+    milliseconds = {f"p{share * 100:.0f}Ms": round(value * 1000, 1) for share, value in figures.quantiles.items()}
+    return {"calls": figures.calls, "errors": figures.errors, **milliseconds}
+
+
+class _NoQuestions:
+    """Fits `BackChannel`: a command cannot be asked anything, and shows no progress."""
+
+    def notify(self, method: str, params: Json) -> None:
+        pass
+
+    async def ask(self, method: str, params: Json) -> Json:
+        raise CannotAskError
+
+
+async def _call(parts: Parts, caller: Caller, tool: str, arguments: Json, limit_s: float) -> Json:
+    params: Json = {"name": tool, "arguments": arguments, "_meta": {WHOLE_KEY: True}}
+    request = FrontRequest(secrets.token_hex(8), "tools/call", params, caller, _CLIENT)
+    try:
+        return await _limited(parts.gateway.handle(request, _NoQuestions()), limit_s)
+    except ProtocolError as error:
+        raise OwnerError(str(error.code), f"The server answered with an error: {error.message}") from None
+
+
+async def _limited(work: Awaitable[Json], limit_s: float) -> Json:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await work
+    except TimeoutError:
+        raise OwnerError("timeout", f"The gateway needed more than {limit_s:g} s. Its log may say why.") from None
+
+
+def _require_server(parts: Parts, server_id: str) -> Server:
+    server = parts.current.config.servers.get(server_id)
+    if server is None:
+        raise _unknown("server", server_id, parts.current.config.servers, "pointsman server list")
+    return server
+
+
+def _unknown(kind: str, name: str, known: Iterable[str], command: str) -> OwnerError:
+    near = closest(name[:64], known)
+    hint = f" Did you mean `{near}`?" if near else f" `{command}` shows them."
+    return OwnerError(f"unknown_{kind}", f"There is no {kind} `{name[:64]}`.{hint}")
+
+
+def _text(given: Json, name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str):
+        raise OwnerError("invalid_request", f"`{name}` must be a string.")
+    return value
+
+
+def _texts(given: Json, name: str) -> list[str]:
+    value = given.get(name)
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise OwnerError("invalid_request", f"`{name}` must be a list of strings.")
+    return value
+
+
+def _object(given: Json, name: str) -> Json:
+    value = given.get(name, {})
+    if not isinstance(value, dict):
+        raise OwnerError("invalid_request", f"`{name}` must be an object.")
+    return value
+
+
+def _count(given: Json) -> int:
+    value = given.get("maxResults", 10)
+    if type(value) is not int:
+        raise OwnerError("invalid_request", "`maxResults` must be a whole number.")
+    return value
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).isoformat("T", "seconds")
