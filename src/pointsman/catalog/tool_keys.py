@@ -1,17 +1,20 @@
 """Reads tool keys that a model wrote in another form, and finds the nearest keys to one that means nothing. Pure.
 
-Both see only the tools that the caller may use, so neither reveals nor reaches any other.
+Both see only the tools that the caller may use, so neither reveals nor reaches any other. A text with a separator names
+a server, whether or not there is one of that name, and is never read as the name of another server's tool: otherwise a
+server could take over the keys of others by the names of its tools.
 """
 
 from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 from zlib import crc32
 
+from pointsman.catalog.overview import MAX_KEPT_CHARS
 from pointsman.core.errors import UnknownToolError
 from pointsman.core.model import ToolKey
 
@@ -20,11 +23,13 @@ MAX_COMPARED_CHARS = 64  # of a key, when it is compared with others
 MAX_SHOWN_CHARS = 200  # keys longer than that are not suggested
 NEAREST = 3
 MAX_NAMED = 5  # meanings, or servers, in one error
+MAX_BARE_CHARS = MAX_KEPT_CHARS  # longer names are not remembered, so it is unknown who has them
 _LEAST_SIMILARITY = 0.3
 
-_SEPARATORS = (":", "__", ".", "/", "_")  # between server and tool, as clients and models write them
+_SEPARATOR = re.compile(r":|__|[./]")  # between server and tool, as clients and models write it; in no server's id
+_WEAK_SEPARATOR = "_"  # also in ids and names, so it separates only where there is no other
 _CLIENT_PREFIX = "mcp__"
-_OWN_PREFIX = re.compile(r"(?:mcp__?)?pointsman(?:__|[:._/])")  # under which a client lists our own tools
+_OWN_PREFIX = re.compile(r"(?:mcp__?)?pointsman(?:__|[:./])|mcp_pointsman_|pointsman_(?!.*(?::|__|[./]))", re.DOTALL)
 _WORD = re.compile(r"[^\W_]+")
 _SIGNATURE_BITS = 512
 
@@ -36,14 +41,15 @@ KeyForm = Literal["qualified_name", "bare_name"]
 class ServerNames:
     """The tools that a server last listed, and which of them the caller may use."""
 
-    names: Mapping[str, object] | None  # None: it has never given a list
+    names: Collection[str] | None  # None: they are not known
     permits: Callable[[str], bool]
 
     def has(self, tool_name: str) -> bool:
         return self.names is not None and tool_name in self.names and self.permits(tool_name)
 
     def may_have(self, tool_name: str) -> bool:
-        return self.names is None and self.permits(tool_name)
+        """Of unknown names even a forbidden one: as long as they are unknown, nothing tells the two apart."""
+        return self.names is None or self.has(tool_name)
 
 
 def read_key(text: str, servers: Mapping[str, ServerNames]) -> tuple[ToolKey, KeyForm] | None:
@@ -61,7 +67,7 @@ def read_key(text: str, servers: Mapping[str, ServerNames]) -> tuple[ToolKey, Ke
         keys = ", ".join(f"`{key}`" for key in list(found)[:MAX_NAMED])
         raise UnknownToolError(text, f"It can mean {keys}: call again with the full key.")
     [(key, form)] = found.items()
-    unlisted = [server_id for server_id, server in servers.items() if server.may_have(key.tool_name)]
+    unlisted = [server_id for server_id, server in servers.items() if server.names is None]
     if form == "bare_name" and unlisted:
         named = ", ".join(f"`{server_id}`" for server_id in unlisted[:MAX_NAMED])
         raise UnknownToolError(
@@ -73,14 +79,15 @@ def read_key(text: str, servers: Mapping[str, ServerNames]) -> tuple[ToolKey, Ke
 
 def _meanings(text: str, servers: Mapping[str, ServerNames]) -> dict[ToolKey, KeyForm]:
     found: dict[ToolKey, KeyForm] = {}
-    rests = _without_prefixes(text)
-    for server_id, server in servers.items():
-        for tool_name in _names_after(server_id, text, rests):
-            if server.has(tool_name):
-                found[ToolKey(server_id, tool_name)] = "qualified_name"
-        for rest in rests:
-            if server.has(rest):
-                found.setdefault(ToolKey(server_id, rest), "bare_name")
+    for rest in _without_prefixes(text):
+        if _SEPARATOR.search(rest) is None and len(rest) <= MAX_BARE_CHARS:
+            found |= {
+                ToolKey(server_id, rest): "bare_name" for server_id, server in servers.items() if server.has(rest)
+            }
+    for server_id, tool_name in _qualified(text, servers):
+        server = servers.get(server_id)
+        if server is not None and tool_name and server.may_have(tool_name):
+            found[ToolKey(server_id, tool_name)] = "qualified_name"
     return found
 
 
@@ -98,16 +105,20 @@ def _without_prefixes(text: str) -> list[str]:
     return rests
 
 
-def _names_after(server_id: str, text: str, rests: list[str]) -> Iterator[str]:
-    """The names that the text has for a tool of this server."""
-    for rest in rests:
-        if rest.startswith(server_id):
-            after = rest[len(server_id) :]
-            yield from (after[len(separator) :] for separator in _SEPARATORS if after.startswith(separator))
+def _qualified(text: str, servers: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The pairs of a server and a tool that the text can name."""
+    for rest in _without_prefixes(text):
+        separator = _SEPARATOR.search(rest)
+        if separator is not None:
+            yield rest[: separator.start()], rest[separator.end() :]
+            continue
+        heads = (f"{server_id}{_WEAK_SEPARATOR}" for server_id in servers)
+        yield from ((head[:-1], rest[len(head) :]) for head in heads if rest.startswith(head))
     if text.startswith(_CLIENT_PREFIX):  # the name that a client has for the gateway may be any: the key is complete
         before, _, tool_name = text.partition(":")
-        if before.endswith(f"__{server_id}"):
-            yield tool_name
+        gateway, _, server_id = before.rpartition("__")
+        if not gateway.endswith("_"):  # otherwise the id may begin with it
+            yield server_id, tool_name
 
 
 class KeyIndex:
@@ -133,7 +144,7 @@ class KeyIndex:
         """Evict the names of all other servers."""
         self._servers = {server_id: keys for server_id, keys in self._servers.items() if server_id in server_ids}
 
-    def _keys(self, server_id: str, names: Mapping[str, object]) -> _ServerKeys:
+    def _keys(self, server_id: str, names: Collection[str]) -> _ServerKeys:
         keys = self._servers.get(server_id)
         if keys is None or keys.names is not names:
             keys = self._servers[server_id] = _ServerKeys(server_id, names)
@@ -141,7 +152,7 @@ class KeyIndex:
 
 
 class _ServerKeys:
-    def __init__(self, server_id: str, names: Mapping[str, object]) -> None:
+    def __init__(self, server_id: str, names: Collection[str]) -> None:
         self.names = names
         self._server_id = server_id
         words: dict[str, int] = {}

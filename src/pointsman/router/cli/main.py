@@ -18,6 +18,8 @@ COMMANDS = {
     "client": "pointsman.router.cli.client:client",
     "import": "pointsman.router.cli.import_:import_",
     "server": "pointsman.router.cli.server:server",
+    "project": "pointsman.router.cli.project:project",
+    "tools": "pointsman.router.cli.tools:tools",
     "audit": "pointsman.router.cli.audit:audit",
     "doctor": "pointsman.router.cli.doctor:doctor",
     "search-api": "pointsman.router.cli.search_api:search_api",
