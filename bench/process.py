@@ -29,10 +29,19 @@ def cpu_ms(pid: int) -> float:
 
 
 def rss_mb(pid: int) -> float:
+    return _status_mb(pid, "VmRSS")
+
+
+def anonymous_mb(pid: int) -> float:
+    """Resident memory without pages of files, which the system takes away and loads again as it likes."""
+    return _status_mb(pid, "RssAnon")
+
+
+def _status_mb(pid: int, field: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
-    raise LookupError(f"process {pid} has no VmRSS")
+    raise LookupError(f"process {pid} has no {field}")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.process import rss_mb
+from bench.process import anonymous_mb
 
 LINES = 20
 ENFORCED_FROM_S = 600.0  # shorter runs are still warming up in their second half
@@ -19,7 +19,7 @@ ALLOWED_THREADS = 3.0
 @dataclass(frozen=True, slots=True)
 class Sample:
     at_s: float
-    rss_mb: float
+    memory_mb: float  # without pages of files
     handles: int
     threads: int
 
@@ -33,22 +33,22 @@ class Figures:
         self._began = time.monotonic()
         self._printed = 0
         self.samples: list[Sample] = []
-        print(f"{'s':>6}{'RSS MB':>9}{'handles':>9}{'threads':>9}{'requests':>10}", flush=True)
+        print(f"{'s':>6}{'MB':>9}{'handles':>9}{'threads':>9}{'requests':>10}", flush=True)
 
     def take(self, requests: int) -> None:
         at_s = time.monotonic() - self._began
         handles, threads = (len(os.listdir(f"/proc/{self._pid}/{folder}")) for folder in ("fd", "task"))
-        sample = Sample(at_s, rss_mb(self._pid), handles, threads)
+        sample = Sample(at_s, anonymous_mb(self._pid), handles, threads)
         self.samples.append(sample)
         if at_s >= self._printed * self._seconds / LINES:
             self._printed += 1
-            print(f"{at_s:6.0f}{sample.rss_mb:9.1f}{handles:9}{threads:9}{requests:10,}", flush=True)
+            print(f"{at_s:6.0f}{sample.memory_mb:9.1f}{handles:9}{threads:9}{requests:10,}", flush=True)
 
     def problems(self) -> list[str]:
         """Prints the growth of the second half, and says what grew too much in a run that is long enough."""
         second = [sample for sample in self.samples if sample.at_s >= self._seconds / 2]
         limits: tuple[tuple[str, Callable[[Sample], float], float], ...] = (
-            ("RSS, MB", lambda sample: sample.rss_mb, ALLOWED_MB),
+            ("memory, MB", lambda sample: sample.memory_mb, ALLOWED_MB),
             ("handles", lambda sample: sample.handles, ALLOWED_HANDLES),
             ("threads", lambda sample: sample.threads, ALLOWED_THREADS),
         )
@@ -56,7 +56,7 @@ class Figures:
         found: list[str] = []
         for name, figure, allowed in limits:
             grown = growth([sample.at_s for sample in second], [figure(sample) for sample in second])
-            print(f"  growth of the second half: {name:8}{grown:+8.1f}  (at most {allowed:+.0f}", end="")
+            print(f"  growth of the second half: {name:10}{grown:+8.1f}  (at most {allowed:+.0f}", end="")
             print(")" if enforced else f", enforced in runs of at least {ENFORCED_FROM_S:.0f} s)")
             if enforced and grown > allowed:
                 found.append(f"{name} grew by {grown:.1f} in the second half; {allowed:.0f} are allowed")

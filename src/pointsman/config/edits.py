@@ -9,14 +9,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from pointsman.config.document import Document
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import rewrite
-from pointsman.config.loader import validate
+from pointsman.config.loader import CLIENT_SECTION, validate
 from pointsman.config.tree import CORE, NULL, child, compose
 
 _NOT_EDITABLE = "`{}` is written in a form that Pointsman cannot edit safely; edit the file by hand"
@@ -63,15 +63,121 @@ def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> None:
     remove_entry(path, "tokens", name, environ)
 
 
+def replace_token_hash(path: Path, old: str, new: str, environ: Mapping[str, str]) -> None:
+    """Give the token with the hash `old` another secret; its name and rights stay.
+
+    Raises UnknownNameError (no token has that hash), InvalidEntryError, ConfigError, EditError, ReplaceError.
+    """
+
+    def change(text: str) -> str:
+        document = Document(text, str(path), environ)
+        entries = _entries(document, "tokens")
+        name = next((name for name, token in entries.items() if _hash_of(token) == old), None)
+        if name is None:
+            raise UnknownNameError("tokens", old, None)
+        return _with_value(document, text, ("tokens", name, "sha256"), new)
+
+    rewrite(path, change)
+
+
+def _hash_of(token: object) -> str | None:
+    sha256 = token.get("sha256") if isinstance(token, dict) else None
+    return sha256.lower() if isinstance(sha256, str) else None
+
+
+def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError."""
+
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        if _server_section(old, server_id) is not None:
+            raise NameTakenError("servers", server_id)
+        return _with_entry(old, text, "servers", server_id, entry)
+
+    rewrite(path, change)
+
+
+def remove_server(path: Path, server_id: str, environ: Mapping[str, str]) -> None:
+    """Raises UnknownNameError, InvalidEntryError (another entry names it), ConfigError, EditError, ReplaceError."""
+
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        return _without_entry(old, text, _require_server_section(old, server_id), server_id)
+
+    rewrite(path, change)
+
+
+def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[str, str]) -> None:
+    """Set `enabled`, or `disabled` where a client's block has it. Raises as `remove_server`."""
+
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        section = _require_server_section(old, server_id)
+        entry = _entries(old, section)[server_id]
+        opposite = isinstance(entry, dict) and "disabled" in entry
+        key = ("disabled", not enabled) if opposite else ("enabled", enabled)
+        return _with_value(old, text, (section, server_id, key[0]), key[1])
+
+    rewrite(path, change)
+
+
+def set_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Set keys of a project; of `unassigned` for the empty id. Raises as `remove_server`."""
+
+    def change(text: str) -> str:
+        for key, value in values.items():
+            old = Document(text, str(path), environ)
+            projects = _entries(old, "projects")
+            if project_id and project_id not in projects:
+                raise UnknownNameError("projects", project_id, closest(project_id, projects))
+            parents = ("projects", project_id) if project_id else ("unassigned",)
+            text = _with_value(old, text, (*parents, key), value)
+        return text
+
+    rewrite(path, change)
+
+
+def add_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    """Raises as `add_server`."""
+    add_entry(path, "projects", project_id, values, environ)
+
+
+def _server_section(document: Document, server_id: str) -> str | None:
+    return next((section for section in ("servers", CLIENT_SECTION) if server_id in _entries(document, section)), None)
+
+
+def _require_server_section(document: Document, server_id: str) -> str:
+    section = _server_section(document, server_id)
+    if section is None:
+        known = [*_entries(document, "servers"), *_entries(document, CLIENT_SECTION)]
+        raise UnknownNameError("servers", server_id, closest(server_id, known))
+    return section
+
+
 def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
-        entries = _entries(old, section)
-        if name in entries:
+        if name in _entries(old, section):
             raise NameTakenError(section, name)
-        added = Document(json.dumps({section: {name: value}}), str(path), environ)  # as it is read back
-        new = insert(text, old.root, section, name, value)
-        return _checked(old, new, section, {**entries, **_entries(added, section)})
+        return _with_entry(old, text, section, name, value)
+
+    rewrite(path, change)
+
+
+def add_entries(path: Path, section: str, entries: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> None:
+    """Add several at once: all of them, or none."""
+
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        expected = dict(_entries(old, section))
+        new = text
+        for name, value in entries.items():
+            if name in expected:
+                raise NameTakenError(section, name)
+            new = insert(new, compose(new, str(path)), section, name, value)
+            expected[name] = None
+        added = Document(json.dumps({section: entries}), str(path), environ)  # as they are read back
+        return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
 
     rewrite(path, change)
 
@@ -82,10 +188,33 @@ def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]
         entries = _entries(old, section)
         if name not in entries:
             raise UnknownNameError(section, name, closest(name, entries))
-        new = remove(text, old.root, section, name)
-        return _checked(old, new, section, {key: value for key, value in entries.items() if key != name})
+        return _without_entry(old, text, section, name)
 
     rewrite(path, change)
+
+
+def _with_entry(old: Document, text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
+    added = Document(json.dumps({section: {name: value}}), old.file_name, old.environ)  # as it is read back
+    new = insert(text, old.root, section, name, value)
+    return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
+
+
+def _without_entry(old: Document, text: str, section: str, name: str) -> str:
+    new = remove(text, old.root, section, name)
+    rest = {key: value for key, value in _entries(old, section).items() if key != name}
+    return _checked(old, new, section, rest)
+
+
+def _with_value(old: Document, text: str, keys: tuple[str, ...], value: bool | str | None) -> str:
+    """Set one value below a section: `(section, key)` or `(section, entry, key)`."""
+    section, *steps = keys
+    expected = dict(_entries(old, section))
+    holder = expected
+    for step in steps[:-1]:
+        holder[step] = dict(holder.get(step) or {})
+        holder = holder[step]
+    holder[steps[-1]] = value
+    return _checked(old, put(text, old.root, keys, value), section, expected)
 
 
 def _checked(old: Document, text: str, section: str, expected: Mapping[str, Any]) -> str:
@@ -172,6 +301,78 @@ def remove(text: str, root: Node | None, section: str, key: str) -> str:
     return text[:start] + text[end:]
 
 
+def put(text: str, root: Node | None, keys: Sequence[str], value: bool | str | None) -> str:
+    """Set the value at `keys`; all but the last two of them have to exist. `root` is the tree of the text."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    place = _find_parent(text, root, keys[:-1])
+    if place is None:
+        return insert_value(text, root, keys, value, newline)
+    key, body = keys[-1], place.body
+    line = f"{_scalar(key)}: {_inline(value)}{newline}"
+    if _empty(body):
+        if place.in_flow:
+            return _replace(text, body, json.dumps({key: value}))
+        return _open_section(text, place.heading, body, " " * (place.heading.start_mark.column + len(_STEP)) + line)
+    if not isinstance(body, MappingNode):
+        raise EditError(_NOT_EDITABLE.format(".".join(keys)))
+    for own_key, own_value in body.value:
+        if own_key.value == key:
+            return _replace_value(text, own_key, own_value, _inline(value))
+    if body.flow_style:
+        return _insert_in_flow(text, body, key, value, newline)
+    last = body.value[-1][0].start_mark
+    end = _end_of_entry(text, last.index, last.column, place.end)
+    gap = "" if text[:end].endswith("\n") else newline
+    return f"{text[:end]}{gap}{' ' * body.value[0][0].start_mark.column}{line}{text[end:]}"
+
+
+def insert_value(text: str, root: Node | None, keys: Sequence[str], value: bool | str | None, newline: str) -> str:
+    """Add a section with one value."""
+    if len(keys) != 2:
+        raise EditError(_NOT_EDITABLE.format(".".join(keys)))
+    section, key = keys
+    if isinstance(root, MappingNode) and root.flow_style:
+        return _insert_in_flow(text, root, section, {key: value}, newline)
+    if text and not text.endswith("\n"):
+        text += newline
+    gap = newline if text.strip() else ""
+    return f"{text}{gap}{section}:{newline}{_STEP}{_scalar(key)}: {_inline(value)}{newline}"
+
+
+class _Place(NamedTuple):
+    """A mapping in the text: the node of its key, its own node, and where what follows it begins."""
+
+    heading: Node
+    body: Node
+    end: int
+    in_flow: bool
+
+
+def _find_parent(text: str, root: Node | None, steps: Sequence[str]) -> _Place | None:
+    place, body, end, in_flow = None, root, len(text), False
+    for step in steps:
+        if not isinstance(body, MappingNode):
+            return None
+        in_flow = in_flow or bool(body.flow_style)
+        index = next((i for i, (node, _) in enumerate(body.value) if node.value == step), None)
+        if index is None:
+            return None
+        if index + 1 < len(body.value):
+            end = body.value[index + 1][0].start_mark.index
+        heading, body = body.value[index]
+        place = _Place(heading, body, end, in_flow)
+    return place
+
+
+def _replace_value(text: str, key: Node, value: Node, new: str) -> str:
+    if not isinstance(value, ScalarNode) or value.style in ("|", ">"):
+        raise EditError(_NOT_EDITABLE.format(key.value))
+    if value.end_mark.index > value.start_mark.index:
+        return _replace(text, value, new)
+    colon = text.index(":", key.end_mark.index) + 1
+    return f"{text[:colon]} {new}{text[colon:]}"
+
+
 def _append_section(text: str, section: str, key: str, value: Mapping[str, Any], newline: str) -> str:
     if text and not text.endswith("\n"):
         text += newline
@@ -200,7 +401,7 @@ def _insert_in_block(
     return text[:end] + gap + block + text[end:]
 
 
-def _insert_in_flow(text: str, body: MappingNode, key: str, value: Mapping[str, Any], newline: str) -> str:
+def _insert_in_flow(text: str, body: MappingNode, key: str, value: Any, newline: str) -> str:
     entry = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
     if not body.value:
         return _replace(text, body, f"{{{entry}}}")
@@ -232,11 +433,15 @@ def _span(text: str, root: MappingNode, body: MappingNode, index: int) -> tuple[
         next_key = body.value[index + 1][0].start_mark.index
     else:
         next_key = next((k.start_mark.index for k, _ in root.value if k.start_mark.index > key.index), len(text))
-    start = _line_start(text, key.index)
+    return _line_start(text, key.index), _end_of_entry(text, key.index, key.column, next_key)
+
+
+def _end_of_entry(text: str, key: int, column: int, next_key: int) -> int:
+    start = _line_start(text, key)
     end = _line_start(text, next_key) if next_key < len(text) else next_key
-    while (last := _line_start(text, end - 1)) > start and _belongs_to_next(text[last:end], key.column):
+    while (last := _line_start(text, end - 1)) > start and _belongs_to_next(text[last:end], column):
         end = last
-    return start, end
+    return end
 
 
 def _line_start(text: str, index: int) -> int:

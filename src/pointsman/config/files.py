@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+MAX_REWRITE_BYTES = 32 * 1_048_576
 _ATTEMPTS = 10
 _BOM = b"\xef\xbb\xbf"
 _KINDS = {
@@ -56,7 +57,7 @@ class ReplaceError(Exception):
     """The file was not changed. `str(error)` is shown to the person at the terminal."""
 
 
-def rewrite(path: Path, change: Callable[[str], str]) -> None:
+def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRITE_BYTES) -> None:
     """Replace the text of `path` (or of the file it links to) by `change(text)`; keep mode and owner.
 
     `change` is called again with the newer text if a program that does not take our lock, such as an editor, saved
@@ -70,7 +71,9 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
         for _ in range(_ATTEMPTS):
             with _locked(target) as file:
                 before = os.fstat(file.fileno())
-                raw = file.read()
+                raw = file.read(max_bytes + 1)
+                if len(raw) > max_bytes:
+                    raise ReplaceError(f"{path} cannot be changed: it is larger than {max_bytes} bytes.")
                 mark = _BOM if raw.startswith(_BOM) else b""
                 new = mark + change(raw.removeprefix(_BOM).decode()).encode()
                 if _replace_unchanged(target, new, before):
@@ -82,6 +85,45 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     except UnicodeDecodeError as error:
         raise ReplaceError(f"{path} cannot be changed: it is not UTF-8 text.") from error
     raise ReplaceError(f"{path} cannot be changed: another program keeps writing it. Try again.")
+
+
+def create(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Create a file with its whole content or not at all, and its folder if that is missing.
+
+    Raises:
+        FileExistsError: it exists, perhaps because another process was faster; it is not changed.
+        ReplaceError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            _publish(Path(name), path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(name)
+        _sync_folder(path.parent)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise ReplaceError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _publish(finished: Path, path: Path) -> None:
+    """Give the finished file its name unless that is taken: of two processes, exactly one succeeds."""
+    try:
+        os.link(finished, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        # A file system without hard links: take the name first, then replace the empty file.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.replace(finished, path)
 
 
 @contextmanager

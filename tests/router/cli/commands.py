@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,17 @@ class Ran:
         return json.loads(self.stdout)
 
 
-async def run(folder: Path, *args: str, stdin: str | None = None, **environ: str) -> Ran:
+MODULE = (sys.executable, "-P", "-m", "pointsman")
+SCRIPT = (str(Path(sys.executable).with_name("pointsman")),)  # whose name the shell's completion knows
+
+
+async def run(
+    folder: Path, *args: str, stdin: str | None = None, program: Sequence[str] = MODULE, **environ: str
+) -> Ran:
     """Run a command in `folder`, with the configuration and the state folder that `gateway_process` has there."""
     own = {"POINTSMAN_STATE_DIR": str(folder / "state"), **environ}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "pointsman", *args),
+        *(*program, *args),
         cwd=folder,
         env=own_environment(folder) | own,
         stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,

@@ -33,6 +33,7 @@ class Served:
     front: Front
     server: uvicorn.Server
     current: CurrentConfig = field(default_factory=lambda: CurrentConfig(GatewayConfig()))
+    opened: list[Connection] = field(default_factory=list)  # closed at the end, where a test has not done it
 
     @property
     def url(self) -> str:
@@ -43,7 +44,9 @@ class Served:
         return len(self.server.server_state.connections)
 
     async def connect(self) -> Connection:
-        return await Connection.open(self.port)
+        connection = await Connection.open(self.port)
+        self.opened.append(connection)
+        return connection
 
     async def send(self, body: bytes | Json | list[Any] | None = None, **how: Any) -> Answer:
         """One request on a connection of its own."""
@@ -128,6 +131,11 @@ async def serving(
     reaping = asyncio.create_task(front.run())
     try:
         async with listening(front, listener, http=protocol, timeout_keep_alive=timeout_keep_alive) as server:
-            yield Served(port, gateway, front, server, current)
+            served = Served(port, gateway, front, server, current)
+            try:
+                yield served
+            finally:
+                for connection in served.opened:
+                    await connection.close()
     finally:
         await end([reaping])

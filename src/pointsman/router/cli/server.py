@@ -1,38 +1,390 @@
-"""`pointsman server`: inspect the servers behind the gateway."""
+"""`pointsman server`: add, inspect, restart and remove the servers behind the gateway."""
 
 from __future__ import annotations
 
-import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from pointsman.config.paths import state_folder
-from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import CommandError, report_config_errors, state_dir_option
-from pointsman.router.downstream.stderr_log import FOLDER, last_lines, log_file
+from pointsman.router.cli.options import (
+    CommandError,
+    ConfigCommandError,
+    config_option,
+    json_option,
+    note,
+    state_dir_option,
+)
+from pointsman.router.cli.owner import (
+    ask_gateway,
+    complete,
+    owned_folder,
+    paint,
+    paint_state,
+    plural,
+    print_json,
+    progress,
+    table,
+)
+from pointsman.router.owner.client import NoGatewayError, OperationError, ask
+
+if TYPE_CHECKING:
+    from pointsman.router.cli.edited import Edited
+
+TRIAL_S = 120.0
+SHOWN_LINES = 5
+
+server_argument = click.argument("server_id", metavar="SERVER", shell_complete=complete("servers"))
 
 
 @click.group()
 def server() -> None:
-    """Inspect the servers behind the gateway."""
+    """Add, inspect, restart and remove the servers behind the gateway."""
+
+
+class CommandLast(click.Command):
+    """Takes options before or after NAME, and leaves everything from the command on as it is."""
+
+    allow_interspersed_args = False
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-"):
+            name, *rest = args
+            count = self._count_options(rest)
+            command = rest[count + 1 :] if rest[count : count + 1] == ["--"] else rest[count:]
+            args = [*rest[:count], "--", name, *command]
+        return super().parse_args(ctx, args)
+
+    def _count_options(self, args: Sequence[str]) -> int:
+        """Return how many words at the begin are options and their values."""
+        with_value = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not param.is_flag
+            for name in param.opts
+        }
+        count = 0
+        while count < len(args) and args[count].startswith("-") and args[count] != "--":
+            count += 2 if args[count] in with_value else 1
+        return count
+
+
+@server.command(cls=CommandLast)
+@click.argument("name")
+@click.argument("command", metavar="COMMAND_OR_URL", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable.")
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header. Repeatable.")
+@click.option("--transport", type=click.Choice(["http", "sse"]), help="Of a URL. Default: http.")
+@click.option("--cwd", help="Working directory of the command.")
+@click.option("--project", "projects", multiple=True, help="Only for callers of this project. Repeatable.")
+@click.option("--title", help="Display name. Default: NAME.")
+@config_option
+@state_dir_option
+@json_option
+def add(
+    name: str,
+    command: tuple[str, ...],
+    variables: tuple[str, ...],
+    headers: tuple[str, ...],
+    transport: str | None,
+    cwd: str | None,
+    projects: tuple[str, ...],
+    title: str | None,
+    config_file: Path | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Add the server NAME: a command with its arguments, or a URL.
+
+    \b
+    pointsman server add time uvx mcp-server-time
+    pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
+    """
+    from pointsman.config.edits import add_server
+    from pointsman.router.cli.edited import Edited, environ, report_edit_errors
+
+    given: dict[str, Any] = {
+        "name": title,
+        **_target(command),
+        "transport": transport,
+        "cwd": cwd,
+        "env": _pairs(variables, "=", "--env"),
+        "headers": _pairs(headers, ":", "--header"),
+        "projects": list(projects),
+    }
+    entry = {key: value for key, value in given.items() if value}
+    edited = Edited.find(config_file, state_dir)
+    with report_edit_errors(edited.path, "server"):
+        add_server(edited.path, name, entry, environ())
+    _advise_references(given)
+    edited.apply()
+    _tell(edited, f"Added server `{name}` to", name, as_json)
+
+
+@server.command(name="list")
+@config_option
+@state_dir_option
+@json_option
+def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """List all servers and how each of them is."""
+    try:
+        listed = ask(owned_folder(state_dir), "servers")["servers"] if config_file is None else None
+    except NoGatewayError:
+        listed = None
+    except OperationError as error:
+        raise CommandError(str(error)) from error
+    running = listed is not None
+    if listed is None:
+        listed = _configured(config_file)
+    if as_json:
+        print_json({"gateway": running, "servers": listed})
+        return
+    rows = [("SERVER", "STATE", "TOOLS", "KIND", "TARGET", "")]
+    for one in listed:
+        state = one["state"] if one["enabled"] else "disabled"
+        count = "-" if one["tools"] is None else str(one["tools"])
+        reason = one["reason"] if one["enabled"] else ""
+        rows.append((one["id"], paint_state(state), count, one["kind"], one["target"], reason))
+    if listed:
+        for line in table(rows):
+            click.echo(line)
+    else:
+        note("No servers yet. Add one with `pointsman server add NAME COMMAND`.")
+    if not running:
+        note("No gateway runs now, so only the configuration is shown. `pointsman serve` starts one.")
+
+
+@server.command()
+@server_argument
+@config_option
+@state_dir_option
+@json_option
+def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """Try SERVER now: start it if it does not run, and list its tools.
+
+    Without a running gateway, the server is started for the trial only.
+    """
+    try:
+        with progress(f"Trying `{server_id}` ..."):
+            found = ask(owned_folder(state_dir), "test_server", timeout_s=TRIAL_S, server=server_id)
+    except NoGatewayError:
+        found = _try_alone(server_id, config_file, owned_folder(state_dir))
+    except OperationError as error:
+        raise CommandError(str(error)) from error
+    _show(found, owned_folder(state_dir), as_json)
 
 
 @server.command("log")
-@click.argument("server_id", metavar="SERVER")
+@server_argument
 @click.option("-n", "lines", type=click.IntRange(1), default=50, show_default=True, help="Number of lines.")
 @state_dir_option
-def show_log(server_id: str, lines: int, state_dir: Path | None) -> None:
+@json_option
+def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) -> None:
     """Print the last lines that SERVER wrote to stderr. The gateway keeps 64 KiB."""
-    with report_config_errors():
-        folder = state_folder(state_dir, read_settings(), os.environ)
-    try:
-        written = log_file(folder, server_id).read_bytes()
-    except OSError:
+    from pointsman.router.downstream.stderr_log import FOLDER
+
+    folder = owned_folder(state_dir)
+    written = _log_lines(folder, server_id, lines)
+    if written is None:
         known = sorted(path.stem for path in (folder / FOLDER).glob("*.log"))
         others = f" Logs exist for: {', '.join(known)}." if known else ""
         raise CommandError(
             f"No log for `{server_id}`: it wrote nothing to stderr, or there is no such server.{others}"
         ) from None
-    for line in last_lines(written, lines):
+    if as_json:
+        print_json({"server": server_id, "lines": written})
+        return
+    for line in written:
         click.echo(line)
+
+
+@server.command()
+@server_argument
+@state_dir_option
+@json_option
+def restart(server_id: str, state_dir: Path | None, as_json: bool) -> None:
+    """Start SERVER anew. Calls under way may finish on the old connection."""
+    with progress(f"Restarting `{server_id}` ..."):
+        found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id)
+    _show(found, owned_folder(state_dir), as_json)
+
+
+def _toggle(enabled: bool) -> click.Command:
+    verb = "Enable" if enabled else "Disable"
+
+    @server_argument
+    @config_option
+    @state_dir_option
+    @json_option
+    def toggle(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+        from pointsman.config.edits import enable_server
+        from pointsman.router.cli.edited import Edited, environ, report_edit_errors
+
+        edited = Edited.find(config_file, state_dir)
+        with report_edit_errors(edited.path, "server"):
+            enable_server(edited.path, server_id, enabled, environ())
+        edited.apply()
+        _tell(edited, f"{verb}d server `{server_id}` in", server_id, as_json)
+
+    return click.command(verb.lower(), help=f"{verb} SERVER in the configuration.")(toggle)
+
+
+server.add_command(_toggle(enabled=True))
+server.add_command(_toggle(enabled=False))
+
+
+@server.command()
+@server_argument
+@config_option
+@state_dir_option
+@json_option
+def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """Remove SERVER from the configuration, with the comments inside its entry."""
+    from pointsman.config.edits import remove_server
+    from pointsman.router.cli.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+
+    edited = Edited.find(config_file, state_dir)
+    with report_edit_errors(edited.path, "server"):
+        remove_server(edited.path, server_id, environ())
+    edited.apply()
+    if as_json:
+        print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
+        return
+    click.echo(f"Removed server `{server_id}` from {edited.path}.")
+    if not edited.running:
+        note(NO_GATEWAY)
+
+
+# ------------------------------------------------------------------ helpers
+
+
+def _target(command: Sequence[str]) -> dict[str, Any]:
+    first, *rest = command
+    if not first.startswith(("http://", "https://")):
+        return {"command": first, "args": rest}
+    if rest:
+        raise ConfigCommandError(f"A URL takes no arguments, but `{rest[0]}` follows it. Write options before the URL.")
+    return {"url": first}
+
+
+def _pairs(given: Sequence[str], separator: str, option: str) -> dict[str, str]:
+    pairs = {}
+    for each in given:
+        name, found, value = each.partition(separator)
+        if not found or not name.strip():
+            raise ConfigCommandError(f"{option} needs NAME{separator}VALUE, but got `{name[:40]}`.")
+        pairs[name.strip()] = value.strip() if separator == ":" else value
+    return pairs
+
+
+def _advise_references(given: dict[str, Any]) -> None:
+    """Point at `${NAME}` where a value that looks like a secret was written into the file."""
+    from pointsman.config.mask import looks_like_secret
+
+    for name, value in {**given["env"], **given["headers"]}.items():
+        if "${" not in value and looks_like_secret(value):
+            note(
+                f"The value of {name} is in the file as plain text. With `${{NAME}}` in its place the gateway reads it "
+                "from its environment, with `${file:PATH}` from a file."
+            )
+
+
+def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
+    from pointsman.router.cli.edited import NO_GATEWAY
+
+    found = edited.server(server_id)
+    if as_json:
+        print_json({"configuration": str(edited.path), "gateway": edited.running, "server": found})
+    else:
+        click.echo(f"{done} {edited.path}.")
+        if found is None:
+            note(NO_GATEWAY)
+    if found is not None:
+        _show(found, edited.state_dir, as_json, printed=as_json)
+
+
+def _show(found: dict[str, Any], folder: Path, as_json: bool, *, printed: bool = False) -> None:
+    """Say what became of a server; exit with 1 if it should run and does not."""
+    well = not found["enabled"] or (found["state"] == "running" and found["tools"] is not None)
+    if as_json:
+        if not printed:
+            print_json(found)
+    elif not found["enabled"]:
+        click.echo(f"Server `{found['id']}` is disabled.")
+    elif well:
+        version = f", protocol {found['protocol']}" if found["protocol"] else ""
+        click.echo(
+            f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'], 'tool')}{version}."
+        )
+    else:
+        _show_failure(found, folder)
+    if not well:
+        sys.exit(1)
+
+
+def _show_failure(found: dict[str, Any], folder: Path) -> None:
+    server_id = found["id"]
+    reason = found["reason"] or "no reason is known"
+    word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
+    click.echo(f"Server `{server_id}` {paint(word, 'red')}: {reason}.", err=True)
+    lines = found["log"] if "log" in found else _log_lines(folder, server_id, 4 * SHOWN_LINES) or []
+    for line in list(dict.fromkeys(lines))[-SHOWN_LINES:]:  # each attempt repeats them
+        click.echo(f"  | {line}", err=True)
+    if "log" in found:
+        note(f"Change its entry in the configuration, then try again with `pointsman server test {server_id}`.")
+    elif found["state"] == "starting":
+        note("It is still starting; `pointsman server list` shows when it runs.")
+    elif found["kind"] in ("stdio", "bundled"):
+        note(f"The gateway tries it again. `pointsman server log {server_id}` shows more of what it wrote.")
+    else:
+        note("The gateway tries it again. Check its URL and headers in the configuration.")
+
+
+def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
+    from pointsman.router.downstream.stderr_log import last_lines, log_file
+
+    try:
+        return last_lines(log_file(folder, server_id).read_bytes(), lines)
+    except OSError:
+        return None
+
+
+def _configured(config_file: Path | None) -> list[dict[str, Any]]:
+    from pointsman.config.settings import read_settings
+    from pointsman.router.cli.options import load_gateway_config, report_config_errors, require_config
+    from pointsman.router.owner.description import kind_of, target_of
+
+    with report_config_errors():
+        config = load_gateway_config(require_config(config_file, read_settings()))
+    return [
+        {
+            "id": server_id,
+            "kind": kind_of(one),
+            "target": target_of(one),
+            "enabled": one.enabled,
+            "state": "not running",
+            "reason": "",
+            "tools": None,
+            "projects": list(one.projects),
+        }
+        for server_id, one in config.servers.items()
+    ]
+
+
+def _try_alone(server_id: str, config_file: Path | None, folder: Path) -> dict[str, Any]:
+    from pointsman.config.errors import closest
+    from pointsman.config.settings import read_settings
+    from pointsman.router.cli.options import load_gateway_config, report_config_errors, require_config
+    from pointsman.router.owner.trial import try_server
+
+    with report_config_errors():
+        config = load_gateway_config(require_config(config_file, read_settings()))
+    if server_id not in config.servers:
+        near = closest(server_id, config.servers)
+        hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
+        raise CommandError(f"There is no server `{server_id}`.{hint}")
+    note("No gateway runs now, so the server is started for this trial only.")
+    with progress(f"Trying `{server_id}` ..."):
+        return try_server(config, server_id, folder)

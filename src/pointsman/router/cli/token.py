@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, time, timedelta
@@ -46,7 +48,7 @@ def token() -> None:
 
 
 @token.command()
-@click.argument("name")
+@click.argument("name", required=False)
 @click.option(
     "--project",
     "projects",
@@ -60,14 +62,19 @@ def token() -> None:
 @config_option
 @json_option
 def create(
-    name: str,
+    name: str | None,
     projects: tuple[str, ...],
     servers: tuple[str, ...],
     expires: str | None,
     config_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Add the token NAME and print its secret, which is not shown again."""
+    """Add the token NAME and print its secret, which is not shown again.
+
+    On a terminal, what is not given is asked for, with a default.
+    """
+    if name is None or (not projects and not servers):
+        name, projects, servers = _ask_for_rights(name, projects, servers)
     until = _expiry(expires, datetime.now(UTC)) if expires is not None else None
     secret = new_secret()
     with report_config_errors():
@@ -114,6 +121,29 @@ def revoke(name: str, config_file: Path | None) -> None:
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
             raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
     note(f"Token `{name}` removed from {path}.")
+
+
+def _ask_for_rights(
+    name: str | None, projects: tuple[str, ...], servers: tuple[str, ...]
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Ask for what was not given, on a terminal only: a script gets what it asked for."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if name is None:
+            raise ConfigCommandError("A token needs a name: pointsman token create NAME.")
+        return name, projects, servers
+    if name is None:
+        host = re.sub(r"[^A-Za-z0-9-]+", "-", socket.gethostname().partition(".")[0]).strip("-") or "laptop"
+        name = str(click.prompt("Name of the token", default=host, err=True))
+    if not projects:
+        projects = _ask_for_names("Projects it may act for (`*`: all)")
+    if not servers:
+        servers = _ask_for_names("Servers it may use (`*`: all)")
+    return name, projects, servers
+
+
+def _ask_for_names(question: str) -> tuple[str, ...]:
+    answer = str(click.prompt(question, default="*", err=True))
+    return tuple(part.strip() for part in answer.split(",") if part.strip())
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pointsman import __version__
 from pointsman.catalog.list_cache import ListFailure
@@ -33,6 +32,7 @@ from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Figures, Metrics
 from pointsman.router.owner.channel import Operation, OwnerError
+from pointsman.router.owner.description import kind_of, target_of
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.serving.reload import Reloader
 
@@ -41,7 +41,7 @@ SHORT_S = 30.0  # for an operation that waits for no server to start
 RELOAD_S = 20.0
 CALL_MARGIN_S = 30.0  # for queues and a restart, in addition to the longest `call_s`
 SETTLE_MARGIN_S = 5.0  # in addition to `connect_s`
-_CLIENT = Client("pointsman command", "legacy", "2025-11-25", {}, None, None)
+_CLIENT = Client("pointsman cli", "legacy", "2025-11-25", {}, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,22 +259,6 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "restarts": running.restarts if running is not None else 0,
         "projects": list(server.projects),
     }
-
-
-def kind_of(server: Server) -> str:
-    if server.bundled is not None:
-        return "bundled"
-    return "stdio" if server.url is None else server.transport or "http"
-
-
-def target_of(server: Server) -> str:
-    """What the server is, in a word without secrets: the program or the host, not arguments or paths of a URL."""
-    if server.bundled is not None:
-        return server.bundled
-    if server.command is not None:
-        return Path(server.command).name
-    parts = urlsplit(server.url or "")
-    return parts.hostname or ""
 
 
 def _reason(parts: Parts, server_id: str) -> str:

@@ -1,0 +1,409 @@
+"""`pointsman client`: point MCP clients at this gateway, in their own configuration files."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pointsman.config.edits import (
+    EditError,
+    InvalidEntryError,
+    NameTakenError,
+    UnknownNameError,
+    add_token,
+    remove_token,
+)
+from pointsman.config.errors import closest
+from pointsman.config.files import ReplaceError
+from pointsman.config.loader import load_tokens
+from pointsman.config.paths import find_config, state_folder, user_config
+from pointsman.config.secrets import digest, new_secret
+from pointsman.config.settings import Settings, read_settings
+from pointsman.router.cli.gateway_address import gateway_url, of_project
+from pointsman.router.cli.options import (
+    CommandError,
+    ConfigCommandError,
+    config_option,
+    json_option,
+    note,
+    report_config_errors,
+    require_config,
+    state_dir_option,
+)
+from pointsman.router.clients.client_file import ClientFileError
+from pointsman.router.clients.dialects import DIALECTS, Dialect, project_file, user_file
+from pointsman.router.clients.entry import (
+    DEFAULT_NAME,
+    PLACEHOLDER,
+    Connection,
+    NotExpressibleError,
+    entry_for,
+    own_command,
+)
+from pointsman.router.clients.setup import Setup, look, masked, secret_in, snippet, take_back, write
+
+
+class ClientName(click.ParamType[Dialect]):
+    """The name of a client of the table; another one is answered with the nearest."""
+
+    name = "client"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Dialect:
+        found = DIALECTS.get(str(value).lower())
+        if found is None:
+            near = closest(str(value), DIALECTS)
+            hint = f" Did you mean `{near}`?" if near else ""
+            self.fail(f"No client `{value}` is known.{hint} Known are: {', '.join(DIALECTS)}.", param, ctx)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """Where this gateway's files are, and how a client reaches it."""
+
+    settings: Settings
+    config: Path | None
+    state: Path
+    url: str
+    arguments: tuple[str, ...]  # for `pointsman stdio`, where these files are not at their usual places
+
+
+client_argument = click.argument("dialect", metavar="NAME", type=ClientName())
+scope_option = click.option(
+    "--scope",
+    type=click.Choice(["user", "project"]),
+    default="user",
+    show_default=True,
+    help="The client's file of this user, or the one of the project in this folder.",
+)
+name_option = click.option("--as", "name", default=DEFAULT_NAME, show_default=True, help="Name of the entry.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+
+
+def connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(
+        (
+            click.option("--project", help="Project to work in."),
+            click.option("--url", help="URL of a gateway elsewhere. Default: the one of this configuration."),
+            click.option("--stdio", is_flag=True, help="Let the client start `pointsman stdio` instead of using HTTP."),
+            click.option("--env", "variable", metavar="VARIABLE", help="Write a reference to this variable, no token."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def client() -> None:
+    """Connect MCP clients such as Claude Code, Cursor or VS Code to this gateway."""
+
+
+@client.command("print")
+@client_argument
+@connection_options
+@name_option
+@config_option
+@state_dir_option
+def print_(
+    dialect: Dialect,
+    project: str | None,
+    url: str | None,
+    stdio: bool,
+    variable: str | None,
+    name: str,
+    config_file: Path | None,
+    state_dir: Path | None,
+) -> None:
+    """Print the entry for the client NAME, to paste it by hand. Changes nothing.
+
+    The token is that in POINTSMAN_TOKEN, otherwise a placeholder.
+    """
+    with _report_errors():
+        gateway = _gateway(config_file, state_dir)
+        token = gateway.settings.token
+        secret = token.get_secret_value() if token is not None else PLACEHOLDER
+        connection = _connection(dialect, gateway, project, url, stdio, variable, secret)
+        text = snippet(dialect, name, entry_for(dialect, connection, name))
+    click.echo(text, nl=False)
+    note(f"This belongs into {user_file(dialect, os.environ)}; `pointsman client add {dialect.name}` writes it there.")
+    if variable is None and token is None:
+        note(f"Put a token in the place of `{PLACEHOLDER}`: `pointsman token create NAME` prints one.")
+
+
+@client.command()
+@client_argument
+@connection_options
+@scope_option
+@name_option
+@yes_option
+@click.option("--dry-run", is_flag=True, help="Show what would change, and stop.")
+@config_option
+@state_dir_option
+def add(
+    dialect: Dialect,
+    project: str | None,
+    url: str | None,
+    stdio: bool,
+    variable: str | None,
+    scope: str,
+    name: str,
+    yes: bool,
+    dry_run: bool,
+    config_file: Path | None,
+    state_dir: Path | None,
+) -> None:
+    """Write an entry for this gateway into the file of the client NAME.
+
+    Creates a token for the client, unless POINTSMAN_TOKEN holds one, the entry has one that is valid, or --env names
+    a variable. Nothing else in the file changes, and `pointsman client undo NAME` takes it back.
+    """
+    with _report_errors():
+        gateway = _gateway(config_file, state_dir)
+        setup = look(dialect, _path(dialect, scope), name)
+        if scope == "project" and variable is None:
+            variable = "POINTSMAN_TOKEN"  # such a file is shared with others
+        token = _token_for(setup, gateway, url, variable)
+        connection = _connection(dialect, gateway, project, url, stdio, variable, token.secret)
+        entry = entry_for(dialect, connection, name)
+        _show(setup, entry, token)
+        if setup.entry == entry:
+            note(f"{dialect.title} is set up already; nothing to change.")
+            return
+        if dry_run or not confirmed(yes):
+            return
+        token.create(project)
+        try:
+            write(setup, entry, gateway.state, {"token": token.new_name, "config": str(gateway.config or "")})
+        except BaseException:
+            token.take_back()
+            raise
+    note(f"{dialect.title} is set up: {setup.path}. {dialect.after}")
+    _warn(setup, variable)
+
+
+@client.command()
+@client_argument
+@scope_option
+@name_option
+@yes_option
+@config_option
+@state_dir_option
+def remove(
+    dialect: Dialect, scope: str, name: str, yes: bool, config_file: Path | None, state_dir: Path | None
+) -> None:
+    """Remove this gateway's entry from the file of the client NAME."""
+    with _report_errors():
+        gateway = _gateway(config_file, state_dir)
+        setup = look(dialect, _path(dialect, scope), name)
+        if setup.entry is None:
+            raise CommandError(f"{setup.path} has no entry `{name}`; nothing to remove.")
+        note(f"Remove from {setup.path}:\n\n{_indented(masked(snippet(dialect, name, setup.entry)))}")
+        if not confirmed(yes):
+            return
+        write(setup, None, gateway.state, {})
+    note(f"Removed. {dialect.after} `pointsman client undo {dialect.name}` puts it back.")
+    token = _token_of(setup, gateway)
+    if token is not None:
+        note(f"Its token `{token}` is still valid; `pointsman token revoke {token}` ends that.")
+
+
+@client.command()
+@client_argument
+@config_option
+@state_dir_option
+def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None) -> None:
+    """Take back the last change of the file of the client NAME, and the token that was created for it."""
+    with _report_errors():
+        gateway = _gateway(config_file, state_dir)
+        change = take_back(dialect, gateway.state)
+        if change is None:
+            raise CommandError(f"There is no change of {dialect.title} to take back.")
+        token = change.detail.get("token")
+        if token:
+            _remove_token(Path(change.detail["config"]), token)
+    change.discard()
+    note(f"{next(iter(change.files))} is as it was before{f', and token `{token}` is revoked' if token else ''}.")
+
+
+@client.command("list")
+@scope_option
+@name_option
+@json_option
+def list_(scope: str, name: str, as_json: bool) -> None:
+    """Show the known clients, their files, and which of them have an entry for this gateway."""
+    rows = [row for dialect in DIALECTS.values() if (row := _row(dialect, scope, name)) is not None]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    width = max(len(row["client"]) for row in rows)
+    for row in rows:
+        others = f", {row['others']} other server{'s' if row['others'] != 1 else ''}" if row["others"] else ""
+        click.echo(f"{row['client']:{width}}  {row['state'] + others:38}  {row['file']}")
+    note("\nConnect one with `pointsman client add NAME`. `pointsman import` takes over the servers of all.")
+
+
+def _row(dialect: Dialect, scope: str, name: str) -> dict[str, Any] | None:
+    path = user_file(dialect, os.environ) if scope == "user" else project_file(dialect, Path.cwd())
+    if path is None:
+        return None
+    row: dict[str, Any] = {"client": dialect.name, "title": dialect.title, "file": str(path), "others": 0}
+    try:
+        setup = look(dialect, path, name)
+    except ClientFileError as error:
+        return {**row, "state": "unreadable", "problem": str(error)}
+    if setup.contents.text is None:
+        return {**row, "state": "no file"}
+    return {**row, "state": "set up" if setup.entry is not None else "not set up", "others": setup.others}
+
+
+@dataclass(slots=True)
+class _ClientToken:
+    """The token that a client's entry carries: one that exists, or one that is created with the entry."""
+
+    secret: str
+    explanation: str
+    config: Path | None = None
+    new_name: str | None = None  # None: nothing is created
+    created: bool = False
+
+    def create(self, project: str | None) -> None:
+        if self.new_name is not None and self.config is not None:
+            projects = [project] if project is not None else ["*"]
+            add_token(self.config, self.new_name, digest(self.secret), projects, ["*"], None, os.environ)
+            self.created = True
+
+    def take_back(self) -> None:
+        if self.created and self.new_name is not None and self.config is not None:
+            _remove_token(self.config, self.new_name)
+
+
+def _token_for(setup: Setup, gateway: Gateway, url: str | None, variable: str | None) -> _ClientToken:
+    if variable is not None:
+        return _ClientToken(PLACEHOLDER, f"It refers to the variable {variable}, which must hold a token.")
+    if gateway.settings.token is not None:
+        return _ClientToken(gateway.settings.token.get_secret_value(), "It has the token in POINTSMAN_TOKEN.")
+    if url is not None:
+        raise CommandError("A gateway elsewhere has its own tokens: set POINTSMAN_TOKEN to one of them, or pass --env.")
+    config = require_config(gateway.config, gateway.settings)
+    present = secret_in(setup.entry)
+    if present is not None and _token_of(setup, gateway) is not None:
+        return _ClientToken(present, "It keeps its token.")
+    taken = load_tokens(config, os.environ)
+    stem = setup.dialect.name
+    name = next(name for name in (stem, *(f"{stem}-{n}" for n in range(2, 10**6))) if name not in taken)
+    explanation = f"A token `{name}` is created in {config}."
+    return _ClientToken(new_secret(), explanation, config, name)
+
+
+def _token_of(setup: Setup, gateway: Gateway) -> str | None:
+    """The name of the valid token of our configuration that the entry carries."""
+    secret = secret_in(setup.entry)
+    if secret is None or gateway.config is None:
+        return None
+    now = datetime.now(UTC)
+    for name, token in load_tokens(gateway.config, os.environ).items():
+        if token.sha256 == digest(secret) and (token.expires is None or token.expires > now):
+            return name
+    return None
+
+
+def _remove_token(config: Path, name: str) -> None:
+    with suppress(UnknownNameError):  # somebody has revoked it already
+        remove_token(config, name, os.environ)
+
+
+def _gateway(config_file: Path | None, state_dir: Path | None) -> Gateway:
+    settings = read_settings()
+    state = state_folder(state_dir, settings, os.environ)
+    config = find_config(config_file, settings, os.environ, Path.cwd())
+    usual = {**os.environ, "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}  # an app on the desktop has no more than HOME
+    plain = settings.model_copy(update={"config_dir": None, "state_dir": None})
+    arguments: tuple[str, ...] = ()
+    if config is not None and config.absolute() != user_config(plain, usual):
+        arguments += ("--config", str(config.absolute()))
+    if state.absolute() != state_folder(None, plain, usual):
+        arguments += ("--state-dir", str(state.absolute()))
+    return Gateway(settings, config, state, gateway_url(config, settings, state), arguments)
+
+
+def _connection(
+    dialect: Dialect,
+    gateway: Gateway,
+    project: str | None,
+    url: str | None,
+    stdio: bool,
+    variable: str | None,
+    secret: str,
+) -> Connection:
+    if not stdio and dialect.http is not None:
+        return Connection(of_project(url or gateway.url, project), secret, variable)
+    if url is not None:
+        raise CommandError(
+            "`pointsman stdio` connects to the gateway of this machine only. docs/guide/clients.md shows how a client "
+            "that starts commands reaches another one with mcp-remote."
+        )
+    chosen = ("--project", project) if project is not None else ()
+    return Connection("", secret, variable, (*own_command(), "stdio", *gateway.arguments, *chosen))
+
+
+def _path(dialect: Dialect, scope: str) -> Path:
+    if scope == "user":
+        return user_file(dialect, os.environ)
+    folder = Path.cwd()
+    path = project_file(dialect, folder)
+    if path is None:
+        raise CommandError(f"{dialect.title} has no file for projects; leave --scope away.")
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise CommandError(f"{path} leads out of this folder, to {path.resolve()}; nothing was changed.")
+    return path
+
+
+def _show(setup: Setup, entry: dict[str, Any], token: _ClientToken) -> None:
+    verb = "Create" if setup.contents.text is None else "Add to" if setup.entry is None else "Replace in"
+    note(f"{verb} {setup.path}:\n\n{_indented(masked(snippet(setup.dialect, setup.name, entry)))}\n{token.explanation}")
+
+
+def _indented(text: str) -> str:
+    return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+def confirmed(yes: bool) -> bool:
+    """Ask; where nobody can answer, say how to go on. True: go on."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigCommandError("Nothing was changed: this is no terminal, so add --yes to confirm.")
+    if click.confirm("Go on?", default=True, err=True):
+        return True
+    note("Nothing was changed.")
+    return False
+
+
+def _warn(setup: Setup, variable: str | None) -> None:
+    if variable is None and setup.path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        note(f"Others on this machine can read the token in that file: `chmod 600 '{setup.path}'` ends that.")
+    if variable is not None and not os.environ.get(variable):
+        note(f"Set {variable} where {setup.dialect.title} is started. `pointsman token create NAME` prints a token.")
+
+
+@contextmanager
+def _report_errors() -> Iterator[None]:
+    with report_config_errors():
+        try:
+            yield
+        except (ClientFileError, ReplaceError, NotExpressibleError) as error:
+            raise CommandError(str(error)) from error
+        except InvalidEntryError as error:
+            raise ConfigCommandError(str(error)) from error
+        except (EditError, NameTakenError) as error:
+            raise CommandError(f"The token could not be created: {error}.") from error

@@ -1,0 +1,110 @@
+"""`pointsman project`: list the projects, and set how their tools are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pointsman.config.edits import add_project, set_project
+from pointsman.config.model import UNASSIGNED, GatewayConfig, Project, Unassigned
+from pointsman.router.cli.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+from pointsman.router.cli.options import (
+    ConfigCommandError,
+    config_option,
+    json_option,
+    load_gateway_config,
+    note,
+    report_config_errors,
+    state_dir_option,
+)
+from pointsman.router.cli.owner import complete, print_json, table
+
+_OFF = "off"
+
+
+@click.group()
+def project() -> None:
+    """List the projects, and set how their tools are found."""
+
+
+@project.command(name="list")
+@config_option
+@state_dir_option
+@json_option
+def list_projects(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """List the projects with their servers. The one without a name is for callers that name no project."""
+    edited = Edited.find(config_file, state_dir)
+    with report_config_errors():
+        config = load_gateway_config(edited.path)
+    listed = [_row(config, UNASSIGNED, config.unassigned)]
+    listed += [_row(config, project_id, one) for project_id, one in config.projects.items()]
+    if as_json:
+        print_json({"configuration": str(edited.path), "projects": listed})
+        return
+    rows = [("PROJECT", "OPTIMIZATION", "EXPOSURE", "SERVERS")]
+    rows += [
+        (one["id"] or '""', one["optimization"], one["exposure"], ", ".join(one["servers"]) or "none") for one in listed
+    ]
+    for line in table(rows):
+        click.echo(line)
+
+
+@project.command(name="set")
+@click.argument("name", shell_complete=complete("projects"))
+@click.option("--optimization", type=click.Choice(["bm25", "cloud", _OFF]), help="How tool_discovery ranks tools.")
+@click.option("--exposure", type=click.Choice(["meta", "flat"]), help="Two tools that find the others, or all by name.")
+@click.option("--create", is_flag=True, help="Create the project if there is none of this name.")
+@config_option
+@state_dir_option
+@json_option
+def set_(
+    name: str,
+    optimization: str | None,
+    exposure: str | None,
+    create: bool,
+    config_file: Path | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Set keys of the project NAME; \"\" stands for callers that name no project."""
+    given = {"optimization": optimization, "exposure": exposure}
+    values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if optimization == _OFF:
+        values["optimization"] = None
+    if not values and not create:
+        raise ConfigCommandError("Nothing to set. Give --optimization or --exposure.")
+    edited = Edited.find(config_file, state_dir)
+    with report_config_errors():
+        config = load_gateway_config(edited.path)
+    with report_edit_errors(edited.path, "project"):
+        if create and name and name not in config.projects:
+            add_project(edited.path, name, values, environ())
+        else:
+            set_project(edited.path, name, values, environ())
+    edited.apply()
+    with report_config_errors():
+        config = load_gateway_config(edited.path)
+    row = _row(config, name, config.projects[name] if name else config.unassigned)
+    if as_json:
+        print_json({"configuration": str(edited.path), "gateway": edited.running, "project": row})
+        return
+    shown = f"Project `{name}`" if name else "Callers without a project"
+    click.echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
+    if not edited.running:
+        note(NO_GATEWAY)
+
+
+def _row(config: GatewayConfig, project_id: str, one: Project | Unassigned) -> dict[str, Any]:
+    return {
+        "id": project_id,
+        "name": one.name if isinstance(one, Project) else None,
+        "optimization": one.optimization or _OFF,
+        "exposure": one.exposure,
+        "servers": [
+            server_id
+            for server_id, server in config.servers.items()
+            if (project_id in server.projects if project_id else not server.projects)
+        ],
+    }

@@ -1,0 +1,145 @@
+"""`pointsman tools`: list, search and call the tools behind the gateway, as its owner."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pointsman.router.cli.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
+from pointsman.router.cli.owner import ask_gateway, complete, paint, plural, print_json, progress
+
+MAX_DESCRIPTION = 100
+CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`
+
+
+@click.group()
+def tools() -> None:
+    """List, search and call the tools behind the gateway, as its owner."""
+
+
+@tools.command(name="list")
+@click.option("--server", "server_id", help="Only tools of this server.", shell_complete=complete("servers"))
+@state_dir_option
+@json_option
+def list_tools(server_id: str | None, state_dir: Path | None, as_json: bool) -> None:
+    """List the tools of all running servers."""
+    with progress("Asking the servers ..."):
+        answer = ask_gateway(state_dir, "tools", server=server_id)
+    if as_json:
+        print_json(answer)
+        return
+    for tool in answer["tools"]:
+        off = "" if tool["allowed"] else paint(" (switched off by tool_permissions)", "yellow")
+        click.echo(f"{tool['toolKey']}{off}")
+        if text := _first_sentence(tool.get("description")):
+            click.echo(f"    {text}")
+    for missing, reason in answer["missing"].items():
+        note(f"Server `{missing}` is missing: {reason or 'it gave no list in time'}.")
+    note(plural(len(answer["tools"]), "tool") + ".")
+
+
+@tools.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option(
+    "--project", "project_id", help="Rank as for callers of this project.", shell_complete=complete("projects")
+)
+@click.option("-n", "count", type=click.IntRange(1, 100), default=10, show_default=True, help="Number of results.")
+@state_dir_option
+@json_option
+def search(query: tuple[str, ...], project_id: str | None, count: int, state_dir: Path | None, as_json: bool) -> None:
+    """Search as a model does with tool_discovery. Words without quotes are one query."""
+    queries = [" ".join(query)]
+    answer = ask_gateway(state_dir, "search", queries=queries, project=project_id, maxResults=count)
+    found = answer.get("structuredContent", {})
+    if as_json:
+        print_json(found)
+    else:
+        for result in found.get("results", []):
+            click.echo(f"{result['relevance']:.2f}  {result['toolKey']}")
+            if text := _first_sentence(result.get("description")):
+                click.echo(f"      {text}")
+        if notice := found.get("notice"):
+            note(notice)
+        if error := found.get("error"):
+            note(error["message"])
+    if answer.get("isError"):
+        sys.exit(1)
+
+
+@tools.command()
+@click.argument("tool_key", metavar="TOOL", shell_complete=complete("tools"))
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]... | JSON | -")
+@state_dir_option
+@json_option
+def call(tool_key: str, arguments: tuple[str, ...], state_dir: Path | None, as_json: bool) -> None:
+    """Call TOOL (server:tool). The call is validated and audited like any other, with the token `@owner`.
+
+    \b
+    pointsman tools call time:get_current_time timezone=Europe/Berlin
+    pointsman tools call time:get_current_time '{"timezone": "Europe/Berlin"}'
+
+    A VALUE that is JSON (true, 5, [1, 2], {...}) is sent as such, any other as text. `-` reads JSON from stdin.
+    """
+    given = _arguments(arguments)
+    with progress(f"Calling `{tool_key}` ..."):
+        result = ask_gateway(state_dir, "call", timeout_s=CALL_S, tool=tool_key, arguments=given)
+    if as_json:
+        print_json(result)
+    else:
+        _print_content(result)
+        if _error_code(result) == "unknown_tool":
+            note("`pointsman tools list` shows all tools.")
+    if result.get("isError"):
+        sys.exit(1)
+
+
+def _arguments(given: Sequence[str]) -> dict[str, Any]:
+    if len(given) == 1 and (given[0] == "-" or given[0].lstrip().startswith("{")):
+        text = sys.stdin.read() if given[0] == "-" else given[0]
+        try:
+            value = json.loads(text)
+        except ValueError as error:
+            raise ConfigCommandError(f"The arguments are not JSON: {error}.") from None
+        if not isinstance(value, dict):
+            raise ConfigCommandError('The arguments must be a JSON object, such as {"timezone": "UTC"}.')
+        return value
+    return dict(_pair(each) for each in given)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigCommandError(f"`{text[:60]}` is neither NAME=VALUE nor a JSON object.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _print_content(result: dict[str, Any]) -> None:
+    failed = bool(result.get("isError"))
+    if result.get("resultType") == "input_required":
+        raise CommandError("The tool asks its user something, which only a client can answer.")
+    for block in result.get("content", []):
+        if block.get("type") == "text":
+            click.echo(block["text"], err=failed)
+        else:
+            note(f"({block.get('type', 'unknown')} content is not shown; --json has it)")
+
+
+def _error_code(result: dict[str, Any]) -> str | None:
+    content = result.get("structuredContent")
+    error = content.get("error") if isinstance(content, dict) else None
+    return error.get("code") if isinstance(error, dict) else None
+
+
+def _first_sentence(text: Any) -> str:
+    if not isinstance(text, str):
+        return ""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_DESCRIPTION else line[: MAX_DESCRIPTION - 1] + "…"

@@ -1,0 +1,23 @@
+"""Describes a server of the configuration in words without secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pointsman.config.model import Server
+
+
+def kind_of(server: Server) -> str:
+    if server.bundled is not None:
+        return "bundled"
+    return "stdio" if server.url is None else server.transport or "http"
+
+
+def target_of(server: Server) -> str:
+    """The program or the host: not arguments, and not the path or query of a URL."""
+    if server.bundled is not None:
+        return server.bundled
+    if server.command is not None:
+        return Path(server.command).name
+    return urlsplit(server.url or "").hostname or ""

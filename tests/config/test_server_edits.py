@@ -1,0 +1,124 @@
+"""Edits of servers and projects: one value changes, and every other character stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pointsman.config.edits import (
+    EditError,
+    InvalidEntryError,
+    NameTakenError,
+    UnknownNameError,
+    add_project,
+    add_server,
+    enable_server,
+    remove_server,
+    set_project,
+)
+from pointsman.config.loader import load
+
+SHAPES = {
+    "block": "servers:\n  # first\n  time:  # clock\n    # runs\n    command: uvx\n    args: [a]  # why\n\n"
+    "  # next\n  two: {url: 'http://x/'}\n",
+    "last in the file": "servers:\n  two:\n    command: b\n  time:\n    command: uvx\n    # end\n# after\n",
+    "no newline at the end": "servers:\n  time:\n    command: uvx",
+    "flow": "servers: {time: {command: uvx}, two: {command: b}}  # all\n",
+    "flow entry": "servers:\n    time: {command: uvx}\n    two: {command: b}\nlisten: {port: 1}\n",
+    "JSON": json.dumps({"servers": {"time": {"command": "uvx"}}, "listen": {"port": 1}}, indent=2),
+    "pasted": json.dumps({"mcpServers": {"time": {"command": "uvx", "disabled": False}}}, indent=2) + "\n",
+    "set already": "servers:\n  time:\n    enabled: true  # yes\n    command: uvx\n",
+    "without a value": "servers:\n  time:\n    command: uvx\n    enabled:   # as usual\n",
+    "Windows": "servers:\r\n  time:\r\n    command: uvx\r\n\r\nlisten: {port: 1}\r\n",
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_server_is_disabled_and_enabled_and_all_else_stays(shape: str, tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_bytes(SHAPES[shape].encode())
+    before = load(file, {})
+    enable_server(file, "time", False, {})
+    after = load(file, {})
+    assert not after.servers["time"].enabled
+    kept = after.servers["time"].model_copy(update={"enabled": before.servers["time"].enabled})
+    assert after.model_copy(update={"servers": {**after.servers, "time": kept}}) == before
+    comments = [part for part in SHAPES[shape].split() if part.startswith("#")]
+    assert [part for part in file.read_text().split() if part.startswith("#")] == comments
+    enable_server(file, "time", True, {})
+    assert load(file, {}) == before
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_server_is_added_and_removed(shape: str, tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_bytes(SHAPES[shape].encode())
+    entry = {"command": "npx", "args": ["-y", "@scope/server", "a b", "#x"], "env": {"KEY": "${HOME}/x: y"}}
+    add_server(file, "new", entry, {"HOME": "/h"})
+    added = load(file, {"HOME": "/h"}).servers["new"]
+    assert (added.command, added.args) == ("npx", ("-y", "@scope/server", "a b", "#x"))
+    assert added.env["KEY"].get_secret_value() == "/h/x: y"
+    with pytest.raises(NameTakenError):
+        add_server(file, "time", entry, {})
+    remove_server(file, "new", {})
+    remove_server(file, "time", {})
+    assert "time" not in load(file, {"HOME": "/h"}).servers
+
+
+def test_an_unknown_server_is_refused_with_the_likely_name(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text(SHAPES["block"])
+    with pytest.raises(UnknownNameError) as refused:
+        enable_server(file, "tmie", False, {})
+    assert refused.value.hint == "time"
+    with pytest.raises(UnknownNameError):
+        remove_server(file, "tmie", {})
+    assert file.read_text() == SHAPES["block"]
+
+
+def test_an_entry_that_is_an_alias_is_left_to_a_person(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    text = "servers:\n  one: &one\n    command: a\n  time: *one\n"
+    file.write_text(text)
+    with pytest.raises(EditError, match="edit the file by hand"):
+        enable_server(file, "time", False, {})
+    assert file.read_text() == text
+
+
+def test_a_server_that_a_token_names_is_not_removed(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    text = SHAPES["block"] + f"tokens:\n  a: {{sha256: {'a' * 64}, servers: [time]}}\n"
+    file.write_text(text)
+    with pytest.raises(InvalidEntryError, match="no server `time`"):
+        remove_server(file, "time", {})
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "projects:\n  red:\n    name: Red  # colour\n  blue: {}\n",
+        "projects:\n  red: {}  # colour\n",
+        "projects:\n  red:\n  blue:\n",
+        "projects: {red: {optimization: bm25}}\n",
+        '{"projects": {"red": {}}}',
+        "projects:\n  red:\n    optimization: null # off\n    exposure: flat\n",
+    ],
+)
+def test_a_project_is_set(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text(text)
+    set_project(file, "red", {"optimization": "cloud"}, {})
+    assert load(file, {}).projects["red"].optimization == "cloud"
+    set_project(file, "red", {"optimization": None}, {})
+    assert load(file, {}).projects["red"].optimization is None
+    set_project(file, "", {"optimization": "cloud"}, {})
+    assert load(file, {}).unassigned.optimization == "cloud"
+    set_project(file, "", {"optimization": None}, {})
+    assert load(file, {}).unassigned.optimization is None
+    add_project(file, "green", {"optimization": "bm25"}, {})
+    assert load(file, {}).projects["green"].optimization == "bm25"
+    with pytest.raises(UnknownNameError):
+        set_project(file, "rde", {"optimization": None}, {})

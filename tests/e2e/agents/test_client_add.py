@@ -1,0 +1,107 @@
+"""After `pointsman client add NAME`, the client's own list of servers says that the gateway is connected."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.agents.model import Model, serving
+from tests.e2e.agents.programs import BIN, NODE_BIN, Places, codex, copilot, needs_agents, run
+from tests.gateway_process import GatewayProcess, gateway_process
+
+pytestmark = needs_agents
+
+RUN_S = 120.0  # a bound against hanging
+CLOCK = Path(__file__).parents[1] / "clients" / "clock_server.py"
+LISTS = {  # the command that lists the servers, and what it says of one that answers
+    "claude-code": (["claude", "mcp", "list"], r"pointsman: .*Connected"),
+    "gemini": (["gemini", "mcp", "list"], r"pointsman: .*Connected"),
+    "opencode": (["opencode", "mcp", "list"], r"pointsman.*connected"),
+}
+SHOWING = {  # these list what is configured without a connection, so they are asked to use it
+    "codex": (codex("gpt-5.2"), ["codex", "mcp", "list"], r"pointsman .*enabled"),
+    "copilot": (copilot, ["copilot", "mcp", "list"], r"pointsman"),
+}
+FORMS = {"token": [], "variable": ["--env", "MY_TOKEN"], "stdio": ["--stdio"]}
+TASK = "what is the current time in Tokyo"
+QUIET = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "GEMINI_CLI_TRUST_WORKSPACE": "true",
+    "COPILOT_OFFLINE": "true",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module, and so one gateway for all clients."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
+    config = {"servers": {"time": {"command": sys.executable, "args": [str(CLOCK)]}}}
+    async with gateway_process(tmp_path_factory.mktemp("gateway"), config) as running:
+        yield running
+
+
+async def said(command: list[str], home: Path, more: Mapping[str, str] | None = None) -> str:
+    """All that a program prints with a home of its own. It must succeed."""
+    path = f"{NODE_BIN}:{BIN}:{os.environ.get('PATH', '')}"
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=home,
+        env={"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", **QUIET, **(more or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        out, _ = await asyncio.wait_for(process.communicate(), RUN_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, out.decode()
+    return out.decode()
+
+
+async def client(verb: str, name: str, gateway: GatewayProcess, home: Path, *options: str) -> None:
+    files = ("--config", str(gateway.config_file), "--state-dir", str(gateway.state_dir))
+    await said([sys.executable, "-P", "-m", "pointsman", "client", verb, name, "--yes", *files, *options], home)
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_the_client_says_connected(name: str, form: str, gateway: GatewayProcess, tmp_path: Path) -> None:
+    await client("add", name, gateway, tmp_path, *FORMS[form])
+    command, expected = LISTS[name]
+    assert re.search(expected, await said(command, tmp_path, {"MY_TOKEN": gateway.token}))
+
+
+@pytest.mark.parametrize("name", SHOWING)
+@pytest.mark.parametrize("form", FORMS)
+async def test_the_client_lists_the_gateway_and_calls_a_tool(
+    name: str, form: str, gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    setup, command, expected = SHOWING[name]
+    home = tmp_path / "home"
+    home.mkdir()
+    keys = {"time:get_current_time": {"timezone": "Asia/Tokyo"}}
+    with serving(Model(keys)) as model:
+        places = Places(gateway.url, "ptm_wrong", model.url, home, tmp_path / "work")
+        prepared = setup(places, f"Do this. TASK: {TASK}")  # writes the model's settings, and an entry
+        await client("remove", name, gateway, home)
+        await client("add", name, gateway, home, *FORMS[form])
+        assert re.search(expected, await said(command, home, {"MY_TOKEN": gateway.token}))
+        prepared.environment["MY_TOKEN"] = gateway.token
+        answer = await run(lambda _, __: prepared, places, "")
+    assert "It is 21:00 in Asia/Tokyo" in answer

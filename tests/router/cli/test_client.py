@@ -1,0 +1,204 @@
+"""`pointsman client` as a person sees it: the client's file changes by one entry, and can be put back."""
+
+from __future__ import annotations
+
+import json
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pointsman.config.loader import load
+from pointsman.config.secrets import digest
+from pointsman.router.cli.main import main
+from pointsman.router.clients.dialects import DIALECTS
+
+START = "# mine\nservers:\n  time: {command: uvx}   # the clock\n"
+CURSOR = '{\n  "mcpServers": {\n    "time": {"command": "uvx"}\n  }\n}\n'
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("POINTSMAN_CONFIG", "POINTSMAN_TOKEN", "POINTSMAN_STATE_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = tmp_path / ".config/pointsman/pointsman.yaml"
+    config.parent.mkdir(parents=True)
+    config.write_text(START)
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(main, ["client", *args])
+
+
+def config_of(home: Path) -> Path:
+    return home / ".config/pointsman/pointsman.yaml"
+
+
+def cursor_file(home: Path, text: str = CURSOR) -> Path:
+    file = home / ".cursor/mcp.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_an_entry_with_a_token_of_its_own_is_written_and_taken_back(name: str, home: Path) -> None:
+    result = run("add", name, "--yes")
+    assert result.exit_code == 0, result.output
+    token = load(config_of(home), {}).tokens[name]
+    assert (token.projects, token.servers) == (("*",), ("*",))
+    [row] = [row for row in json.loads(run("list", "--json").stdout) if row["client"] == name]
+    assert row["state"] == "set up"
+    file = Path(row["file"])
+    secret = "ptm_" + file.read_text().partition("ptm_")[2].partition('"')[0]
+    assert digest(secret) == token.sha256
+    assert secret not in result.output
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run("undo", name).exit_code == 0
+    assert not file.exists()
+    assert config_of(home).read_text().startswith(START)
+    assert not load(config_of(home), {}).tokens
+
+
+def test_a_second_add_changes_nothing_and_a_new_address_keeps_the_token(home: Path) -> None:
+    run("add", "cursor", "--yes")
+    before = (home / ".cursor/mcp.json").read_text()
+    again = run("add", "cursor")
+    assert (again.exit_code, "nothing to change" in again.stderr) == (0, True)
+    assert run("add", "cursor", "--yes", "--project", "research").exit_code == 0
+    after = (home / ".cursor/mcp.json").read_text()
+    assert after == before.replace("3282/mcp", "3282/projects/research/mcp")
+    assert list(load(config_of(home), {}).tokens) == ["cursor"]
+
+
+def test_other_entries_the_mode_and_a_link_are_kept(home: Path) -> None:
+    file = cursor_file(home)
+    real = home / "dotfiles.json"
+    file.rename(real)
+    file.symlink_to(real)
+    real.chmod(0o640)
+    result = run("add", "cursor", "--yes")
+    assert file.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert "chmod 600" in result.stderr
+    assert real.read_text().startswith(CURSOR[:50])
+    run("undo", "cursor")
+    assert real.read_text() == CURSOR
+
+
+def test_undo_puts_back_only_the_entry_where_the_client_has_written_since(home: Path) -> None:
+    file = cursor_file(home, '{"mcpServers": {"pointsman": {"url": "http://old.example/mcp"}}}')
+    run("add", "cursor", "--yes")
+    changed = json.loads(file.read_text()) | {"theme": "dark"}
+    file.write_text(json.dumps(changed))
+    assert run("undo", "cursor").exit_code == 0
+    assert json.loads(file.read_text()) == {
+        "mcpServers": {"pointsman": {"url": "http://old.example/mcp"}},
+        "theme": "dark",
+    }
+    assert run("undo", "cursor").exit_code == 1
+
+
+def test_remove_takes_the_entry_and_undo_puts_it_back(home: Path) -> None:
+    file = cursor_file(home)
+    run("add", "cursor", "--yes")
+    added = file.read_text()
+    result = run("remove", "cursor", "--yes")
+    assert file.read_text() == CURSOR
+    assert "`pointsman token revoke cursor`" in result.stderr
+    run("undo", "cursor")
+    assert file.read_text() == added
+    run("remove", "cursor", "--yes")
+    assert "nothing to remove" in run("remove", "cursor", "--yes").stderr
+
+
+def test_nothing_is_written_without_a_yes(home: Path) -> None:
+    file = cursor_file(home)
+    unasked = run("add", "cursor")
+    assert (unasked.exit_code, "--yes" in unasked.stderr) == (2, True)
+    assert run("add", "cursor", "--dry-run").exit_code == 0
+    assert file.read_text() == CURSOR
+    assert config_of(home).read_text() == START
+
+
+def test_a_broken_file_is_named_with_its_line_and_left_alone(home: Path) -> None:
+    file = cursor_file(home, '{\n  "mcpServers": {\n    "a" 1\n')
+    result = run("add", "cursor", "--yes")
+    assert result.exit_code == 1
+    assert f"{file} is not valid JSON: line 3" in result.stderr
+    assert config_of(home).read_text() == START
+    rows = json.loads(run("list", "--json").stdout)
+    assert [row["state"] for row in rows if row["client"] == "cursor"] == ["unreadable"]
+
+
+def test_a_project_s_file_gets_a_variable_instead_of_the_token(home: Path) -> None:
+    assert run("add", "claude-code", "--scope", "project", "--yes").exit_code == 0
+    text = (home / "work/.mcp.json").read_text()
+    assert "Bearer ${POINTSMAN_TOKEN}" in text
+    assert config_of(home).read_text() == START
+
+
+def test_a_project_s_file_that_leads_elsewhere_is_refused(home: Path) -> None:
+    (home / "work/.mcp.json").symlink_to(home / "outside.json")
+    result = run("add", "claude-code", "--scope", "project", "--yes")
+    assert result.exit_code == 1
+    assert not (home / "outside.json").exists()
+
+
+def test_the_token_in_the_environment_is_used(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTSMAN_TOKEN", "ptm_given")
+    run("add", "cursor", "--yes", "--url", "https://gateway.example/mcp")
+    entry = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]["pointsman"]
+    assert entry == {"url": "https://gateway.example/mcp", "headers": {"Authorization": "Bearer ptm_given"}}
+    assert config_of(home).read_text() == START
+
+
+def test_a_desktop_app_gets_absolute_paths(home: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(START)
+    run("add", "claude-desktop", "--yes", "--config", str(other), "--state-dir", str(tmp_path / "state"))
+    written = json.loads((home / ".config/Claude/claude_desktop_config.json").read_text())
+    entry = written["mcpServers"]["pointsman"]
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"] == ["stdio", "--config", str(other), "--state-dir", str(tmp_path / "state")]
+
+
+def test_an_unknown_client_is_answered_with_the_nearest(home: Path) -> None:
+    result = run("add", "claude-cod")
+    assert result.exit_code == 2
+    assert "Did you mean `claude-code`?" in result.stderr
+
+
+def test_print_changes_nothing_and_has_the_entry_alone_on_stdout(home: Path) -> None:
+    result = run("print", "cursor")
+    assert "pointsman" in json.loads(result.stdout)["mcpServers"]
+    assert not (home / ".cursor").exists()
+    assert run("print", "zed", "--env", "X").exit_code == 1
+
+
+def test_a_full_disk_costs_nothing(home: Path) -> None:
+    file = cursor_file(home, json.dumps({"mcpServers": {}, "history": ["x" * 100_000]}))
+    before = file.read_text()
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "pointsman", "client", "add", "cursor", "--yes"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "File too large" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert file.read_text() == before
+    assert config_of(home).read_text().startswith(START)
+    assert not load(config_of(home), {}).tokens
+    assert [path.name for path in file.parent.iterdir()] == ["mcp.json"]

@@ -1,0 +1,184 @@
+"""The owner's commands against a running gateway: each change is in the file, in effect, and told."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gateway_process import gateway_process
+from tests.router.cli.commands import SCRIPT, run
+from tests.router.conftest import WORKSHOP, Shop
+from tests.servers.workshop import TOOLS
+
+SECRET = "ghp_" + "a1" * 18
+CONFIG = """# my servers
+servers:
+  broken: {command: python3, args: [-S, -c, "import sys; print('no such database', file=sys.stderr); sys.exit(3)"]}
+  # the last one
+  off:
+    command: no-such-program-anywhere  # not here
+    enabled: false
+projects: {red: {}}
+"""
+
+
+async def test_servers_are_added_changed_and_removed_while_the_gateway_runs(shop: Shop, tmp_path: Path) -> None:
+    new = [sys.executable, "-S", str(WORKSHOP), str(tmp_path / "trace2")]
+    added = await run(tmp_path, "server", "add", "new", "--env", f"KEY={SECRET}", "--project", "attic", *new)
+    assert (added.code, "is running with 8 tools" in added.stdout) == (0, True), added.stderr
+    assert "as plain text" in added.stderr
+    entry = json.loads(shop.gateway.config_file.read_text())["servers"]["new"]
+    assert entry == {"command": new[0], "args": new[1:], "env": {"KEY": SECRET}, "projects": ["attic"]}
+
+    listed = (await run(tmp_path, "server", "list", "--json")).json
+    assert listed["gateway"] is True
+    by_id = {one["id"]: one for one in listed["servers"]}
+    assert (by_id["new"]["state"], by_id["new"]["tools"], by_id["new"]["projects"]) == ("running", 8, ["attic"])
+    assert SECRET not in json.dumps(listed)
+
+    twice = await run(tmp_path, "server", "add", "new", "uvx", "x")
+    assert twice.code == 1
+    assert "already a server `new`" in twice.stderr
+    off = await run(tmp_path, "server", "disable", "new", "--json")
+    assert off.code == 0
+    assert (off.json["server"]["enabled"], off.json["server"]["state"]) == (False, "stopped")
+    refused = await run(tmp_path, "server", "restart", "new")
+    assert (refused.code, "pointsman server enable new" in refused.stderr) == (1, True)
+    on = await run(tmp_path, "server", "enable", "new", "--json")
+    assert (on.code, on.json["server"]["state"], on.json["server"]["tools"]) == (0, "running", 8)
+    restarted = await run(tmp_path, "server", "restart", "new")
+    assert "is running with 8 tools" in restarted.stdout
+    gone = await run(tmp_path, "server", "remove", "new")
+    assert gone.code == 0
+    assert "new" not in json.loads(shop.gateway.config_file.read_text())["servers"]
+    unknown = await run(tmp_path, "server", "test", "shp")
+    assert (unknown.code, "Did you mean `shop`?" in unknown.stderr) == (1, True)
+
+
+async def test_a_server_that_fails_is_told_with_its_own_words(shop: Shop, tmp_path: Path) -> None:
+    script = "import sys; print('no such database', file=sys.stderr); sys.exit(3)"
+    added = await run(tmp_path, "server", "add", "broken", "--", sys.executable, "-S", "-c", script)
+    assert added.code == 1
+    assert "Added server `broken`" in added.stdout
+    assert "does not run: it exited with code 3" in added.stderr
+    assert "pointsman server log broken" in added.stderr
+    tried = await run(tmp_path, "server", "test", "gone")
+    assert (tried.code, "no-such-program-anywhere" in tried.stderr) == (1, True)
+    invalid = await run(tmp_path, "server", "add", "two words", "uvx", "x")
+    assert invalid.code == 2
+    assert "was not changed" in invalid.stderr
+
+
+async def test_tools_are_listed_searched_and_called_as_the_owner(shop: Shop, tmp_path: Path) -> None:
+    listed = (await run(tmp_path, "tools", "list", "--server", "shop", "--json")).json
+    assert {tool["toolKey"] for tool in listed["tools"]} == {f"shop:{tool['name']}" for tool in TOOLS}
+    assert [tool["toolKey"] for tool in listed["tools"] if not tool["allowed"]] == ["shop:erase"]
+    shown = await run(tmp_path, "tools", "list")
+    assert "attic:paint\n    Paint an object in a colour\n" in shown.stdout
+    assert "Server `gone` is missing:" in shown.stderr
+
+    found = (await run(tmp_path, "tools", "search", "paint", "an", "object", "--json")).json
+    assert found["results"][0]["toolKey"] in ("shop:paint", "attic:paint")
+    inside = (await run(tmp_path, "tools", "search", "paint an object", "--project", "attic", "--json")).json
+    assert {result["toolKey"].partition(":")[0] for result in inside["results"]} == {"attic"}
+
+    called = await run(tmp_path, "tools", "call", "attic:paint", "object=chair", "coats=2", "--json")
+    assert called.code == 0, called.stderr
+    assert shop.ran()[-1]["params"]["arguments"] == {"object": "chair", "coats": 2}
+    piped = await run(tmp_path, "tools", "call", "shop:paint", "-", stdin='{"object": "door"}')
+    assert (piped.code, piped.stdout) == (0, "paint done\n")
+    before = len(shop.ran())
+    for refused, words in (
+        (("shop:paint", "objct=chair"), "do not fit `shop:paint`"),
+        (("shop:erase",), "No tool `shop:erase`"),
+        (("shop:nothing",), "pointsman tools list"),
+    ):
+        ran = await run(tmp_path, "tools", "call", *refused)
+        assert (ran.code, words in ran.stderr) == (1, True), ran.stderr
+    assert (await run(tmp_path, "tools", "call", "shop:paint", "chair")).code == 2
+    assert len(shop.ran()) == before  # none of them reached the server
+    timed_out = await run(tmp_path, "tools", "call", "shop:hang")
+    assert (timed_out.code, "did not answer within 1 s" in timed_out.stderr) == (1, True)
+
+    rows = await shop.rows("--token", "@owner")
+    assert [row["kind"] for row in rows[:2]] == ["discovery", "discovery"]
+    calls = [(row["toolKey"], row["outcome"]) for row in rows if row["kind"] == "execute"]
+    assert calls[:3] == [("attic:paint", "ok"), ("shop:paint", "ok"), ("shop:paint", "error")]
+    assert {row["client"] for row in rows} == {"pointsman cli"}
+
+
+async def test_projects_are_listed_and_set_in_effect_at_once(shop: Shop, tmp_path: Path) -> None:
+    ran = await run(tmp_path, "project", "set", "attic", "--optimization", "off", "--json")
+    assert (ran.code, ran.json["gateway"], ran.json["project"]["optimization"]) == (0, True, "off")
+    found = (await run(tmp_path, "tools", "search", "paint", "--project", "attic", "--json")).json
+    assert found["results"] == []
+    created = await run(tmp_path, "project", "set", "cellar", "--optimization", "bm25", "--create")
+    assert created.code == 0, created.stderr
+    listed = (await run(tmp_path, "project", "list", "--json")).json["projects"]
+    assert [(one["id"], one["optimization"]) for one in listed] == [("", "bm25"), ("attic", "off"), ("cellar", "bm25")]
+    unknown = await run(tmp_path, "project", "set", "atic", "--optimization", "bm25")
+    assert (unknown.code, "Did you mean `attic`?" in unknown.stderr) == (1, True)
+
+
+async def test_a_change_that_the_gateway_rejects_is_told(tmp_path: Path) -> None:
+    """The variable is set in the shell of the command, and not in that of the gateway."""
+    async with gateway_process(tmp_path, {"servers": {}}):
+        ran = await run(tmp_path, "server", "add", "new", "--env", "A=${ONLY_HERE}", "uvx", "x", ONLY_HERE="1")
+    assert ran.code == 1
+    assert "rejects it and keeps the previous configuration" in ran.stderr
+    assert "ONLY_HERE" in ran.stderr
+
+
+async def test_without_a_gateway_the_file_is_edited_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text(CONFIG)
+    added = await run(tmp_path, "server", "add", "time", "uvx", "mcp-server-time", "--local-timezone", "UTC", "--json")
+    assert (added.code, added.stdout, "No gateway runs now" in added.stderr) == (0, added.stdout, True)
+    assert (
+        '  time:\n    command: uvx\n    args: [mcp-server-time, "--local-timezone", UTC, "--json"]\n'
+        in file.read_text()
+    )
+    assert (await run(tmp_path, "server", "enable", "off")).code == 0
+    assert (await run(tmp_path, "server", "remove", "time")).code == 0
+    assert file.read_text() == CONFIG.replace("enabled: false", "enabled: true")
+    assert (await run(tmp_path, "project", "set", "red", "--exposure", "flat")).code == 0
+    listed = (await run(tmp_path, "server", "list", "--json")).json
+    assert listed["gateway"] is False
+    assert [(one["id"], one["state"]) for one in listed["servers"]] == [
+        ("broken", "not running"),
+        ("off", "not running"),
+    ]
+    tried = await run(tmp_path, "server", "test", "broken")
+    assert tried.code == 1
+    assert "it exited with code 3" in tried.stderr
+    assert "| no such database" in tried.stderr
+    for needs_gateway in (("server", "restart", "broken"), ("tools", "list"), ("tools", "call", "a:b")):
+        assert (await run(tmp_path, *needs_gateway)).code == 3
+
+
+async def test_names_are_completed_from_the_running_gateway(shop: Shop, tmp_path: Path) -> None:
+    def completed(words: str, count: int) -> dict[str, str]:
+        return {"_POINTSMAN_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(count)}
+
+    await run(tmp_path, "status")  # so that the lists are in
+    for words, count, expected in (
+        ("pointsman server restart s", 3, ["plain,shop"]),
+        ("pointsman tools call attic:p", 3, ["plain,attic:paint"]),
+        ("pointsman project set a", 3, ["plain,attic"]),
+    ):
+        ran = await run(tmp_path, program=SCRIPT, **completed(words, count))
+        assert ran.stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    "args", [("server", "add", "x"), ("project", "set", "red"), ("server", "add", "x", "http://x", "y")]
+)
+async def test_a_mistake_on_the_command_line_changes_nothing(tmp_path: Path, args: tuple[str, ...]) -> None:
+    (tmp_path / "pointsman.yaml").write_text(CONFIG)
+    ran = await run(tmp_path, *args)
+    assert ran.code == 2
+    assert ran.stderr
+    assert (tmp_path / "pointsman.yaml").read_text() == CONFIG
