@@ -23,6 +23,7 @@ from pointsman.config.edits import (
     remove,
     remove_entry,
     remove_token,
+    replace_token_hash,
 )
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import load, parse
@@ -64,6 +65,27 @@ def test_a_token_added_and_removed_leaves_the_file_as_it_was(shape: str, file: P
     assert token.expires.date() == date(2027, 1, 1)
     remove_token(file, "laptop", {})
     assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("shape", [shape for shape, text in SHAPES.items() if A in text])
+def test_a_new_hash_changes_nothing_else(shape: str, file: Path) -> None:
+    before = SHAPES[shape]
+    file.write_bytes(before.encode())
+    replace_token_hash(file, A, C, {})
+    bare = file.read_bytes().decode().replace(f'"{C}"', C).replace(f"'{C}'", C)
+    assert bare == before.replace(f'"{A}"', A).replace(f"'{A}'", A).replace(A, C)
+    assert C in {token.sha256 for token in load(file, {}).tokens.values()}
+
+
+def test_a_hash_that_no_token_has_or_that_comes_from_elsewhere_is_not_replaced(file: Path) -> None:
+    file.write_text(f"tokens: {{a: {{sha256: {A}}}}}\n")
+    with pytest.raises(UnknownNameError):
+        replace_token_hash(file, B, C, {})
+    shared = f"tokens:\n  a: &a\n    sha256: {A}\n  b: *a\n"
+    file.write_text(shared)
+    with pytest.raises((EditError, InvalidEntryError)):
+        replace_token_hash(file, A, C, {})
+    assert file.read_text() == shared
 
 
 def test_a_new_token_reads_as_if_a_person_had_written_it(file: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.config.paths import find_config, state_folder, user_config
+from pointsman.config.paths import find_config, find_search_api_config, state_folder, user_config
+from pointsman.config.purpose import is_only_for_search_api
 from pointsman.config.settings import Settings
 
 
@@ -28,6 +29,51 @@ def test_the_nearest_configuration_holds(tmp_path: Path, environ: dict[str, str]
     named = Settings(config=Path("/named/by/environment.yaml"))
     assert find_config(None, named, environ, tmp_path) == Path("/named/by/environment.yaml")
     assert find_config(Path("/option.yaml"), named, environ, tmp_path) == Path("/option.yaml")
+
+
+def test_the_search_service_looks_for_its_own_file_and_for_a_shared_one(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    def found() -> Path | None:
+        return find_search_api_config(None, Settings(), environ, tmp_path)
+
+    folder = user_config(Settings(), environ).parent
+    folder.mkdir(parents=True)
+    (folder / "pointsman.yaml").write_text("servers: {}\n")
+    assert found() is None
+    (folder / "pointsman.yaml").write_text("servers: {}\nsearch_api:\n")
+    assert found() == folder / "pointsman.yaml"
+    (folder / "pointsman.yaml").write_text("servers: [\nsearch_api: {}\n")  # a mistake is reported, not passed over
+    assert found() == folder / "pointsman.yaml"
+    (folder / "search-api.yaml").touch()
+    assert found() == folder / "search-api.yaml"
+    (tmp_path / "pointsman.yaml").write_text('{"search_api": {}}')
+    assert found() == tmp_path / "pointsman.yaml"
+    (tmp_path / "search-api.yaml").touch()
+    assert found() == tmp_path / "search-api.yaml"
+    assert find_config(None, Settings(), environ, tmp_path) == tmp_path / "pointsman.yaml"
+    named = Path("/option.yaml")
+    assert find_search_api_config(named, Settings(), environ, tmp_path) == named
+
+
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        ("search_api: {}\ntokens: {}\nprojects: {}\nlimits: {}\n", True),
+        ("search_api: {}\nservers:\n  # none yet\n", False),
+        ("search_api: {}\nmcpServers: {}\n", False),
+        ("search_api: {}\nlisten: {port: 1}\n", False),
+        ("tokens: {}\n", False),
+        ("- search_api\n", False),
+        ("", False),
+    ],
+)
+def test_a_file_is_only_for_the_search_service_if_nothing_in_it_is_for_a_gateway(
+    text: str, only: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "file.yaml").write_text(text)
+    assert is_only_for_search_api(tmp_path / "file.yaml") is only
+    assert not is_only_for_search_api(tmp_path / "missing.yaml")
 
 
 def test_folders_follow_xdg_unless_they_are_set(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -63,6 +63,28 @@ def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> None:
     remove_entry(path, "tokens", name, environ)
 
 
+def replace_token_hash(path: Path, old: str, new: str, environ: Mapping[str, str]) -> None:
+    """Give the token with the hash `old` another secret; its name and rights stay.
+
+    Raises UnknownNameError (no token has that hash), InvalidEntryError, ConfigError, EditError, ReplaceError.
+    """
+
+    def change(text: str) -> str:
+        document = Document(text, str(path), environ)
+        entries = _entries(document, "tokens")
+        name = next((name for name, token in entries.items() if _hash_of(token) == old), None)
+        if name is None:
+            raise UnknownNameError("tokens", old, None)
+        return _with_value(document, text, ("tokens", name, "sha256"), new)
+
+    rewrite(path, change)
+
+
+def _hash_of(token: object) -> str | None:
+    sha256 = token.get("sha256") if isinstance(token, dict) else None
+    return sha256.lower() if isinstance(sha256, str) else None
+
+
 def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     """Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError."""
 
@@ -138,6 +160,24 @@ def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], env
         if name in _entries(old, section):
             raise NameTakenError(section, name)
         return _with_entry(old, text, section, name, value)
+
+    rewrite(path, change)
+
+
+def add_entries(path: Path, section: str, entries: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> None:
+    """Add several at once: all of them, or none."""
+
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        expected = dict(_entries(old, section))
+        new = text
+        for name, value in entries.items():
+            if name in expected:
+                raise NameTakenError(section, name)
+            new = insert(new, compose(new, str(path)), section, name, value)
+            expected[name] = None
+        added = Document(json.dumps({section: entries}), str(path), environ)  # as they are read back
+        return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
 
     rewrite(path, change)
 

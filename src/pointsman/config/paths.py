@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pointsman.config.settings import Settings  # imports pydantic, which a quick command does without
 
 FILE_NAME = "pointsman.yaml"
+SEARCH_API_FILE_NAME = "search-api.yaml"
 _OWN = "pointsman"  # our folder inside the user's folders
 
 
@@ -29,10 +30,27 @@ def find_config(option: Path | None, settings: Settings, environ: Mapping[str, s
     return of_user if of_user.exists() else None
 
 
-def user_config(settings: Settings, environ: Mapping[str, str]) -> Path:
+def find_search_api_config(
+    option: Path | None, settings: Settings, environ: Mapping[str, str], cwd: Path
+) -> Path | None:
+    """`find_config` for the search service, which shares a gateway's file only if that has a section `search_api`."""
+    from pointsman.config.purpose import is_for_search_api  # imports the loader, which other commands do without
+
+    named = option or settings.config
+    if named is not None:
+        return named
+    for folder in (cwd, user_config(settings, environ).parent):
+        if (folder / SEARCH_API_FILE_NAME).exists():
+            return folder / SEARCH_API_FILE_NAME
+        if is_for_search_api(folder / FILE_NAME):
+            return folder / FILE_NAME
+    return None
+
+
+def user_config(settings: Settings, environ: Mapping[str, str], file_name: str = FILE_NAME) -> Path:
     """The path at which the first configuration is created. Raises NoHomeError."""
     folder = settings.config_dir or _xdg("XDG_CONFIG_HOME", ".config", "POINTSMAN_CONFIG_DIR", environ)
-    return folder / FILE_NAME
+    return folder / file_name
 
 
 def state_folder(option: Path | None, settings: Settings, environ: Mapping[str, str]) -> Path:

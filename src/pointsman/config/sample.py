@@ -21,15 +21,17 @@ def render_sample(sha256: str, kind: str = GATEWAY) -> str:
     return text.replace(_PLACEHOLDER, f'"{sha256}"')
 
 
-def write_sample(path: Path, kind: str = GATEWAY) -> str:
+def write_sample(path: Path, kind: str = GATEWAY, secret: str | None = None) -> str:
     """Create the configuration with one token that may use everything; return the token's secret.
+
+    `secret` is that of the token; None: a new one.
 
     Raises:
         FileExistsError: the file exists, perhaps because another process was faster; it is not changed.
         OSError: the folder is not writable.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = new_secret()
+    secret = secret or new_secret()
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

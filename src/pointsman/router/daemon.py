@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.loader import advice
 from pointsman.config.model import CurrentConfig, GatewayConfig, Strategy
+from pointsman.core.model import Caller
 from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
@@ -47,6 +48,7 @@ from pointsman.router.observe.usage import UsageMemory
 from pointsman.router.owner.channel import owner_channel
 from pointsman.router.owner.operations import OWNER, Parts, operations_of, summary
 from pointsman.router.serving import process, state_folder
+from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
@@ -76,6 +78,9 @@ class Launch:
     state_dir: Path
     ready: Callable[[str], None]  # called with the URL of /mcp when the port is open
     summary: Callable[[str], None] = lambda line: None  # called once the servers have listed their tools
+    # Called when folder and port are ours, to write the first configuration; True: read `config_path` again.
+    prepare: Callable[[GatewayConfig], bool] = lambda config: False
+    first_token: FirstToken | None = None
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
@@ -84,10 +89,13 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     Raises:
         StateFolderError: another daemon uses the state folder, or it cannot be written.
         ListenError: could not bind the address.
+        ConfigError: the configuration that `prepare` has written is invalid.
         DaemonError: an essential task ended.
     """
     process.return_large_blocks()
     with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
+        if launch.prepare(launch.config):
+            launch = replace(launch, config=launch.load())
         daemon = Daemon(launch, listener)
         try:
             await daemon.start()
@@ -146,6 +154,8 @@ class Daemon:
             self._context_use,
         )
         stack.push_async_callback(self.gateway.close)
+        if launch.first_token is not None and launch.first_token.unused is not None:
+            self._watch_for_use(launch.first_token)
         self._health = Health(
             self._catalog, self._cloud, self._fleet, self._audit, self._reloader, self._tasks, launch.state_dir
         )
@@ -238,6 +248,18 @@ class Daemon:
             names=self._memory,
         )
         self._offers = Offers(self._catalog, self._fleet.servers)
+
+    def _watch_for_use(self, first_token: FirstToken) -> None:
+        """Look at the token of each request until a client has sent the first one; later requests skip this."""
+        identify = self.gateway.identify
+
+        def watch(token: str | None, project: str | None) -> Caller:
+            token_id = self._catalog.rights.tokens.find(token) if token else None
+            if token_id is not None and first_token.used(self._current.config.tokens[token_id].sha256):
+                self.gateway.identify = identify
+            return identify(token, project)
+
+        self.gateway.identify = watch
 
     def _build_front(self, keys: Sequence[str]) -> None:
         self._front = Front(

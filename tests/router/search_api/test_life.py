@@ -26,14 +26,14 @@ async def test_the_first_start_makes_a_configuration_and_shows_its_token_once(tm
         said = "\n".join(lines)
         [secret] = set(re.findall(r"ptm_[\w-]{43}", said))
         assert f'cloud_search: {{url: "{url}", token: "{secret}"}}' in said
-        file = tmp_path / ".config/pointsman/pointsman.yaml"
+        file = tmp_path / ".config/pointsman/search-api.yaml"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert secret not in file.read_text()
         async with httpx2.AsyncClient(timeout=LONG_S) as http:
             headers = {"Authorization": f"Bearer {secret}", "X-Pointsman-Project": "whatever"}
             answer = await http.post(f"{url}/catalog/search", json=BODY, headers=headers)
         assert answer.json()["results"][0]["toolKey"] == "sky:get_forecast"
-        assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["pointsman.yaml"]
+        assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["search-api.yaml"]
         process.send_signal(signal.SIGINT)
         assert await asyncio.wait_for(process.wait(), LONG_S) == 0
     async with started(tmp_path, []) as (_, lines, _):

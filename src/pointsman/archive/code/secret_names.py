@@ -22,7 +22,7 @@ _FILES = frozenset(
         *(".npmrc", ".netrc", "_netrc", ".pypirc", ".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd", ".dockercfg"),
         *(".git-credentials", ".dockerconfigjson", ".s3cfg", ".boto", ".vault-token", ".vault_pass", ".terraformrc"),
         *("npmrc", "netrc", "pypirc", "htpasswd", "credentials", "kubeconfig", "wp-config.php", "pointsman.yaml"),
-        *(".secrets", ".bash_history", ".zsh_history", "wallet.dat"),
+        *("search-api.yaml", ".secrets", ".bash_history", ".zsh_history", "wallet.dat"),
     }
 )
 # Files that are secrets only in a certain folder.

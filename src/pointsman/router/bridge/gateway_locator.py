@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig, Token
 from pointsman.router.bridge.gateway_client import Address, GatewayUnreachableError
 from pointsman.router.serving.state_folder import RunningGateway, StateFolderError, find_running
@@ -106,8 +107,10 @@ class _EmbeddedGateway:
             return Address(self.ready.result(), self.secret)
         try:
             self.task.result()
-        except (StateFolderError, ListenError, DaemonError) as error:
+        except (StateFolderError, ListenError, DaemonError, ConfigError) as error:
             raise GatewayUnreachableError(str(error)) from error
+        except GatewayUnreachableError:
+            raise
         except Exception as error:
             logger.exception("could not start the gateway of this process")
             raise GatewayUnreachableError(

@@ -1,46 +1,138 @@
-"""The first start: create a configuration where there is none, and print the first token."""
+"""The first start: create a configuration where there is none, and print the first token.
+
+The file is written only when the daemon holds its state folder and its port, so a start that fails leaves nothing
+behind. Until a client has used the first token, every start replaces it by a new one and prints that.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.config.paths import find_config, user_config
-from pointsman.config.sample import GATEWAY, write_sample
+from pointsman.config.edits import EditError, InvalidEntryError, UnknownNameError, replace_token_hash
+from pointsman.config.errors import ConfigError
+from pointsman.config.files import ReplaceError
+from pointsman.config.loader import load, parse
+from pointsman.config.model import GatewayConfig
+from pointsman.config.paths import SEARCH_API_FILE_NAME, find_config, find_search_api_config, state_folder, user_config
+from pointsman.config.purpose import is_only_for_search_api
+from pointsman.config.sample import GATEWAY, SEARCH_API, render_sample, write_sample
+from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings
-from pointsman.router.cli.options import CommandError
+from pointsman.router.cli.options import CommandError, ConfigCommandError, load_gateway_config
+from pointsman.router.serving.first_token import GATEWAY_MARKER, SEARCH_API_MARKER, FirstToken
+
+_NO_HASH = "0" * 64
+
+logger = logging.getLogger(__name__)
 
 
-def find_or_create_config(option: Path | None, settings: Settings, sample: str = GATEWAY) -> tuple[Path, str | None]:
-    """Return the file, and the secret of the first token if the file was created."""
+@dataclass(slots=True)
+class ConfigFile:
+    """The configuration file of this start, which `prepare` creates if there is none."""
+
+    path: Path
+    missing: bool
+    first_token: FirstToken
+    sample: str
+    read: Callable[[Path], GatewayConfig]
+    secret: str | None = None  # of the token that this start has created
+    replaced: bool = False  # it replaces one that no client has used
+
+    def load(self) -> GatewayConfig:
+        """Raises ConfigError."""
+        if self.missing:
+            return parse(render_sample(_NO_HASH, self.sample), str(self.path), os.environ)
+        return self.read(self.path)
+
+    def prepare(self, config: GatewayConfig) -> bool:
+        """Create what is missing; return whether the file must be read again. Raises CommandError."""
+        if self.missing:
+            self._create()
+            return True
+        unused = self.first_token.find(token.sha256 for token in config.tokens.values())
+        return unused is not None and self._replace(unused)
+
+    def prepare_silently(self, config: GatewayConfig) -> bool:
+        """`prepare` for a start that cannot show a token: it keeps an unused one for a start that can."""
+        if self.missing:
+            self._create()
+            return True
+        self.first_token.find(token.sha256 for token in config.tokens.values())
+        return False
+
+    def _create(self) -> None:
+        secret = new_secret()
+        try:
+            self.first_token.announce(digest(secret))
+            self.secret = write_sample(self.path, self.sample, secret)
+            self.first_token.issued(digest(secret))
+        except FileExistsError:  # another process created it first and prints its token
+            self.first_token.withdraw()
+        except OSError as error:
+            raise CommandError(
+                f"No configuration found, and a first one could not be written to {self.path}: {error.strerror}. "
+                "Pass --config FILE, or set POINTSMAN_CONFIG_DIR to a writable folder."
+            ) from error
+        self.missing = False
+
+    def _replace(self, unused: str) -> bool:
+        secret = new_secret()
+        try:
+            self.first_token.announce(digest(secret))
+            replace_token_hash(self.path, unused, digest(secret), os.environ)
+            self.first_token.issued(digest(secret))
+        except (ConfigError, EditError, InvalidEntryError, UnknownNameError, ReplaceError) as error:
+            logger.warning(
+                "no client has used the first token yet, and it could not be replaced by a new one: %s "
+                'Create one with `pointsman token create NAME --project "*" --server "*" --config %s`.',
+                error,
+                self.path,
+            )
+            return False
+        self.secret, self.replaced = secret, True
+        return True
+
+
+def gateway_config_file(option: Path | None, settings: Settings, folder: Path) -> ConfigFile:
+    """`folder` is the gateway's state folder. Raises NoHomeError, ConfigCommandError."""
     found = find_config(option, settings, os.environ, Path.cwd())
-    if found is not None:
-        return found, None
-    path = user_config(settings, os.environ)
-    try:
-        return path, write_sample(path, sample)
-    except FileExistsError:  # another process created it first and prints its token
-        return path, None
-    except OSError as error:
-        raise CommandError(
-            f"No configuration found, and a first one could not be written to {path}: {error.strerror}. "
-            "Pass --config FILE, or set POINTSMAN_CONFIG_DIR to a writable folder."
-        ) from error
+    if found is not None and is_only_for_search_api(found):
+        raise ConfigCommandError(
+            f"{found} configures only the search service (`search_api`), no gateway. Start the service with "
+            f"`pointsman search-api serve --config {found}`. To use the file for a gateway, too, add `servers:` to it; "
+            "to create one for a gateway, move this one to another place or name."
+        )
+    path = found or user_config(settings, os.environ)
+    first_token = FirstToken(folder / GATEWAY_MARKER, path)
+    return ConfigFile(path, found is None, first_token, GATEWAY, load_gateway_config)
 
 
-def welcome(secret: str, url: str, config_path: Path, state_folder: Path) -> str:
-    """Return the text of the first start. It holds the token in full, because only its hash is stored."""
+def search_api_config_file(option: Path | None, settings: Settings) -> ConfigFile:
+    """Raises NoHomeError."""
+    found = find_search_api_config(option, settings, os.environ, Path.cwd())
+    path = found or user_config(settings, os.environ, SEARCH_API_FILE_NAME)
+    first_token = FirstToken(state_folder(None, settings, os.environ) / SEARCH_API_MARKER, path)
+    return ConfigFile(path, found is None, first_token, SEARCH_API, lambda path: load(path, os.environ))
+
+
+def welcome(file: ConfigFile, url: str, folder: Path) -> str:
+    """Return the text of a start that has created a token, with its secret: only its hash is stored."""
     return f"""
-Welcome to Pointsman. This is the first start: a configuration and a token have been created.
+{_reason(file, "Pointsman")}
 
-  configuration   {_short(config_path)}
-  state           {_short(state_folder)}
-  your token      {secret}
-                  It is not shown again. Create more with `pointsman token create NAME`.
+  configuration   {_short(file.path)}
+  state           {_short(folder)}
+  your token      {file.secret}
+                  Keep it: only its hash is stored. Until a client uses it, each start replaces it by a new one.
+                  Create more with `pointsman token create NAME`.
 
 Connect a client, for example:
 
-  claude mcp add --transport http pointsman {url} --header "Authorization: Bearer {secret}"
+  claude mcp add --transport http pointsman {url} --header "Authorization: Bearer {file.secret}"
 
 docs/guide/clients.md has setups for other clients; Copilot CLI needs "deferTools": "never" in its entry.
 
@@ -48,20 +140,30 @@ Next: add your MCP servers to the configuration. Changes take effect when you sa
 """
 
 
-def welcome_to_search_api(secret: str, url: str, config_path: Path) -> str:
-    """Return the text of the first start of the search service."""
+def welcome_to_search_api(file: ConfigFile, url: str) -> str:
+    """`welcome` of the search service."""
     return f"""
-Welcome to the Pointsman search service. This is the first start: a configuration and a token have been created.
+{_reason(file, "the Pointsman search service")}
 
-  configuration   {_short(config_path)}
-  your token      {secret}
-                  It is not shown again. Create more with `pointsman token create NAME --project P`.
+  configuration   {_short(file.path)}
+  your token      {file.secret}
+                  Keep it: only its hash is stored. Until a gateway uses it, each start replaces it by a new one.
+                  Create more with `pointsman token create NAME --project P --config {_short(file.path)}`.
 
 Add this to the configuration of a gateway:
 
-  cloud_search: {{url: "{url}", token: "{secret}"}}
+  cloud_search: {{url: "{url}", token: "{file.secret}"}}
   unassigned: {{optimization: cloud}}   # likewise for projects
 """
+
+
+def _reason(file: ConfigFile, program: str) -> str:
+    if file.replaced:
+        return (
+            f"Welcome back to {program}. The token of an earlier start was never used; "
+            "this start has replaced it by a new one."
+        )
+    return f"Welcome to {program}. This is the first start: a configuration and a token have been created."
 
 
 def _short(path: Path) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
-from pointsman.config.loader import load
 from pointsman.config.model import GatewayConfig
-from pointsman.config.sample import SEARCH_API
 from pointsman.config.settings import apply_search_api_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
-from pointsman.router.cli.first_start import find_or_create_config, welcome_to_search_api
-from pointsman.router.cli.options import CommandError, config_option, log_to_stderr, note, report_config_errors
+from pointsman.router.cli.first_start import search_api_config_file, welcome_to_search_api
+from pointsman.router.cli.options import CommandError, log_to_stderr, note, report_config_errors
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
 from pointsman.router.serving.process import run_event_loop
@@ -27,7 +24,13 @@ def search_api() -> None:
 
 
 @search_api.command()
-@config_option
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Configuration file. Default: $POINTSMAN_CONFIG, then search-api.yaml, or pointsman.yaml with a section "
+    "`search_api`, here and in your config folder.",
+)
 @click.option("--host", help="Address to listen on; overrides `search_api.listen.host`.")
 @click.option(
     "--port",
@@ -40,18 +43,18 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
     with report_config_errors():
         settings = read_settings()
         log_to_stderr(settings)
-        path, secret = find_or_create_config(config_file, settings, SEARCH_API)
+        file = search_api_config_file(config_file, settings)
 
         def read() -> GatewayConfig:
-            return apply_search_api_overrides(load(path, os.environ), settings, host=host, port=port)
+            return apply_search_api_overrides(file.load(), settings, host=host, port=port)
 
         def ready(url: str) -> None:
-            if secret is not None:
-                note(welcome_to_search_api(secret, url, path))
+            if file.secret is not None:
+                note(welcome_to_search_api(file, url))
             note(f"pointsman search-api ready on {url}")
 
-        launch = Launch(read(), path, read, ready)
-    try:
-        run_event_loop(run_service(launch))
-    except (ListenError, DaemonError) as error:
-        raise CommandError(str(error)) from error
+        launch = Launch(read(), file.path, read, ready, file.prepare, file.first_token)
+        try:
+            run_event_loop(run_service(launch))
+        except (ListenError, DaemonError) as error:
+            raise CommandError(str(error)) from error

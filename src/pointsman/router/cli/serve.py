@@ -11,11 +11,10 @@ from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
-from pointsman.router.cli.first_start import find_or_create_config, welcome
+from pointsman.router.cli.first_start import gateway_config_file, welcome
 from pointsman.router.cli.options import (
     CommandError,
     config_option,
-    load_gateway_config,
     log_to_stderr,
     note,
     report_config_errors,
@@ -42,19 +41,22 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
     with report_config_errors():
         settings = read_settings()
         log_to_stderr(settings)
-        path, secret = find_or_create_config(config_file, settings)
         folder = state_folder(state_dir, settings, os.environ)
+        file = gateway_config_file(config_file, settings, folder)
 
         def read() -> GatewayConfig:
-            return apply_overrides(load_gateway_config(path), settings, host=host, port=port)
+            return apply_overrides(file.load(), settings, host=host, port=port)
 
         def ready(url: str) -> None:
-            if secret is not None:
-                note(welcome(secret, url, path, folder))
+            if file.secret is not None:
+                note(welcome(file, url, folder))
             note(f"pointsman ready on {url}")
 
-        launch = Launch(read(), path, read, folder, ready, lambda line: note(f"pointsman has {line}"))
-    try:
-        run_event_loop(run_daemon(launch))
-    except (StateFolderError, ListenError, DaemonError) as error:
-        raise CommandError(str(error)) from error
+        def summary(line: str) -> None:
+            note(f"pointsman has {line}")
+
+        launch = Launch(read(), file.path, read, folder, ready, summary, file.prepare, file.first_token)
+        try:
+            run_event_loop(run_daemon(launch))
+        except (StateFolderError, ListenError, DaemonError) as error:
+            raise CommandError(str(error)) from error

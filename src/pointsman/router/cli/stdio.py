@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,10 @@ from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.gateway_client import GatewayClient, GatewayUnreachableError
 from pointsman.router.bridge.gateway_locator import GatewayLocator
 from pointsman.router.bridge.pipes import Lines, Output
-from pointsman.router.cli.first_start import find_or_create_config
+from pointsman.router.cli.first_start import ConfigFile, gateway_config_file
 from pointsman.router.cli.options import (
     CommandError,
     config_option,
-    load_gateway_config,
     log_to_stderr,
     report_config_errors,
     state_dir_option,
@@ -59,16 +59,30 @@ def _launch(config_file: Path | None, settings: Settings, folder: Path) -> Launc
     from pointsman.router.daemon import Launch  # deferred: a bridge to a running daemon does not need it
 
     try:
-        path, _ = find_or_create_config(config_file, settings)
+        file = gateway_config_file(config_file, settings, folder)
 
         def read() -> GatewayConfig:
-            return apply_overrides(load_gateway_config(path), settings)
+            return apply_overrides(file.load(), settings)
 
-        return Launch(read(), path, read, folder, lambda url: None)
+        return Launch(
+            read(), file.path, read, folder, lambda url: None, prepare=_prepare(file), first_token=file.first_token
+        )
     except (ConfigError, NoHomeError) as error:
         raise GatewayUnreachableError(str(error)) from error
     except CommandError as error:
         raise GatewayUnreachableError(error.message) from error
+
+
+def _prepare(file: ConfigFile) -> Callable[[GatewayConfig], bool]:
+    """Return what creates a missing configuration. The client's log is no place for a token, so none is shown."""
+
+    def prepare(config: GatewayConfig) -> bool:
+        try:
+            return file.prepare_silently(config)
+        except CommandError as error:
+            raise GatewayUnreachableError(error.message) from error
+
+    return prepare
 
 
 async def _run(locator: GatewayLocator, project: str | None) -> None:

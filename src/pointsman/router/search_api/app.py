@@ -27,6 +27,7 @@ from pointsman.router.search_api import openapi
 from pointsman.router.search_api.auth import authenticate
 from pointsman.router.search_api.errors import ApiError, from_http_error, internal, unsupported_encoding
 from pointsman.router.search_api.service import SearchService, answer
+from pointsman.router.serving.first_token import FirstToken
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +41,18 @@ class SearchApp:
     """The ASGI app. Set `open` while it accepts requests, and `hosts` when the configuration changes."""
 
     def __init__(
-        self, service: SearchService, hosts: HostRules, faults: Callable[[], dict[str, str]], lifespan: Lifespan
+        self,
+        service: SearchService,
+        hosts: HostRules,
+        faults: Callable[[], dict[str, str]],
+        lifespan: Lifespan,
+        first_token: FirstToken | None = None,
     ) -> None:
         self.open = False
         self.hosts = hosts
         self._service = service
         self._faults = faults
+        self._first_token = first_token
         routes = [
             Route("/catalog/search", self._endpoint(self._search), methods=["POST"]),
             Route("/health", self._endpoint(self._health), methods=["GET"]),
@@ -56,14 +63,14 @@ class SearchApp:
         self.asgi.router.redirect_slashes = False  # a redirect would reflect the Host of the request
 
     async def _search(self, request: Request, head: Head) -> Response:
-        token_id = authenticate(self._service.rights, head, time.time())
+        token_id = self._authenticate(head)
         check_content_type(head)
         gzipped = _is_gzipped(head)
         # Take a slot before reading the body, which bounds the memory of bodies.
         await self._service.slots.take(token_id)
         try:
             body = await read_body(head, request.receive, self._service.settings.limits.body_bytes)
-            authenticate(self._service.rights, head, time.time())  # again: the token may have been revoked meanwhile
+            self._authenticate(head)  # again: the token may have been revoked meanwhile
         except BaseException:
             self._service.slots.give_back(token_id)
             raise
@@ -74,10 +81,18 @@ class SearchApp:
         """Without a token, report only whether the service is ready."""
         report: Json = {"ready": self.open}
         if b"authorization" in head:
-            authenticate(self._service.rights, head, time.time())
+            self._authenticate(head)
             report |= {"version": __version__, "provider": self._service.settings.provider}
             report |= self._faults()
         return _json(report, 200 if self.open else 503)
+
+    def _authenticate(self, head: Head) -> str:
+        """Return the id of the token. Raises HttpError 400, ApiError 401, 403."""
+        rights = self._service.rights
+        token_id = authenticate(rights, head, time.time())
+        if self._first_token is not None and self._first_token.used(rights.config.tokens[token_id].sha256):
+            self._first_token = None
+        return token_id
 
     async def _metrics(self, request: Request, head: Head) -> Response:
         text = await asyncio.to_thread(self._service.metrics.render)

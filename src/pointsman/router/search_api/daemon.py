@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
@@ -21,6 +21,7 @@ from pointsman.router.search_api.app import SearchApp
 from pointsman.router.search_api.errors import http_error_body
 from pointsman.router.search_api.service import SearchService
 from pointsman.router.serving import process
+from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import TaskSet
@@ -33,12 +34,15 @@ GRACE_S = 9  # for searches in progress at shutdown
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to serve. Unlike the gateway, the service keeps no state on disk."""
+    """What to serve. Unlike the gateway, the service keeps no state on disk, except that its first token is unused."""
 
     config: GatewayConfig
     config_path: Path
     load: Callable[[], GatewayConfig]  # rereads `config_path`, overridden by environment and command line
     ready: Callable[[str], None]  # called with the URL when the service accepts requests
+    # Called when the port is ours, to write the first configuration; True: read `config_path` again.
+    prepare: Callable[[GatewayConfig], bool] = lambda config: False
+    first_token: FirstToken | None = None
 
 
 async def serve(launch: Launch) -> None:
@@ -46,10 +50,13 @@ async def serve(launch: Launch) -> None:
 
     Raises:
         ListenError: could not bind the address.
+        ConfigError: the configuration that `prepare` has written is invalid.
         DaemonError: an essential task ended.
     """
     listen = _settings(launch.config).listen
     with bind(listen.host, listen.port) as listener:
+        if launch.prepare(launch.config):
+            launch = replace(launch, config=launch.load())
         # Only the configured address is contacted: no redirects, and no proxy from the environment.
         async with httpx2.AsyncClient(follow_redirects=False, trust_env=False) as http:
             await _serve(launch, listener, SearchService(launch.config, http))
@@ -82,7 +89,7 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
     def faults() -> dict[str, str]:
         return reloader.report() | tasks.report()
 
-    app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, lifespan)
+    app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, lifespan, launch.first_token)
     protocol = guarded_protocol(
         lambda: service.rights.config.limits,
         error_body=http_error_body,
