@@ -351,7 +351,7 @@ async def test_the_pages_of_a_folder_belong_to_their_caller_and_folder(tmp_path:
         assert "nextCursor" not in rest
         for uri, other in ((f"{root}/templates", cursor), (root, "1"), (root, cursor[:-2]), (OWN, cursor)):
             error = await client.error("resources/directory/read", {"uri": uri, "cursor": other})
-            assert (error["code"], "begin without one" in error["message"]) == (-32602, True)
+            assert (error["code"], "Begin again without one" in error["message"]) == (-32602, True)
 
 
 async def test_of_two_servers_without_a_prefix_the_first_has_the_skill_and_no_other_gets_its_reads(

@@ -16,6 +16,7 @@ COMMANDS = {
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
     "client": "pointsman.router.cli.client:client",
+    "import": "pointsman.router.cli.import_:import_",
     "server": "pointsman.router.cli.server:server",
     "project": "pointsman.router.cli.project:project",
     "tools": "pointsman.router.cli.tools:tools",

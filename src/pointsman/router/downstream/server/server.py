@@ -148,8 +148,11 @@ class DownstreamServer:
             async with asyncio.timeout(self.timeouts.call_s):
                 await self._restart_over.wait()
 
+    def is_current(self, generation: int) -> bool:
+        return generation >= self._changed_generation
+
     def keeps_list_of(self, generation: int) -> bool:
-        return self.restarting and generation >= self._changed_generation
+        return self.restarting and self.is_current(generation)
 
     async def tools_page(self, cursor: str | None) -> Json:
         return await self.list_page("tools/list", cursor)
@@ -327,7 +330,7 @@ class DownstreamServer:
 
     def changed(self) -> None:
         """Its configuration has changed: lists from before stay valid only on the connection that gave them."""
-        self._changed = True
+        self._changed, self._changed_generation = True, next(self._generations)
         self._withdraw_list()
 
     def rename(self, name: str) -> None:
