@@ -136,7 +136,8 @@ Connect a client, for example:
 
 docs/guide/clients.md has setups for other clients; Copilot CLI needs "deferTools": "never" in its entry.
 
-Next: add your MCP servers to the configuration. Changes take effect when you save the file.
+Next: add a server with `pointsman server add NAME COMMAND`, or edit the configuration: changes take effect when you
+save it. `pointsman status` shows how everything is, `pointsman doctor` what needs you.
 """
 
 
