@@ -289,6 +289,7 @@ class Daemon:
             self._context_use,
             self._health,
             self._reloader,
+            self._logs,
         )
 
     def _gauges(self) -> Gauges:

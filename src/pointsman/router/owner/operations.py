@@ -62,6 +62,7 @@ class Parts:
     context_use: ContextUse
     health: Health
     reloader: Reloader
+    logs: ServerLogs
 
 
 async def about(parts: Parts) -> Json:
@@ -266,7 +267,10 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
 
 def _reason(parts: Parts, server_id: str) -> str:
     running = parts.fleet.servers.get(server_id)
-    return running.status.reason if running is not None else ""
+    if running is None or running.status.state != "failed":
+        return running.status.reason if running is not None else ""
+    cause = parts.logs.of(server_id).last_cause
+    return f"{running.status.reason}: {cause}" if cause else running.status.reason
 
 
 def _tool_names(parts: Parts, server_id: str) -> list[str]:
