@@ -289,7 +289,6 @@ class Daemon:
             self._context_use,
             self._health,
             self._reloader,
-            self._logs,
         )
 
     def _gauges(self) -> Gauges:

@@ -62,7 +62,6 @@ class Parts:
     context_use: ContextUse
     health: Health
     reloader: Reloader
-    logs: ServerLogs
 
 
 async def about(parts: Parts) -> Json:
