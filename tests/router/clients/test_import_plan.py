@@ -12,7 +12,7 @@ from pointsman.config.loader import parse
 from pointsman.config.model import Server
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, user_file
-from pointsman.router.clients.found_servers import Findings, of_client, of_text, points_here
+from pointsman.router.clients.found_servers import Findings, of_client, of_text, offer, points_here
 from pointsman.router.clients.import_plan import Plan, free_id, plan_import
 
 FILES = Path(__file__).parent / "files"

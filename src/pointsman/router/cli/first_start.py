@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def welcome(file: ConfigFile, url: str, folder: Path) -> str:
   state           {_short(folder)}
   your token      {file.secret}
                   Keep it: only its hash is stored. Until a client uses it, each start replaces it by a new one.
-                  Create more with `pointsman token create NAME`.
+                  Create more with `{_program()} token create NAME`.
 
 Connect a client, for example:
 
@@ -142,7 +143,8 @@ Connect a client, for example:
 
 `{_program()} client add NAME` sets up Cursor, VS Code and others; `{_program()} client list` shows which.
 
-Next: add your MCP servers to the configuration. Changes take effect when you save the file.
+Next: add a server with `{_program()} server add NAME COMMAND`, or edit the configuration: changes take effect when you
+save it. `{_program()} status` shows how everything is, `{_program()} doctor` what needs you.
 {_offer(url)}"""
 
 
@@ -179,7 +181,12 @@ def _offer(url: str) -> str:
 
 def _program() -> str:
     """Our command as this person can type it."""
-    return "pointsman" if shutil.which("pointsman") else shlex.join(own_command())
+    if shutil.which("pointsman"):
+        return "pointsman"
+    program, *rest = own_command()
+    with suppress(ValueError):  # it is not below this folder
+        program = str(Path(program).relative_to(Path.cwd()))
+    return shlex.join((program, *rest))
 
 
 def _short(path: Path) -> str:

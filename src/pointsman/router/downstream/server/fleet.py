@@ -198,7 +198,7 @@ class Fleet:
         record = self._memory.of(slot.server.id, spec.server)
         if spec.server.bundled is not None:
             record.ran = True  # it is a part of the gateway
-        slot.supervisor = Supervisor(slot.server, connect, self._policy, starts, record)
+        slot.supervisor = Supervisor(slot.server, connect, self._policy, starts, record, spec.server.downloader)
         slot.supervisor.start()
         self._set_isolation(slot, connect if spec.server.isolation == "per-caller" else None)
         self._tasks.spawn(self._hand_over(slot, slot.supervisor))

@@ -9,6 +9,8 @@ from typing import Literal
 
 from pointsman.config.model import Timeouts
 from pointsman.core.errors import (
+    MAY_HAVE_RUN,
+    TRY_LATER,
     CallTimeoutError,
     DownstreamError,
     GatewayError,
@@ -231,14 +233,17 @@ class DownstreamServer:
                     await lease.log_level.lower(level)
                 return await request_with_input(lease.connection, method, params, request, deadline)
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
-            raise self._as_gateway_error(error, limit_s) from None
+            advice = MAY_HAVE_RUN if method == "tools/call" else TRY_LATER
+            raise self._as_gateway_error(error, limit_s, advice) from None
 
-    def _as_gateway_error(self, error: Exception, limit_s: float) -> GatewayError:
+    def _as_gateway_error(self, error: Exception, limit_s: float, advice: str = TRY_LATER) -> GatewayError:
         if isinstance(error, TimeoutError):
             return CallTimeoutError(self.id, limit_s)
         if isinstance(error, BudgetExceededError):
             return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
-        return (NotSentError if isinstance(error, CallNotSentError) else ServerUnavailableError)(self.id, str(error))
+        if isinstance(error, CallNotSentError):
+            return NotSentError(self.id, str(error))
+        return ServerUnavailableError(self.id, str(error), advice)
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Subscribe to a resource. The server object keeps the subscription, because it must outlive the connection."""
