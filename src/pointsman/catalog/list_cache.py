@@ -235,6 +235,7 @@ class CachedList(Generic[Item]):
         self._clock = clock
         self._waits = waits
         self._snapshot: Snapshot[Item] | None = None
+        self._built_for: str | None = None  # the display name of the server, which the items carry
         self._generation = -1  # of the snapshot
         self._fetched_at = 0.0
         self._ttl_s: float | None = None
@@ -260,7 +261,7 @@ class CachedList(Generic[Item]):
             ttl_s = None  # servers send 0 by default, which means nothing if they announce changes
         lifetime_s = max_age_s if ttl_s is None else min(ttl_s, max_age_s)
         current = self._generation == generation and self._clock() - self._fetched_at < lifetime_s
-        return self._snapshot if current else None
+        return self._snapshot if current and self._built_for == self.source.name else None
 
     def cached_item(self, key: str, max_age_s: float) -> Item | None:
         """An item that can be used without fetching the list again.
@@ -336,11 +337,13 @@ class CachedList(Generic[Item]):
         for _ in range(MAX_ROUNDS):
             generation = self.source.generation_of(self.kind.family)
             asked_at = self._clock()
+            name = self.source.name
             walked = await walk(lambda cursor: self.source.list_page(self.kind.method, cursor), self.kind)
             items = self._items_of(walked.items)
             valid_until = None if walked.ttl_s is None else asked_at + walked.ttl_s
             self._log_omissions(walked.unreadable, walked.skipped, walked.cut)
             # Kept even if it is outdated by now: the next fetch reuses its unchanged items.
+            self._built_for = name
             self._snapshot = Snapshot(items, walked.cut, valid_until, walked.unreadable)
             if self.source.generation_of(self.kind.family) == generation:
                 self._generation, self._fetched_at, self._ttl_s = generation, asked_at, walked.ttl_s

@@ -283,12 +283,12 @@ class Daemon:
             time.time(),
             self._catalog,
             self._fleet,
+            self._logs,
             self.gateway,
             self._metrics,
             self._context_use,
             self._health,
             self._reloader,
-            self._logs,
         )
 
     def _gauges(self) -> Gauges:

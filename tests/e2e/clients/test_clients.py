@@ -144,7 +144,8 @@ class TestCommands:
 async def test_our_own_bridge_for_clients_that_start_commands(gateway: GatewayProcess, tmp_path: Path) -> None:
     entry = started_by("stdio", gateway)
     own = {"POINTSMAN_CONFIG": str(gateway.config_file), "POINTSMAN_STATE_DIR": str(gateway.state_dir)}
-    bridge = Path(sys.executable).parent / entry["command"]
+    assert Path(entry["command"]).is_absolute()  # an app on the desktop has no PATH to find it with
+    bridge = Path(sys.executable).parent / Path(entry["command"]).name
     await visit_command(str(bridge), entry["args"], environment(tmp_path, **entry["env"], **own), tmp_path)
 
 

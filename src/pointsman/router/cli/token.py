@@ -134,7 +134,8 @@ def list_tokens(config_file: Path | None, as_json: bool) -> None:
 @token.command()
 @click.argument("name")
 @config_option
-def revoke(name: str, config_file: Path | None) -> None:
+@json_option
+def revoke(name: str, config_file: Path | None, as_json: bool) -> None:
     """Remove the token NAME. A running gateway rejects it from then on."""
     with report_config_errors():
         path = require_config(config_file, read_settings())
@@ -145,6 +146,8 @@ def revoke(name: str, config_file: Path | None) -> None:
             step = "List them with `pointsman token list`."
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
             raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
+    if as_json:
+        click.echo(json.dumps({"name": name, "configuration": str(path)}))
     note(f"Token `{name}` removed from {path}.")
 
 

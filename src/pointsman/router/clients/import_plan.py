@@ -8,18 +8,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from pointsman.config.document import Document, render
 from pointsman.config.model import ID_PATTERN, RESERVED_SERVER_ID, Server
 from pointsman.config.model_errors import sentence
-from pointsman.config.secrets import PREFIX
-from pointsman.router.clients.found_servers import Findings, Found, LeftOut
+from pointsman.router.clients.found_servers import Findings, Found, LeftOut, points_here
 from pointsman.router.clients.secret_files import FOLDER, move_secrets
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _COMPARED = ("command", "args", "url", "env", "headers", "cwd")
 
 
@@ -71,16 +68,6 @@ def plan_import(
     return plan
 
 
-def points_here(server: Mapping[str, Any], own_url: str) -> bool:
-    """Whether a server is this gateway: by its address, its token or its command."""
-    line = [str(server.get("command") or ""), *map(str, server.get("args") or ())]
-    urls = [text for text in (str(server.get("url") or ""), *line) if text.startswith(("http://", "https://"))]
-    if any(_same_place(url, own_url) for url in urls) or PREFIX in json.dumps(server, default=str):
-        return True
-    names = {Path(part).name.partition("@")[0] for part in line}
-    return "pointsman" in names and "stdio" in names
-
-
 def free_id(name: str, taken: Collection[str]) -> str:
     """An id made of the name: of a path the last part, with the characters that an id may have."""
     last = name.rstrip("/").rpartition("/")[2]
@@ -125,13 +112,3 @@ def _reason_against(server: Mapping[str, Any], known: Mapping[str, str], own_url
         first = error.errors(include_url=False, include_input=False)[0]
         return f"it is not valid here: {render(tuple(first['loc'])) or 'the entry'} {sentence(first)}"
     return None
-
-
-def _same_place(url: str, own_url: str) -> bool:
-    try:
-        one, own = urlsplit(url), urlsplit(own_url)
-        ports = [part.port or {"http": 80, "https": 443}.get(part.scheme) for part in (one, own)]
-    except ValueError:
-        return False
-    hosts = {one.hostname, own.hostname}
-    return ports[0] == ports[1] and (len(hosts) == 1 or hosts <= _LOOPBACK)

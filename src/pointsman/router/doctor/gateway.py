@@ -13,16 +13,14 @@ from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
 from pointsman.router.doctor.findings import Finding, Inspected, Level
-from pointsman.router.downstream.stderr_log import last_lines, log_file, sanitize
+from pointsman.router.downstream.stderr_log import sanitize
+from pointsman.router.owner.last_words import last_words
 from pointsman.router.serving.socket import ListenError, bind
 
 HEALTH_S = 5.0
 LATELY_S = 86_400.0
 MAX_ROWS = 5000
 MAX_CLIENTS = 10
-SHOWN_LINES = 4
-_LOG_LINES = 40
-_TELLING = re.compile(r"error|exception|cause|fail|not found|no such|denied|refused|invalid|missing", re.IGNORECASE)
 _CERTIFICATE = re.compile(r"certificate|CERT_|self.signed|unable to get local issuer", re.IGNORECASE)
 _LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are problems
 _REFUSALS = {
@@ -69,7 +67,7 @@ def check_servers(inspected: Inspected) -> list[Finding]:
             findings.append(Finding("servers", "note", f"Server `{one['id']}` is starting: {one['reason']}."))
     if findings or not servers["list"]:
         return findings or [Finding("servers", "note", "No servers yet. `pointsman server add NAME COMMAND` adds one.")]
-    return [Finding("servers", "ok", f"{servers['running']} servers run, with {servers['tools']} tools.")]
+    return [Finding("servers", "ok", _count(servers["running"], servers["tools"]))]
 
 
 def check_refused_clients(inspected: Inspected) -> list[Finding]:
@@ -80,6 +78,10 @@ def check_refused_clients(inspected: Inspected) -> list[Finding]:
     except (sqlite3.Error, NewerSchemaError, OSError) as error:
         return [Finding("clients", "problem", f"The audit cannot be read: {error}.")] if rows_exist(inspected) else []
     return [_refused(client, refused) for client, refused in list(_refusals(rows).items())[:MAX_CLIENTS]]
+
+
+def _count(servers: int, tools: int) -> str:
+    return f"{servers} server{' runs' if servers == 1 else 's run'}, with {tools} tool{'' if tools == 1 else 's'}."
 
 
 def rows_exist(inspected: Inspected) -> bool:
@@ -143,7 +145,7 @@ def _check_port(inspected: Inspected) -> Iterator[Finding]:
 
 def _failed(inspected: Inspected, one: dict[str, object]) -> Finding:
     server_id, reason = str(one["id"]), str(one["reason"] or "no reason is known")
-    lines = _telling_lines(inspected, server_id)
+    lines = tuple(last_words(inspected.state_dir, server_id))
     help_ = f"`pointsman server test {server_id}` tries it, `pointsman server log {server_id}` shows more"
     if any(_CERTIFICATE.search(text) for text in (reason, *lines)):
         help_ = (
@@ -153,16 +155,6 @@ def _failed(inspected: Inspected, one: dict[str, object]) -> Finding:
     elif one["kind"] in ("http", "sse"):
         help_ = f"Check `servers.{server_id}.url` and its headers. `pointsman server test {server_id}` tries it again"
     return Finding("servers", "problem", f"Server `{server_id}` does not run: {reason}. {help_}.", lines)
-
-
-def _telling_lines(inspected: Inspected, server_id: str) -> tuple[str, ...]:
-    """The last lines of its stderr that name an error, or else its last lines, each once."""
-    try:
-        written = last_lines(log_file(inspected.state_dir, server_id).read_bytes(), _LOG_LINES)
-    except OSError:
-        return ()
-    lines = list(dict.fromkeys(written))
-    return tuple(([line for line in lines if _TELLING.search(line)] or lines)[-SHOWN_LINES:])
 
 
 def is_loopback(host: str) -> bool:

@@ -150,6 +150,10 @@ class ServerLogs:
         finally:
             self._write(self._fresh())
 
+    async def flush(self) -> None:
+        """Write new output to the files now."""
+        await asyncio.to_thread(self._write, self._fresh())
+
     def _fresh(self) -> dict[str, bytes]:
         fresh = {
             server_id: log for server_id, log in self._logs.items() if log.total != self._written.get(server_id, 0)

@@ -56,12 +56,12 @@ class Parts:
     started: float  # wall clock
     catalog: ToolCatalogService
     fleet: Fleet
+    logs: ServerLogs
     gateway: PointsmanGateway
     metrics: Metrics
     context_use: ContextUse
     health: Health
     reloader: Reloader
-    logs: ServerLogs
 
 
 async def about(parts: Parts) -> Json:
@@ -124,6 +124,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
     with suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
             await parts.fleet.settled_one(server_id)
+    await parts.logs.flush()  # the person is shown its last words next
     running = parts.fleet.servers.get(server_id)
     failure = ""
     if running is not None and running.status.state == "running":

@@ -166,8 +166,7 @@ class Fleet:
             )
             slot = self._slots[server_id] = _Slot(server)
             self._servers[server_id] = server
-        slot.server.timeouts = timeouts
-        slot.server.rename(name)
+        slot.server.name, slot.server.timeouts = name, timeouts
         slot.server.queue.hand_out()  # there may be more slots now
         spec = ConnectionSpec.of(wanted, config) if wanted.enabled else None
         if spec is None:

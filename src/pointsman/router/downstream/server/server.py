@@ -338,12 +338,6 @@ class DownstreamServer:
         self._changed, self._changed_generation = True, next(self._generations)
         self._withdraw_list()
 
-    def rename(self, name: str) -> None:
-        """Take another display name. Lists carry it, so they are fetched again."""
-        if name != self.name:
-            self.name = name
-            self._generation_of["tools"] = next(self._generations)
-
     def starting(self, reason: str) -> None:
         """It is started for the first time with this configuration."""
         self._first_start_over.clear()
