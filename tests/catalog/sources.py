@@ -40,6 +40,7 @@ class SmallServer:
         self.hears = True  # a change of the list would be heard
         self.coming_up: asyncio.Event | None = None  # set when a first start is over
         self.back: asyncio.Event | None = None  # set when a restart is over
+        self.changed_generation = 0  # of the last change of its configuration
         self.fails: Callable[[], Exception] | None = None
 
     def generation_of(self, kind: Family, /) -> int:
@@ -59,6 +60,9 @@ class SmallServer:
     async def restarted(self) -> None:
         if self.back is not None:
             await self.back.wait()
+
+    def is_current(self, generation: int, /) -> bool:
+        return generation >= self.changed_generation
 
     def keeps_list_of(self, generation: int, /) -> bool:
         return self.restarting and generation >= 0

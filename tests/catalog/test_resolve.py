@@ -11,7 +11,7 @@ import pytest
 from pointsman.catalog.list_cache import ListWaits
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import GatewayError, InvalidArgumentsError, ServerUnavailableError, UnknownToolError
-from pointsman.core.model import Caller, ServerState
+from pointsman.core.model import Caller, ServerState, ToolKey
 from tests.catalog.sources import Clock, SmallServer, catalog_of, config_of, tool
 
 ME = Caller("laptop", None)
@@ -68,19 +68,68 @@ async def test_what_may_not_be_used_looks_like_what_does_not_exist(key: str, lis
 
 
 @pytest.mark.parametrize("state", ["starting", "failed", "stopped"])
-@pytest.mark.parametrize("key", ["clock:read", "clock:nothing"])
-async def test_a_server_that_is_not_running_is_named_for_any_tool(state: ServerState, key: str) -> None:
+async def test_a_server_that_is_not_running_is_named_for_the_tools_of_its_last_list(state: ServerState) -> None:
     behind = servers()
     catalog = catalog_of(*behind.values(), config=CONFIG)
     await catalog.available(ME)
     behind["clock"].be(state, "the reason")
-    error = await refusal(catalog, key)
+    error = await refusal(catalog, "clock:read")
     assert isinstance(error, ServerUnavailableError)
     assert "`clock`" in str(error)
     assert "the reason" in str(error)
+    for key in ("clock:erase", "clock:nothing"):  # forbidden, and missing
+        assert str(await refusal(catalog, key)) == str(UnknownToolError(key))
 
 
-@pytest.mark.parametrize("key", ["clock:erase", "foreign:read", "nowhere:read"])
+class LastRun:
+    """Fits `NameMemory`: the names of the last run."""
+
+    def tool_names(self, server_id: str) -> tuple[str, ...]:
+        return ("erase", "read") if server_id == "clock" else ()
+
+    def note_tool_names(self, server_id: str, names: object) -> None:
+        return
+
+
+@pytest.mark.parametrize("state", ["starting", "failed"])
+async def test_of_a_server_that_never_gave_a_list_all_tools_are_unavailable(state: ServerState) -> None:
+    behind = servers()
+    behind["clock"].be(state, "the reason")
+    catalog = catalog_of(*behind.values(), config=CONFIG)
+    keys = ("clock:read", "clock:erase", "clock:nothing")
+    said = {str(await refusal(catalog, key)) for key in keys}
+    assert len(said) == 1
+    assert "the reason" in said.pop()
+    known = catalog_of(*behind.values(), config=CONFIG, names=LastRun())  # unless they are known from the last run
+    assert [(await refusal(known, key)).code for key in keys] == ["server_unavailable", "unknown_tool", "unknown_tool"]
+
+
+async def test_the_list_of_a_server_whose_configuration_has_changed_counts_no_more() -> None:
+    behind = servers()
+    catalog = catalog_of(*behind.values(), config=CONFIG)
+    await catalog.available(ME)
+    assert catalog.was_listed(ToolKey("clock", "read"))
+    behind["clock"].be("starting", "the reason")
+    behind["clock"].changed_generation = behind["clock"].generation + 1
+    assert not catalog.was_listed(ToolKey("clock", "read"))
+    assert (await refusal(catalog, "clock:nothing")).code == "server_unavailable"
+
+
+@pytest.mark.parametrize("ttl_ms", [None, 0])
+async def test_a_forbidden_tool_takes_the_path_of_a_missing_one(ttl_ms: int | None) -> None:
+    asked = []
+    for key in ("clock:erase", "clock:nothing"):
+        behind = servers()
+        behind["clock"].ttl_ms = ttl_ms
+        catalog = catalog_of(*behind.values(), config=CONFIG)
+        await catalog.resolve(ME, "clock:read")
+        for _ in range(3):
+            await refusal(catalog, key)
+        asked.append(behind["clock"].asked)
+    assert asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("key", ["foreign:read", "nowhere:read"])
 async def test_where_rights_say_no_a_server_that_is_down_is_not_given_away(key: str) -> None:
     behind = servers()
     for server in behind.values():
@@ -90,11 +139,11 @@ async def test_where_rights_say_no_a_server_that_is_down_is_not_given_away(key: 
 
 
 @pytest.mark.parametrize("there", [True, False])
-async def test_a_server_that_is_switched_off_is_unavailable(there: bool) -> None:
+async def test_a_server_that_is_switched_off_does_not_exist(there: bool) -> None:
     behind = [servers()["off"]] if there else []
     catalog = catalog_of(*behind, config=CONFIG)
-    assert (await refusal(catalog, "off:read")).code == "server_unavailable"
-    assert (await refusal(catalog, "off:erase")).code == "unknown_tool"
+    for key in ("off:read", "off:erase", "nowhere:read"):
+        assert str(await refusal(catalog, key)) == str(UnknownToolError(key))
 
 
 async def test_a_known_list_is_answered_without_waiting() -> None:
@@ -181,8 +230,39 @@ async def test_a_call_of_a_server_that_does_not_come_back_or_is_switched_off_end
     assert "the reason" in str(await asking)
     catalog, _, _ = await restarting()
     catalog.reconfigure(config_of({"clock": {"enabled": False}}))
-    with pytest.raises(ServerUnavailableError):
+    with pytest.raises(UnknownToolError):
         catalog.resolve_known(ME, "clock:read")
+
+
+async def test_a_call_whose_list_fails_because_the_server_dies_waits_for_the_restart() -> None:
+    clock = Clock()
+    behind = servers()
+    server = behind["clock"]
+    catalog = catalog_of(*behind.values(), config=CONFIG, clock=clock, waits=NEVER)
+    known = await catalog.resolve(ME, "clock:read")
+    clock.now += 60  # its list is too old
+    server.may_answer.clear()
+    server.inside.clear()
+    asking = asyncio.create_task(catalog.resolve(ME, "clock:read"))
+    await server.inside.wait()
+    server.fails = lambda: ServerUnavailableError("clock", "it has ended")
+    server.may_answer.set()
+    await asyncio.sleep(0.02)  # its supervisor notices a moment later
+    server.be("failed", "it has ended")
+    server.back, server.fails = asyncio.Event(), None
+    await asyncio.sleep(0.05)
+    assert not asking.done()
+    server.be("running")
+    server.back.set()
+    assert (await asking).digest == known.digest
+
+
+async def test_a_list_that_fails_while_the_server_runs_is_not_waited_for() -> None:
+    server = SmallServer("clock", tool("read"))
+    server.fails = lambda: ServerUnavailableError("clock", "no answer")
+    catalog = catalog_of(server, config=CONFIG, waits=NEVER)
+    async with asyncio.timeout(30):
+        assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
 
 
 async def test_a_call_waits_for_a_first_start_no_longer_than_a_discovery() -> None:
@@ -216,7 +296,7 @@ async def test_a_server_that_gives_no_list_is_unavailable_at_once_the_second_tim
     assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
     with pytest.raises(ServerUnavailableError):
         catalog.resolve_known(ME, "clock:read")
-    assert (await refusal(catalog, "clock:erase")).code == "unknown_tool"
+    assert (await refusal(catalog, "clock:erase")).code == "server_unavailable"  # as for all names
     assert server.asked == 1
 
 
@@ -229,7 +309,7 @@ async def test_a_server_too_busy_to_list_its_tools_can_still_be_called() -> None
     clock.now += 60
     assert await catalog.resolve(ME, "clock:read") is known
     assert catalog.resolve_known(ME, "clock:read") is known
-    assert (await refusal(catalog, "clock:other")).code == "server_unavailable"
+    assert (await refusal(catalog, "clock:other")).code == "unknown_tool"
     assert (await refusal(catalog, "clock:erase")).code == "unknown_tool"
     server.be("running")  # on a new connection the old list says nothing
     assert (await refusal(catalog, "clock:read")).code == "server_unavailable"

@@ -62,8 +62,8 @@ def test_what_names_another_server_or_tool_means_nothing(text: str) -> None:
 
 
 def test_two_meanings_are_named_and_none_is_chosen() -> None:
-    servers = {"git": all_of("open"), "hub": all_of("open", "git__open")}
-    for text, meanings in {"open": ("git:open", "hub:open"), "git__open": ("git:open", "hub:git__open")}.items():
+    servers = {"git": all_of("open"), "hub": all_of("open", "git_open")}
+    for text, meanings in {"open": ("git:open", "hub:open"), "git_open": ("git:open", "hub:git_open")}.items():
         with pytest.raises(UnknownToolError) as error:
             read_key(text, servers)
         assert all(f"`{key}`" in str(error.value) for key in meanings)
@@ -72,14 +72,29 @@ def test_two_meanings_are_named_and_none_is_chosen() -> None:
 
 def test_a_bare_name_waits_for_the_list_of_every_server_that_may_have_it() -> None:
     unlisted = ServerNames(None, lambda name: name == "open")
-    servers = {"git": all_of("open", "close"), "slow": unlisted}
-    with pytest.raises(UnknownToolError, match=r"`git:open` or a tool of `slow`"):
-        read_key("open", servers)
-    assert read_key("close", servers) == (ToolKey("git", "close"), "bare_name")  # forbidden at the other one
+    servers = {"git": all_of("open", "close", "slow__open"), "slow": unlisted}
+    for name in ("open", "close"):  # `close` is forbidden at the other one, which nothing shows
+        with pytest.raises(UnknownToolError, match=rf"`git:{name}` or a tool of `slow`"):
+            read_key(name, servers)
     assert read_key("git__open", servers) == (ToolKey("git", "open"), "qualified_name")
-    # Only one server has this name, and its owner would be the other one.
-    with pytest.raises(UnknownToolError):
-        read_key("slow__open", {"git": all_of("slow__open"), "slow": ServerNames(None, lambda name: True)})
+    for name in ("open", "close"):
+        assert read_key(f"slow__{name}", servers) == (ToolKey("slow", name), "qualified_name")
+
+
+@pytest.mark.parametrize("text", ["mail:send", "mail__send", "mail.send", "mail/send", "mcp__mail__send", "a:b", "a.b"])
+@pytest.mark.parametrize("prefix", ["", "mcp__", "mcp__pointsman__", "mcp__other__", "pointsman:"])
+def test_what_names_a_server_is_never_read_as_a_tool_of_another_one(text: str, prefix: str) -> None:
+    """Whether there is a server `mail` that the caller may not use, or none: nothing shows it."""
+    names = ("mail:send", "mail__send", "mail.send", "mail/send", "mcp__mail__send", "a:b", "a.b", "send", "b")
+    evil = all_of(*names, *(f"{one}{name}" for one in ("mcp__", "mcp__pointsman__", "pointsman:") for name in names))
+    assert read_key(prefix + text, {"evil": evil}) is None
+    assert read_key(f"evil:{text}", {"evil": evil}) == (ToolKey("evil", text), "qualified_name")
+
+
+def test_a_longer_id_is_never_read_as_a_shorter_one() -> None:
+    servers = {"mail": all_of("x:y", "corp:send", "send", "_x"), "corp": all_of("send")}
+    for text in ("mail_corp:send", "pointsman_corp:send", "mcp__gateway___corp:send", "mail_x:y"):
+        assert read_key(text, servers) is None, text
 
 
 names = st.builds("".join, st.lists(st.sampled_from([*PARTS, *SEPARATORS]), min_size=1, max_size=4)).filter(bool)
@@ -129,6 +144,30 @@ async def test_the_tools_of_a_server_that_is_down_are_counted_and_forbidden_ones
         with pytest.raises(UnknownToolError, match=r"`git:open`, `hub:open`"):
             await catalog.read_key(ME, "open")
         assert await catalog.read_key(ME, "close") == (ToolKey("git", "close"), "bare_name")
+    catalog.reconfigure(config_of({"git": {}, "hub": {"enabled": False}}))
+    assert await catalog.read_key(ME, "open") == (ToolKey("git", "open"), "bare_name")
+    assert catalog.nearest_keys(ME, "hub:open") == ["git:open"]
+
+
+class LastRun:
+    """Fits `NameMemory`: the names of the last run."""
+
+    def tool_names(self, server_id: str) -> tuple[str, ...]:
+        return ("fetch", "weather") if server_id == "late" else ()
+
+    def note_tool_names(self, server_id: str, names: object) -> None:
+        return
+
+
+async def test_the_names_of_the_last_run_count_for_a_server_that_has_not_started_since() -> None:
+    git, late = SmallServer("git", tool("open"), tool("fetch")), SmallServer("late")
+    late.be("failed", "away")
+    catalog = catalog_of(git, late, names=LastRun())
+    assert await catalog.read_key(ME, "late__fetch") == (ToolKey("late", "fetch"), "qualified_name")
+    assert await catalog.read_key(ME, "weather") == (ToolKey("late", "weather"), "bare_name")
+    assert await catalog.read_key(ME, "open") == (ToolKey("git", "open"), "bare_name")
+    with pytest.raises(UnknownToolError, match=r"`git:fetch`, `late:fetch`"):
+        await catalog.read_key(ME, "fetch")
 
 
 async def test_a_bare_name_works_before_any_discovery() -> None:

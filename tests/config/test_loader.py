@@ -136,11 +136,11 @@ def test_servers_may_share_what_they_have_in_common() -> None:
     config = parsed(
         """
         servers:
-          a: &base {command: uvx, args: [a], timeouts: {call_s: 7}}
+          a: &base {command: run, args: [a], timeouts: {call_s: 7}}
           b: {<<: *base, args: [b]}
         """
     )
-    assert config.servers["b"] == Server.model_validate({"command": "uvx", "args": ["b"], "timeouts": {"call_s": 7}})
+    assert config.servers["b"] == Server.model_validate({"command": "run", "args": ["b"], "timeouts": {"call_s": 7}})
     assert config.timeouts_of(config.servers["b"]) == Timeouts(call_s=7)
 
 

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Generic, Literal, TypeVar
 
@@ -60,6 +60,7 @@ class ListFailure:
     kind: Literal["timeout", "failed", "starting"]
     reason: str
     advice: str = TRY_LATER
+    lost: bool = False  # the connection may have ended
 
 
 Pending = Snapshot[Item] | ListFailure | asyncio.Task[Snapshot[Item] | ListFailure]
@@ -187,14 +188,9 @@ class ListCache(Generic[Item]):
             await asyncio.wait(fetches, timeout=_seconds_left(deadline))
 
     def last_list(self, server_id: str) -> Snapshot[Item] | None:
-        """The last list that the server gave, however old."""
+        """The last list that the server gave with its present configuration, however old."""
         listed = self._lists.get(server_id)
-        return listed.last_list() if listed is not None else None
-
-    def was_listed(self, server_id: str, key: str) -> bool:
-        """Whether the last list that the server gave, however old, had the item."""
-        listed = self._lists.get(server_id)
-        return listed is not None and listed.was_listed(key)
+        return listed.last_list() if listed is not None and listed.source is self._sources.get(server_id) else None
 
     def keep_only(self, server_ids: Iterable[str]) -> None:
         """Evict the lists of all other servers."""
@@ -239,6 +235,7 @@ class CachedList(Generic[Item]):
         self._clock = clock
         self._waits = waits
         self._snapshot: Snapshot[Item] | None = None
+        self._built_for: str | None = None  # the display name of the server, which the items carry
         self._generation = -1  # of the snapshot
         self._fetched_at = 0.0
         self._ttl_s: float | None = None
@@ -264,7 +261,7 @@ class CachedList(Generic[Item]):
             ttl_s = None  # servers send 0 by default, which means nothing if they announce changes
         lifetime_s = max_age_s if ttl_s is None else min(ttl_s, max_age_s)
         current = self._generation == generation and self._clock() - self._fetched_at < lifetime_s
-        return self._snapshot if current else None
+        return self._snapshot if current and self._built_for == self.source.name else None
 
     def cached_item(self, key: str, max_age_s: float) -> Item | None:
         """An item that can be used without fetching the list again.
@@ -283,13 +280,9 @@ class CachedList(Generic[Item]):
         """An item of this connection's last list, however old, for a server that is too busy to list."""
         return self.cached_item(key, math.inf)
 
-    def was_listed(self, key: str) -> bool:
-        """Whether the last list, of this or an earlier connection, had the item."""
-        return self._snapshot is not None and key in self._snapshot.items
-
     def last_list(self) -> Snapshot[Item] | None:
-        """The last list that this server gave, however old."""
-        return self._snapshot
+        """The last list that this server gave with its present configuration, however old."""
+        return self._snapshot if self.source.is_current(self._generation) else None
 
     def list_before_restart(self) -> Snapshot[Item] | None:
         """The last list, while its server is restarting."""
@@ -327,7 +320,8 @@ class CachedList(Generic[Item]):
             timeout = ListFailure("timeout", f"{failed.reason} within {limit_s:g} s")
             return self._fail(generation, timeout, f"timed out after {limit_s:g} s")
         except ServerUnavailableError as error:
-            return self._fail(generation, failed, f"failed: {error.reason!r}")  # quoted: it may be the server's text
+            lost = replace(failed, lost=True)
+            return self._fail(generation, lost, f"failed: {error.reason!r}")  # quoted: it may be the server's text
         except (DownstreamError, MalformedListError) as error:
             return self._fail(generation, failed, f"failed: {str(error)!r}")
         except Exception:  # a surprise of one server must not cost the answers of the others
@@ -343,11 +337,13 @@ class CachedList(Generic[Item]):
         for _ in range(MAX_ROUNDS):
             generation = self.source.generation_of(self.kind.family)
             asked_at = self._clock()
+            name = self.source.name
             walked = await walk(lambda cursor: self.source.list_page(self.kind.method, cursor), self.kind)
             items = self._items_of(walked.items)
             valid_until = None if walked.ttl_s is None else asked_at + walked.ttl_s
             self._log_omissions(walked.unreadable, walked.skipped, walked.cut)
             # Kept even if it is outdated by now: the next fetch reuses its unchanged items.
+            self._built_for = name
             self._snapshot = Snapshot(items, walked.cut, valid_until, walked.unreadable)
             if self.source.generation_of(self.kind.family) == generation:
                 self._generation, self._fetched_at, self._ttl_s = generation, asked_at, walked.ttl_s

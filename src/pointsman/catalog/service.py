@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from pointsman.catalog.apps import has_app
@@ -13,6 +13,9 @@ from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
     INSTRUCTIONS,
+    INSTRUCTIONS_WITHOUT_DISCOVERY,
+    INSTRUCTIONS_WITHOUT_SERVERS,
+    MAX_KEPT_NAMES,
     NameMemory,
     NoNameMemory,
     ServerTools,
@@ -31,7 +34,6 @@ from pointsman.catalog.results import (
     accept_hits,
     fallback_notice,
     fit_notice,
-    gap_notices,
     no_tools_notice,
     no_usage,
     rank_by_usage,
@@ -47,6 +49,8 @@ from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, Sear
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
 DISCOVER_AGAIN = "The call was not sent. Call tool_discovery to see its tools as they are now."
+LOOK_AGAIN_S = 0.01  # whether a server whose list failed has gone
+MAX_LOOKS = 10
 HEDGE_S = 0.2  # how long another provider may take before the local one starts searching, too
 
 
@@ -123,10 +127,10 @@ class ToolCatalogService:
         return self.rights.config.search.usage
 
     async def available(self, caller: Caller) -> Available:
-        """The tools that a caller may use and a model may see, and notices about servers whose tools are missing."""
+        """The tools that a caller may use and a model may see, and the servers whose tools are missing."""
         collected = await self.collected(caller)
         tools = tuple([tool for tool in self.permitted(caller, collected) if not tool.for_apps_only])
-        return Available(tools, gap_notices(collected.gaps))
+        return Available(tools, collected.gaps)
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         """The tools that `tool_permissions` allow."""
@@ -153,7 +157,7 @@ class ToolCatalogService:
         results = accept_hits(available.tools, hits, wanted, len(queries))
         if figures:
             results = rank_by_usage(results, figures)[:max_results]
-        fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller)
+        fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller, available)
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
         notice = " ".join(filter(None, (*available.notices, fit, fallback))) or None
         code = unavailable.code if unavailable is not None else None
@@ -179,9 +183,13 @@ class ToolCatalogService:
         rights = self.rights
         if rights.is_flat(caller):
             return None
-        if not rights.instructs(caller) or rights.strategy(caller) is None:
-            return INSTRUCTIONS
+        if rights.strategy(caller) is None:
+            return INSTRUCTIONS_WITHOUT_DISCOVERY
         usable = self.usable_servers(caller)
+        if not usable:
+            return INSTRUCTIONS_WITHOUT_SERVERS
+        if not rights.instructs(caller):
+            return INSTRUCTIONS
         await self._lists.wait_for_first_lists([one for one in usable if not self._names.tool_names(one)])
         return write_instructions([self._words_of(caller, server_id) for server_id in self.usable_servers(caller)])
 
@@ -202,11 +210,14 @@ class ToolCatalogService:
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known raises for others
         source = self._sources[key.server_id]
-        if source.status.state != "running":
-            last = self._lists.list_of(source).list_before_restart()
-            return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
         listed = self._lists.list_of(source)
+        if source.status.state != "running":
+            last = listed.list_before_restart()
+            return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
+        before, generation = listed.last_item(key.tool_name), source.generation_of(TOOLS.family)
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
+        if await _has_gone(source, generation, answer):
+            return await self._resolve_when_back(caller, key, before)
         return self._authorize(caller, key, answer, listed)
 
     async def resolve_again(self, caller: Caller, tool: KnownTool) -> None:
@@ -230,11 +241,13 @@ class ToolCatalogService:
                 async with asyncio.timeout(self.rights.config.limits.first_list_s):
                     await source.first_start()
         source = self._sources.get(key.server_id)  # a reload may have replaced it
-        if source is None or source.status.state != "running" or not self._is_enabled(key.server_id):
+        if source is None or source.status.state != "running":
             return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
         listed = self._lists.list_of(source)
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
-        return self._authorize(caller, key, _unless_changed(answer, before), listed)
+        if before is not None and self._may_use(caller, key):
+            _check_unchanged(answer, before)
+        return self._authorize(caller, key, answer, listed)
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
         """`resolve` without waiting; None: the server's list has to be fetched first.
@@ -243,28 +256,31 @@ class ToolCatalogService:
             UnknownToolError, ServerUnavailableError: as `resolve`.
         """
         key = ToolKey.parse(tool_key)
-        if key is None or not self.rights.may_use_server(caller, key.server_id):
+        if key is None or not self._has_server(caller, key.server_id):
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
-        if source is None or source.status.state != "running" or not self._is_enabled(key.server_id):
-            if source is not None and _is_expected(source) and self._is_enabled(key.server_id):
+        if source is None or source.status.state != "running":
+            if source is not None and _is_expected(source):
                 return None
             return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
-        found = listed.cached_item(key.tool_name, max_age_s) or listed.cached(max_age_s, exact_ttl=True)
-        # A list that is not cached is fetched even for a forbidden tool, so that the timing reveals nothing.
+        tool = listed.cached_item(key.tool_name, max_age_s)
+        if tool is not None and self._may_use(caller, key):
+            return tool
+        # From here on a forbidden tool and a missing one take the same time.
+        found = listed.cached(max_age_s, exact_ttl=True)
         return None if found is None else self._authorize(caller, key, found, listed)
 
     def names_usable_server(self, caller: Caller, tool_key: str) -> bool:
-        """Whether a text has the form of a key, with a server that the caller may use, running or not."""
+        """Whether a text has the form of a key, with an enabled server that the caller may use, running or not."""
         key = ToolKey.parse(tool_key)
-        return key is not None and self.rights.may_use_server(caller, key.server_id)
+        return key is not None and self._has_server(caller, key.server_id)
 
     async def read_key(self, caller: Caller, text: str) -> tuple[ToolKey, KeyForm] | None:
         """The one tool that a text in another form than a key can mean; None: it means nothing.
 
-        Counts over all tools that the caller may use, those of servers that are down or disabled included.
+        Counts over all tools that the caller may use, those of servers that are down included.
 
         Raises:
             UnknownToolError: it can mean several tools.
@@ -274,16 +290,21 @@ class ToolCatalogService:
 
     def nearest_keys(self, caller: Caller, text: str) -> list[str]:
         """The keys of the caller's tools that are written most like `text`, best first; without waiting."""
-        known = self._known_names(caller)
-        return self._key_index.nearest(text, {server_id: known[server_id] for server_id in self.usable_servers(caller)})
+        return self._key_index.nearest(text, self._known_names(caller))
 
-    def _is_enabled(self, server_id: str) -> bool:
-        server = self.rights.config.servers.get(server_id)
-        return server is not None and server.enabled
+    def _has_server(self, caller: Caller, server_id: str) -> bool:
+        """Whether the caller may use the server, and it is enabled, running or not."""
+        rights = self.rights
+        return rights.may_use_server(caller, server_id) and rights.config.servers[server_id].enabled
+
+    def _may_use(self, caller: Caller, key: ToolKey) -> bool:
+        rights = self.rights
+        permitted = rights.may_use(caller, key.server_id, key.tool_name)
+        return permitted and rights.still_valid(caller, self._wall_clock())
 
     def was_listed(self, key: ToolKey) -> bool:
-        """Whether the last list that the server gave, however old, had the tool."""
-        return self._lists.was_listed(key.server_id, key.tool_name)
+        """Whether the last known list of an enabled server, of this run or an earlier one, has the tool."""
+        return key.tool_name in (self._last_names(key.server_id) or ())
 
     async def close(self) -> None:
         """Cancel the background work and wait for its end."""
@@ -301,30 +322,26 @@ class ToolCatalogService:
         self,
         caller: Caller,
         key: ToolKey,
-        found: KnownTool | Snapshot[KnownTool] | ListFailure,
+        found: Snapshot[KnownTool] | ListFailure,
         listed: CachedList[KnownTool] | None = None,
     ) -> KnownTool:
-        """Rights first, then the server's state, then the list: the order decides what a caller can find out.
+        """The tool, if the caller may use it. A forbidden tool and one that is not in the list have the same answer.
 
-        A server that is busy with a long call may fail to list its tools in time; those of its last list can still
-        be called.
+        Without a list the last known one counts, and without that one the answer is the same for all names. A server
+        that is busy with a long call may fail to list its tools in time; those of its last list can still be called.
         """
-        rights = self.rights
-        if not rights.may_use(caller, key.server_id, key.tool_name):
-            raise UnknownToolError(str(key))
-        if not rights.still_valid(caller, self._wall_clock()):
-            raise UnknownToolError(str(key))
-        if isinstance(found, KnownTool):
-            return found
-        if isinstance(found, ListFailure):
-            tool = listed.last_item(key.tool_name) if listed is not None and found.kind == "timeout" else None
-            if tool is None:
-                raise ServerUnavailableError(key.server_id, found.reason, found.advice)
+        permitted, tool = self._may_use(caller, key), None
+        if isinstance(found, Snapshot):
+            tool = found.items.get(key.tool_name)
+        elif listed is not None and found.kind == "timeout":
+            tool = listed.last_item(key.tool_name)
+        if tool is not None and permitted:
             return tool
-        tool = found.items.get(key.tool_name)
-        if tool is None:
-            raise UnknownToolError(str(key))
-        return tool
+        if isinstance(found, ListFailure) and self.still_valid(caller) and self._has_server(caller, key.server_id):
+            names = self._last_names(key.server_id)
+            if names is None or (permitted and key.tool_name in names):
+                raise ServerUnavailableError(key.server_id, found.reason, found.advice)
+        raise UnknownToolError(str(key))
 
     def known_tools(self, caller: Caller) -> list[Json]:
         """The definitions of the tools that a caller may use and a model may see, from the last lists, however old."""
@@ -355,15 +372,22 @@ class ToolCatalogService:
         return last is None or any(has_app(tool.tool) for name, tool in last.items.items() if permits(name))
 
     def _known_names(self, caller: Caller) -> dict[str, ServerNames]:
-        """The last list of each server that the caller may use, however old."""
-        if not self.still_valid(caller):
-            return {}
-        known: dict[str, ServerNames] = {}
-        for server_id, server in self.rights.servers_of(caller).items():
-            last = self._lists.last_list(server_id)
-            names = last.items if last is not None else None if server.enabled else {}
-            known[server_id] = ServerNames(names, self.rights.permits(caller, server_id))
-        return known
+        """The last known list of each enabled server that the caller may use."""
+        return {
+            server_id: ServerNames(self._last_names(server_id), self.rights.permits(caller, server_id))
+            for server_id in self.usable_servers(caller)
+        }
+
+    def _last_names(self, server_id: str) -> Collection[str] | None:
+        """The names in the last list that the server gave, in this run or an earlier one; None: they are not known."""
+        server = self.rights.config.servers.get(server_id)
+        if server is None or not server.enabled:
+            return None
+        last = self._lists.last_list(server_id)
+        if last is not None:
+            return last.items
+        kept = self._names.tool_names(server_id)
+        return kept if 0 < len(kept) < MAX_KEPT_NAMES else None  # of more names not all are kept
 
     def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
         last = self._lists.last_list(server_id)
@@ -371,8 +395,9 @@ class ToolCatalogService:
         names = tuple(filter(permitted, last.items)) if last is not None else ()
         return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
 
-    def _why_no_tools(self, caller: Caller) -> str:
-        return no_tools_notice(caller.project_id, self.usable_servers(caller), self.rights.other_projects(caller))
+    def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
+        servers, others = self.usable_servers(caller), self.rights.other_projects(caller)
+        return no_tools_notice(caller.project_id, servers, available.gaps, others)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """`tool_permissions` are those of the server, so that the words are the same for all its callers."""
@@ -431,18 +456,27 @@ def _is_expected(source: ToolSource) -> bool:
     return source.restarting or source.status.state == "starting"
 
 
-def _unless_changed(
-    answer: Snapshot[KnownTool] | ListFailure, before: KnownTool | None
-) -> Snapshot[KnownTool] | ListFailure:
-    """The list, if it has the tool as it was before; the call was meant for that definition."""
-    if before is None or isinstance(answer, ListFailure):
-        return answer
+async def _has_gone(source: ToolSource, generation: int, answer: Snapshot[KnownTool] | ListFailure) -> bool:
+    """Whether a list failed because the connection ended, which its supervisor may notice a moment later."""
+    if not isinstance(answer, ListFailure) or not answer.lost:
+        return False
+    for _ in range(MAX_LOOKS):
+        if source.status.state != "running" or source.generation_of(TOOLS.family) != generation:
+            return True
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return False
+
+
+def _check_unchanged(answer: Snapshot[KnownTool] | ListFailure, before: KnownTool) -> None:
+    """Raises ServerUnavailableError unless the tool is as it was before; the call was meant for that definition."""
+    if isinstance(answer, ListFailure):
+        return
     tool = answer.items.get(before.tool_name)
     if tool is None:
-        return ListFailure("failed", "it has restarted without this tool", DISCOVER_AGAIN)
+        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", DISCOVER_AGAIN)
     if tool.digest != before.digest:
-        return ListFailure("failed", "it has restarted with another definition of this tool", DISCOVER_AGAIN)
-    return answer
+        reason = "it has restarted with another definition of this tool"
+        raise ServerUnavailableError(before.server_id, reason, DISCOVER_AGAIN)
 
 
 def _why_not_running(source: ToolSource | None) -> str:

@@ -79,7 +79,7 @@ def read_key(text: str, servers: Mapping[str, ServerNames]) -> tuple[ToolKey, Ke
 
 def _meanings(text: str, servers: Mapping[str, ServerNames]) -> dict[ToolKey, KeyForm]:
     found: dict[ToolKey, KeyForm] = {}
-    for rest in _without_prefixes(text):
+    for rest in _without_prefixes(text) if ":" not in text else ():
         if _SEPARATOR.search(rest) is None and len(rest) <= MAX_BARE_CHARS:
             found |= {
                 ToolKey(server_id, rest): "bare_name" for server_id, server in servers.items() if server.has(rest)

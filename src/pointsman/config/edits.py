@@ -164,6 +164,24 @@ def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], env
     rewrite(path, change)
 
 
+def add_entries(path: Path, section: str, entries: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> None:
+    """Add several at once: all of them, or none."""
+
+    def change(text: str) -> str:
+        old = Document(text, str(path), environ)
+        expected = dict(_entries(old, section))
+        new = text
+        for name, value in entries.items():
+            if name in expected:
+                raise NameTakenError(section, name)
+            new = insert(new, compose(new, str(path)), section, name, value)
+            expected[name] = None
+        added = Document(json.dumps({section: entries}), str(path), environ)  # as they are read back
+        return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
+
+    rewrite(path, change)
+
+
 def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]) -> None:
     def change(text: str) -> str:
         old = Document(text, str(path), environ)

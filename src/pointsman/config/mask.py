@@ -87,7 +87,7 @@ def mask_url(url: str, external_texts: Iterable[str] = ()) -> str:
     host = parts.netloc.rpartition("@")
     netloc = f"{MASK}@{host[2]}" if host[1] else parts.netloc
     hidden = url in external_texts  # some part of it came from outside, and which one is unknown
-    path = "/".join(MASK if _looks_secret(step) or (hidden and step) else step for step in parts.path.split("/"))
+    path = "/".join(MASK if looks_secret(step) or (hidden and step) else step for step in parts.path.split("/"))
     query = "&".join(_mask_pair(pair) for pair in parts.query.split("&")) if parts.query else ""
     return urlunsplit((parts.scheme, netloc, path, query, MASK if parts.fragment else ""))
 
@@ -100,7 +100,7 @@ def looks_like_secret(text: str) -> bool:
 def _mask_arg(arg: str, external_texts: Collection[str]) -> str:
     if "://" in arg:
         return mask_url(arg, external_texts)
-    secret = arg in external_texts or _looks_secret(arg)
+    secret = arg in external_texts or looks_secret(arg)
     assignment = _ASSIGNMENT.fullmatch(arg)
     if assignment and (secret or _SECRET_NAME.search(assignment[1])):
         return f"{assignment[1]}{assignment[2]}{MASK}"
@@ -112,7 +112,12 @@ def _mask_pair(pair: str) -> str:
     return f"{name}={MASK}" if equals else MASK
 
 
-def _looks_secret(text: str) -> bool:
+def names_secret(name: str) -> bool:
+    """Whether a variable, a header or an option with this name usually has a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def looks_secret(text: str) -> bool:
     if _SECRET_PREFIX.search(text):
         return True
     runs = _LONG_RUN.findall(text)

@@ -43,6 +43,9 @@ SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
 SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the environment variable that names the store of a bundled archive
 RESERVED_SERVER_ID = "pointsman"  # of the gateway's own tools
+# Programs that may download a server before they start it, and the default of their `connect_s`.
+DOWNLOADERS = frozenset({"bunx", "docker", "npm", "npx", "pipx", "pnpm", "podman", "uv", "uvx"})
+DOWNLOAD_S = 120.0
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
@@ -123,6 +126,7 @@ class Server(Part):
     command: Program | None = None
     args: tuple[str, ...] = ()
     env: Mapping[VariableName, Variable] = {}
+    inherit_env: tuple[VariableName, ...] = ()  # of the gateway's variables, in addition to the usual ones
     cwd: LocalPath | None = None
     url: WebAddress | None = None
     transport: Literal["stdio", "http", "sse"] | None = None  # absent: derived from `command` or `url`
@@ -155,6 +159,12 @@ class Server(Part):
         return self
 
     @property
+    def downloader(self) -> str | None:
+        """The name of the program if it may download the server before it starts it."""
+        program = Path(self.command).name if self.command is not None else None
+        return program if program in DOWNLOADERS else None
+
+    @property
     def store_variable(self) -> str:
         """The path of the store in `env`; empty: not set."""
         variable = self.env.get(SEARCH_DB_PATH)
@@ -171,6 +181,7 @@ _ALLOWED_WITH = {
     "args": ("command",),
     "cwd": ("command",),
     "env": ("command", "bundled"),
+    "inherit_env": ("command", "bundled"),
     "headers": ("url",),
     "db": ("bundled",),
     "roots": ("bundled",),
@@ -313,6 +324,8 @@ class GatewayConfig(Part):
 
     def timeouts_of(self, server: Server) -> Timeouts:
         own: dict[str, Any] = server.timeouts.model_dump(exclude_none=True)
+        if server.downloader and "connect_s" not in self.timeouts.model_fields_set:
+            own.setdefault("connect_s", DOWNLOAD_S)
         return self.timeouts.model_copy(update=own)
 
 

@@ -13,6 +13,9 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 TRY_LATER = "Try again later, or use another tool."
+MAY_HAVE_RUN = "The call had been sent and may have run: check before you repeat it, unless the tool only reads."
+SEE_TOOLS = "Call tool_discovery to see the tools you can use."
+ASK_OPERATOR = "Ask the operator for the keys of the tools that you can use: tool_discovery is switched off here."
 
 
 class GatewayError(Exception):
@@ -26,11 +29,16 @@ class UnknownToolError(GatewayError):
 
     code = "unknown_tool"
 
-    def __init__(self, tool_key: str, advice: str = "") -> None:
+    def __init__(self, tool_key: str, advice: str = "", next_step: str = SEE_TOOLS) -> None:
         """`advice` names only tools that the caller may use."""
         shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."  # callers can send megabytes
-        advice = f"{advice} " if advice else ""
-        super().__init__(f"No tool `{shown}`. {advice}Call tool_discovery to see the tools you can use.")
+        super().__init__(" ".join(filter(None, (f"No tool `{shown}`.", advice, next_step))))
+        self._arguments = (tool_key, advice, next_step)
+
+    def without_discovery(self) -> UnknownToolError:
+        """The same error where `tool_discovery` is switched off."""
+        tool_key, advice, next_step = self._arguments
+        return UnknownToolError(tool_key, advice, ASK_OPERATOR if next_step == SEE_TOOLS else next_step)
 
 
 class InvalidArgumentsError(GatewayError):
@@ -100,7 +108,7 @@ class UnknownResultError(GatewayError):
     def __init__(self, handle: str) -> None:
         super().__init__(
             f"No stored result `{handle[:64]}`. Results are kept for one hour at most, for the token and project that "
-            "called the tool. Call the tool again."
+            "called the tool. If the tool only reads, call it again; otherwise check first whether it must run again."
         )
 
 

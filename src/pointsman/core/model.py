@@ -81,6 +81,10 @@ class ToolSource(Protocol):
         """Wait until it is no longer `restarting`, because it is back or given up; no longer than a call may take."""
         ...
 
+    def is_current(self, generation: int, /) -> bool:
+        """Whether a list of that generation was made with the server's present configuration."""
+        ...
+
     def keeps_list_of(self, generation: int, /) -> bool:
         """Whether a list of that generation stays valid, because the server is `restarting` unchanged."""
         ...

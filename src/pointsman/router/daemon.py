@@ -283,6 +283,7 @@ class Daemon:
             time.time(),
             self._catalog,
             self._fleet,
+            self._logs,
             self.gateway,
             self._metrics,
             self._context_use,

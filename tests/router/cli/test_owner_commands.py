@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -64,6 +65,9 @@ async def test_a_server_that_fails_is_told_with_its_own_words(shop: Shop, tmp_pa
     assert added.code == 1
     assert "Added server `broken`" in added.stdout
     assert "does not run: it exited with code 3" in added.stderr
+    assert "| no such database" in added.stderr
+    await asyncio.sleep(1)  # for the watcher of the file, which has nothing left to do
+    assert shop.gateway.stderr.count("configuration reloaded") == 1
     assert "pointsman server log broken" in added.stderr
     tried = await run(tmp_path, "server", "test", "gone")
     assert (tried.code, "no-such-program-anywhere" in tried.stderr) == (1, True)

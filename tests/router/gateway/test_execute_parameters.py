@@ -27,6 +27,7 @@ LISTS = {
         {"name": "note", "inputSchema": {"type": "object"}},  # takes anything, an envelope included
         {"name": "erase", "inputSchema": {"type": "object"}},
         {"name": "wait", "inputSchema": {"type": "object"}},
+        {"name": "dotted.name", "inputSchema": {"type": "object", "properties": {"x": {"type": "integer"}}}},
         {"name": "echo", "inputSchema": {"type": "object", "properties": {"arguments": {}}, "required": ["arguments"]}},
     ]
 }
@@ -92,6 +93,10 @@ async def refusal(gateway: Shop, given: dict[str, Any]) -> tuple[str, str]:
         ({"toolKey": "forecast", "arguments": BERLIN}, "bare_name"),
         ({"toolKey": "forecast", **BERLIN}, "beside+bare_name"),
         ({"toolKey": "forecast", "arguments": {"toolKey": KEY, "arguments": BERLIN}}, "bare_name+envelope"),
+        ({"toolKey": KEY, "arguments": {"toolKey": "weather__forecast", "arguments": BERLIN}}, "envelope"),
+        ({"toolKey": f" `{KEY}`\n", "arguments": BERLIN}, "trimmed"),
+        ({"toolKey": "'forecast'", "arguments": BERLIN}, "trimmed+bare_name"),
+        ({"toolKey": KEY, "arguments": json.dumps(json.dumps(BERLIN))}, "json_text"),
     ],
 )
 async def test_one_meaning_is_carried_out_and_the_row_says_how_it_was_read(
@@ -111,8 +116,32 @@ async def test_arguments_that_are_left_out_are_none(gateway: Shop) -> None:
 
 
 @pytest.mark.parametrize(
+    ("inside", "read"),
+    [
+        ({"toolKey": "weather:dotted.name", "arguments": {"x": 7}}, "envelope"),
+        ({"toolKey": "weather__dotted.name", "arguments": '{"x": 7}'}, "json_text+envelope"),
+        ({"toolKey": "dotted.name", "x": 7}, "beside+envelope"),
+    ],
+)
+async def test_a_repeated_call_is_unwrapped_although_all_its_parameters_are_optional(
+    gateway: Shop, inside: dict[str, Any], read: str
+) -> None:
+    result = await execute(gateway, {"toolKey": "weather:dotted.name", "arguments": inside})
+    assert result["structuredContent"]["result"]["arguments"] == {"x": 7}
+    assert (await gateway.rows())[-1]["readAs"] == read
+    inside = {"toolKey": "weather:dotted.name", "arguments": {"x": "seven"}}
+    code, message = await refusal(gateway, {"toolKey": "weather:dotted.name", "arguments": inside})
+    assert code == "invalid_arguments"
+    assert "repeats the whole call" in message
+
+
+@pytest.mark.parametrize(
     ("tool", "sent"),
-    [("weather:note", {"toolKey": "weather:note", "arguments": {"a": 1}}), ("weather:echo", {"arguments": {"a": 1}})],
+    [
+        ("weather:note", {"toolKey": "weather:erase", "arguments": {"a": 1}}),  # another tool
+        ("weather:echo", {"toolKey": "weather:echo", "arguments": {"arguments": 1}}),  # it declares `arguments`
+        ("weather:echo", {"arguments": {"a": 1}}),
+    ],
 )
 async def test_arguments_that_fit_as_they_are_stay_as_they_are(gateway: Shop, tool: str, sent: dict[str, Any]) -> None:
     result = await execute(gateway, {"toolKey": tool, "arguments": sent})
@@ -136,7 +165,7 @@ async def test_arguments_that_fit_as_they_are_stay_as_they_are(gateway: Shop, to
         (
             {"toolKey": "tool_discovery", "arguments": {"query": ["x"]}},
             "unknown_tool",
-            "called by itself",
+            "called by itself, with `query`; tool_execute runs the tools that it finds.",
         ),
         ({"toolKey": "mcp__pointsman__tool_discovery"}, "unknown_tool", "called by itself"),
         ({"toolKey": "tool_execute"}, "unknown_tool", "runs other tools"),

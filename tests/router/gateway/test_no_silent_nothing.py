@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx2
@@ -30,7 +32,7 @@ SAID = {
     "timeout": ("did not answer within 1 s", "check before you repeat it"),
     "rate_limited": ("1 requests in progress", "Wait for some of them to end, then retry"),
     "audit_unavailable": ("could not be recorded", "The operator finds the reason in the gateway's log"),
-    "unknown_result": ("No stored result `none`", "Call the tool again"),
+    "unknown_result": ("No stored result `none`", "If the tool only reads, call it again"),
     "skill_mismatch": ("is not what the skill's entry says", "Read the entry again with `skills/get`"),
     "unauthorized": ("Unknown token", "`pointsman token create"),
     "denied": ("This token needs a project", "connect to `/projects/<project>/mcp`"),
@@ -175,6 +177,33 @@ async def test_an_empty_discovery_says_why_and_what_to_do(shop: Shop, where: str
     assert answer["results"] == []
     assert reason in answer["notice"]
     assert step in answer["notice"]
+
+
+async def test_while_all_servers_start_or_fail_nothing_else_is_said(shop: Shop, tmp_path: Path) -> None:
+    broken = (await discovery(shop, project("broken")))["notice"]
+    assert "do not work at the moment" in broken
+    assert "open to you" not in broken
+    asleep = {"command": sys.executable, "args": ["-S", "-c", "import sys; sys.stdin.read()"]}
+    config = {"servers": {"asleep": asleep}, "limits": {"first_list_s": 0.1}}
+    async with gateway_process(tmp_path, config, without=["asleep"]) as gateway:
+        starting = await discovery(Shop(gateway, shop.http, shop.trace), gateway.headers)
+    assert starting["notice"].startswith("These servers are still starting")
+    for other in ("open to you", "tool_permissions", "connect there", "No tool seems to fit"):
+        assert other not in starting["notice"]
+
+
+async def test_where_discovery_is_switched_off_no_error_advises_it(shop: Shop) -> None:
+    error = await error_of(shop, project("off"), "shop:nothing", {})
+    assert error["code"] == "unknown_tool"
+    assert "Call tool_discovery" not in error["message"]
+    assert "Ask the operator for the keys" in error["message"]
+
+
+async def test_a_call_whose_server_died_says_that_it_may_have_run(shop: Shop) -> None:
+    error = await error_of(shop, project("blue"), "shop:crash", {})
+    assert error["code"] == "server_unavailable"
+    assert "may have run: check before you repeat it" in error["message"]
+    assert "Try again" not in error["message"]
 
 
 async def test_a_thin_discovery_says_why_and_what_to_do(shop: Shop) -> None:

@@ -179,7 +179,7 @@ def add(
         if setup.entry == entry:
             note(f"{dialect.title} is set up already; nothing to change.")
             return
-        if dry_run or not _confirmed(yes):
+        if dry_run or not confirmed(yes):
             return
         token.create(project)
         try:
@@ -208,7 +208,7 @@ def remove(
         if setup.entry is None:
             raise CommandError(f"{setup.path} has no entry `{name}`; nothing to remove.")
         note(f"Remove from {setup.path}:\n\n{_indented(masked(snippet(dialect, name, setup.entry)))}")
-        if not _confirmed(yes):
+        if not confirmed(yes):
             return
         write(setup, None, gateway.state, {})
     note(f"Removed. {dialect.after} `pointsman client undo {dialect.name}` puts it back.")
@@ -377,7 +377,7 @@ def _indented(text: str) -> str:
     return "".join(f"  {line}\n" for line in text.splitlines())
 
 
-def _confirmed(yes: bool) -> bool:
+def confirmed(yes: bool) -> bool:
     """Ask; where nobody can answer, say how to go on. True: go on."""
     if yes:
         return True

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -23,41 +24,67 @@ from pointsman.router.cli.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.observe.doctor import Inspected, examine
+from pointsman.router.cli.owner import paint, progress
+from pointsman.router.clients.dialects import DIALECTS
+from pointsman.router.doctor.examination import examine, with_gateway
+from pointsman.router.doctor.findings import Finding, Inspected
+from pointsman.router.owner.client import NoGatewayError, OperationError, ask
+
+_COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 @click.command()
+@click.option("--client", type=click.Choice([*DIALECTS]), help="Also check the file of this client.")
 @config_option
 @state_dir_option
 @json_option
-def doctor(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """Check the configuration, the gateway and the search service. Exits with 1 if there is a problem.
+def doctor(client: str | None, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """Check everything, and say what to do. Exits with 1 if something needs a person.
 
-    Also checks the gateway's servers if POINTSMAN_TOKEN holds a token.
+    Looks at the configuration, the running gateway with all its servers, the clients that it refused lately, programs,
+    certificates, the clock and the search service. A token in POINTSMAN_TOKEN is tried, too.
     """
     with report_config_errors():
         settings = read_settings()
-        inspected = _inspected(config_file, state_folder(state_dir, settings, os.environ), settings)
+        inspected = _inspected(config_file, state_folder(state_dir, settings, os.environ), settings, client)
     logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the findings replace the log
-    findings = asyncio.run(examine(inspected))
+    with progress("Looking ..."):
+        findings = asyncio.run(examine(with_gateway(inspected)))
     well = all(finding.level != "problem" for finding in findings)
     if as_json:
         listed = [dataclasses.asdict(finding) for finding in findings]
         click.echo(json.dumps({"ok": well, "findings": listed}, indent=2, ensure_ascii=False))
     else:
-        for finding in findings:
-            click.echo(f"{finding.level:8} {finding.check:14} {finding.message}")
+        for line in _lines(findings):
+            click.echo(line)
     if not well:
         sys.exit(1)
 
 
-def _inspected(config_file: Path | None, state_dir: Path, settings: Settings) -> Inspected:
+def _lines(findings: list[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield f"{paint(f'{finding.level:8}', _COLOURS[finding.level])} {finding.check:14} {finding.message}"
+        for line in finding.lines:
+            yield f"{'':23} | {line}"
+
+
+def _inspected(config_file: Path | None, state_dir: Path, settings: Settings, client: str | None) -> Inspected:
     token = settings.token.get_secret_value() if settings.token is not None else None
-    path = find_config(config_file, settings, os.environ, Path.cwd())
+    path = config_file or _used_config(state_dir) or find_config(None, settings, os.environ, Path.cwd())
+    nothing = Inspected(None, (NO_CONFIG,), path, state_dir, token, client=client, environ=os.environ)
     if path is None:
-        return Inspected(None, (NO_CONFIG,), "", state_dir, token)
+        return nothing
     try:
         config = apply_overrides(load_gateway_config(path), settings)
     except ConfigError as error:
-        return Inspected(None, tuple(str(problem) for problem in error.problems), str(path), state_dir, token)
-    return Inspected(config, (), str(path), state_dir, token)
+        return dataclasses.replace(nothing, problems=tuple(str(problem) for problem in error.problems))
+    return dataclasses.replace(nothing, config=config, problems=())
+
+
+def _used_config(state_dir: Path) -> Path | None:
+    """The file of the running gateway, unless it was moved away."""
+    try:
+        used = Path(ask(state_dir, "about")["configuration"])
+    except (NoGatewayError, OperationError):
+        return None
+    return used if used.exists() else None

@@ -1,11 +1,11 @@
-"""The command line. Each command has its own module, imported only when it runs."""
+"""The command line. Each command has its own module, imported only when it runs, not for the list of commands."""
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 from pointsman import __version__
 
@@ -16,6 +16,7 @@ COMMANDS = {
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
     "client": "pointsman.router.cli.client:client",
+    "import": "pointsman.router.cli.import_:import_",
     "server": "pointsman.router.cli.server:server",
     "project": "pointsman.router.cli.project:project",
     "tools": "pointsman.router.cli.tools:tools",
@@ -23,6 +24,23 @@ COMMANDS = {
     "doctor": "pointsman.router.cli.doctor:doctor",
     "search-api": "pointsman.router.cli.search_api:search_api",
     "archive": "pointsman.router.cli.archive:archive",
+}
+
+HELP = {  # the first sentence of each command's own help
+    "serve": "Start the gateway.",
+    "stdio": "Serve MCP on stdin and stdout, for clients that cannot use HTTP.",
+    "status": "Show the running gateway: servers, calls, latency and the context tokens it saves.",
+    "config": "Validate the configuration, or show the effective one.",
+    "token": "Create, list and revoke the tokens of clients.",
+    "client": "Connect MCP clients such as Claude Code, Cursor or VS Code to this gateway.",
+    "import": "Add the servers of MCP clients to the configuration.",
+    "server": "Add, inspect, restart and remove the servers behind the gateway.",
+    "project": "List the projects, and set how their tools are found.",
+    "tools": "List, search and call the tools behind the gateway, as its owner.",
+    "audit": "Show who searched for or called which tool, and how it ended.",
+    "doctor": "Check everything, and say what to do.",
+    "search-api": "Run the search service for one or more gateways.",
+    "archive": "Fill and search the archive of your notes, papers and web pages.",
 }
 
 
@@ -40,10 +58,20 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, HELP[name]) for name in COMMANDS])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [CompletionItem(name, help=text) for name, text in HELP.items() if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f" Did you mean `{near[0]}`?" if near else ""
             raise click.UsageError(f"Unknown command `{args[0]}`.{hint}", ctx)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pointsman.router.cli.edited import Edited
 
 TRIAL_S = 120.0
-SHOWN_LINES = 5
 
 server_argument = click.argument("server_id", metavar="SERVER", shell_complete=complete("servers"))
 
@@ -329,8 +328,9 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
     reason = found["reason"] or "no reason is known"
     word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
     click.echo(f"Server `{server_id}` {paint(word, 'red')}: {reason}.", err=True)
-    lines = found["log"] if "log" in found else _log_lines(folder, server_id, 4 * SHOWN_LINES) or []
-    for line in list(dict.fromkeys(lines))[-SHOWN_LINES:]:  # each attempt repeats them
+    from pointsman.router.owner.last_words import last_words, telling_lines
+
+    for line in telling_lines(found["log"]) if "log" in found else last_words(folder, server_id):
         click.echo(f"  | {line}", err=True)
     if "log" in found:
         note(f"Change its entry in the configuration, then try again with `pointsman server test {server_id}`.")

@@ -28,6 +28,7 @@ from pointsman.config.model import Token
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
 from pointsman.config.values import parse_moment
+from pointsman.router.cli.gateway_address import gateway_url
 from pointsman.router.cli.options import (
     CommandError,
     ConfigCommandError,
@@ -36,7 +37,12 @@ from pointsman.router.cli.options import (
     note,
     report_config_errors,
     require_config,
+    state_dir_option,
 )
+from pointsman.router.cli.owner import owned_folder
+from pointsman.router.clients.dialects import DIALECTS, Dialect
+from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
+from pointsman.router.clients.setup import snippet
 
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
@@ -59,14 +65,24 @@ def token() -> None:
 @click.option(
     "--expires", help="Expiry: a date (2027-01-31, inclusive), a time, or a duration from now (12h, 30d, 8w)."
 )
+@click.option(
+    "--client",
+    "clients",
+    multiple=True,
+    metavar="NAME",
+    help="Also print the entry of this client with the token; `all` for every known client. Repeatable.",
+)
 @config_option
+@state_dir_option
 @json_option
 def create(
     name: str | None,
     projects: tuple[str, ...],
     servers: tuple[str, ...],
     expires: str | None,
+    clients: tuple[str, ...],
     config_file: Path | None,
+    state_dir: Path | None,
     as_json: bool,
 ) -> None:
     """Add the token NAME and print its secret, which is not shown again.
@@ -75,6 +91,7 @@ def create(
     """
     if name is None or (not projects and not servers):
         name, projects, servers = _ask_for_rights(name, projects, servers)
+    dialects = _dialects(clients)
     until = _expiry(expires, datetime.now(UTC)) if expires is not None else None
     secret = new_secret()
     with report_config_errors():
@@ -85,10 +102,18 @@ def create(
         except NameTakenError:
             step = f"Revoke it with `pointsman token revoke {name}`, or choose another name"
             raise CommandError(f"Token `{name}` already exists in {path}. {step}.") from None
-    click.echo(json.dumps({"name": name, "token": secret}) if as_json else secret)
+    entries = _entries(dialects, secret, path, state_dir)
+    if as_json:
+        click.echo(json.dumps({"name": name, "token": secret, **({"entries": entries} if entries else {})}))
+    else:
+        click.echo(secret)
+        for client, entry in entries.items():
+            click.echo(f"\n# {client}\n{entry}", nl=False)
     note(
         f"Added token `{name}` to {path}. The secret is not shown again; clients send `Authorization: Bearer <secret>`."
     )
+    if not entries:
+        note("`pointsman client add NAME` sets up a client; `pointsman client list` shows which are known.")
     _warn_if_useless(name, projects, servers)
 
 
@@ -109,7 +134,8 @@ def list_tokens(config_file: Path | None, as_json: bool) -> None:
 @token.command()
 @click.argument("name")
 @config_option
-def revoke(name: str, config_file: Path | None) -> None:
+@json_option
+def revoke(name: str, config_file: Path | None, as_json: bool) -> None:
     """Remove the token NAME. A running gateway rejects it from then on."""
     with report_config_errors():
         path = require_config(config_file, read_settings())
@@ -120,7 +146,36 @@ def revoke(name: str, config_file: Path | None) -> None:
             step = "List them with `pointsman token list`."
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
             raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
+    if as_json:
+        click.echo(json.dumps({"name": name, "configuration": str(path)}))
     note(f"Token `{name}` removed from {path}.")
+
+
+def _dialects(clients: Sequence[str]) -> list[Dialect]:
+    """Return the clients of `--client`, before a token is created for them."""
+    if "all" in clients:
+        return list(DIALECTS.values())
+    unknown = [name for name in clients if name not in DIALECTS]
+    if unknown:
+        raise ConfigCommandError(f"No client `{unknown[0]}` is known. Known are: {', '.join(DIALECTS)}.")
+    return [DIALECTS[name] for name in clients]
+
+
+def _entries(dialects: Sequence[Dialect], secret: str, path: Path, state_dir: Path | None) -> dict[str, str]:
+    """Return for each client the entry to paste, with the token in it."""
+    if not dialects:
+        return {}
+    with report_config_errors():
+        url = gateway_url(path, read_settings(), owned_folder(state_dir))
+    stdio = (*own_command(), "stdio")
+    return {
+        dialect.name: snippet(
+            dialect,
+            DEFAULT_NAME,
+            entry_for(dialect, Connection(url, secret) if dialect.http else Connection("", secret, command=stdio)),
+        )
+        for dialect in dialects
+    }
 
 
 def _ask_for_rights(

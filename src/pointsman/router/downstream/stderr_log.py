@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections import deque
 from pathlib import Path
 
+from pointsman.config.secrets import MASK, SECRET
 from pointsman.providers.visible import visible
+from pointsman.router.downstream.repeated_failures import RepeatedFailures
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +43,8 @@ class StderrLog:
         self._chunks: deque[bytes] = deque()
         self._held = 0
         self.total = 0  # bytes received in all
+        self.failures = RepeatedFailures()  # of its children, as logged
+        self.last_cause = ""  # why the last child ended, in its own words; for the operator only
 
     def feed(self, data: bytes) -> None:
         self.total += len(data)
@@ -75,6 +80,11 @@ class StderrLog:
     def last_line(self) -> str:
         return next(iter(self.tail(1)), "")
 
+    def cause(self, since: int = 0) -> str:
+        """The line that says why a child failed, of what came after `total` was `since`; empty: there is none."""
+        fresh = min(self.total - since, self._held)
+        return cause_of(self.content()[-fresh:]) if fresh > 0 else ""
+
 
 def last_lines(data: bytes, lines: int) -> list[str]:
     """The last `lines` lines that are not blank, oldest first, sanitized."""
@@ -82,6 +92,40 @@ def last_lines(data: bytes, lines: int) -> list[str]:
         return []
     written = [line for line in data.splitlines() if line.strip()]
     return [sanitize(line.decode(errors="replace").strip()) for line in written[-lines:]]
+
+
+def cause_of(data: bytes) -> str:
+    """The first line that says error or cause, with the innermost cause that follows it; else the last line.
+
+    The last line alone is often a hint (`hint: ...`) or the place of a complete log (npm).
+    """
+    lines = [line for line in data.splitlines() if line.strip()]
+    if len(lines) > 2 * _LINES_READ:
+        lines = lines[:_LINES_READ] + lines[-_LINES_READ:]
+    texts = [line[:_LINE_READ].decode(errors="replace").rstrip() for line in lines]
+    if any(text.startswith("Traceback (most recent call last)") for text in texts):
+        texts = [text for text in texts if not text.startswith(("  ", "Traceback"))] or texts
+    first = next(
+        (index for index, text in enumerate(texts) if _SAYS_ERROR.search(text) and not _ASIDE.match(text)), None
+    )
+    if first is None:
+        return SECRET.sub(MASK, sanitize(texts[-1].strip())) if texts else ""
+    inner = [_MARKS.sub("", text) for text in texts[first + 1 :] if _INNER_CAUSE.match(text)]
+    shown = ": ".join([_MARKS.sub("", texts[first]), *inner[-1:]])
+    return SECRET.sub(MASK, sanitize(shown))
+
+
+_LINES_READ = 200  # from either end: a flood of lines must not cost time when the child ends
+_LINE_READ = 2000
+_SAYS_ERROR = re.compile(
+    r"(?i)(?<![\w./-])(?:[\w.]*error|[\w.]*exception|err!|fatal|panicked|failed|failure|cannot|could not|unable to|"
+    r"caused by|not found|denied|refused|invalid)(?!\w|[./-]\w)|^\s*[\u00d7\u2717]"
+)
+_ASIDE = re.compile(
+    r"(?i)\s*(?:hint|help|note|tip|warning|warn|info|debug)\b|npm (?:error|err!) (?:code|errno|syscall|path)\b"
+)
+_INNER_CAUSE = re.compile(r"(?i)\s*(?:[├╰│└]|caused by\b)")
+_MARKS = re.compile(r"(?i)^[\s\u00d7\u2717├╰│└─▶>]*(?:caused by:?\s*)?")  # with the crosses that uv and npm print
 
 
 class ServerLogs:
@@ -105,6 +149,10 @@ class ServerLogs:
                     await asyncio.to_thread(self._write, fresh)
         finally:
             self._write(self._fresh())
+
+    async def flush(self) -> None:
+        """Write new output to the files now."""
+        await asyncio.to_thread(self._write, self._fresh())
 
     def _fresh(self) -> dict[str, bytes]:
         fresh = {

@@ -39,11 +39,14 @@ from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.execute_parameters import (
+    REPEATED,
     Reading,
     check_beside,
     read_envelope,
     read_exactly,
     read_leniently,
+    read_result_call,
+    repeats_call,
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
@@ -92,6 +95,9 @@ class Executor:
                 return await self._execute_leniently(request, back, given)
             with self._begin(request, reading.tool_key, reading.arguments) as record:
                 return await self._run(request, back, record, tool, reading)
+        except UnknownToolError as error:
+            searchable = self._catalog.rights.strategy(request.caller) is not None
+            return failure(error if searchable else error.without_discovery())
         except GatewayError as error:
             return failure(error)
 
@@ -120,7 +126,7 @@ class Executor:
     ) -> Json:
         """Run a call as it was read; `tool` is None unless it is known already. Raises as `_call`."""
         if reading.tool_key == RESULT_KEY:
-            return await self._read_result(request, record, reading.arguments)
+            return await self._read_result(request, record, reading)
         spent_s = 0.0
         if tool is None:
             asked_at = asyncio.get_running_loop().time()
@@ -198,18 +204,10 @@ class Executor:
         `enveloped`: arguments that do not match may hold the whole call once more.
         """
         bundled = tool.server_id in self._catalog.bundled_servers
-        arguments = reading.arguments
-        try:  # bundled servers check their own arguments
-            deferred = None if bundled and "arguments" not in arguments else tool.check_arguments(arguments)
-            if deferred is not None:
-                await self._check_process.settle(deferred, request.caller.token_id)
-        except InvalidArgumentsError:
-            inner = await self._unwrap(request.caller, reading, tool) if enveloped else None
-            if inner is not None:
-                arguments, record.read_as = inner.arguments, inner.read_as
-            elif not bundled:
-                raise
-        params: Json = {"name": tool.tool_name, "arguments": arguments}
+        checked = await self._check_arguments(request.caller, reading, tool, bundled, enveloped)
+        if checked is not reading:
+            record.read_as = checked.read_as
+        params: Json = {"name": tool.tool_name, "arguments": checked.arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
@@ -224,9 +222,34 @@ class Executor:
         record.finish(*_ending(result, bundled), bytes=size)
         return result, size
 
-    async def _read_result(self, request: FrontRequest, record: Record, arguments: Json) -> Json:
+    async def _check_arguments(
+        self, caller: Caller, reading: Reading, tool: KnownTool, bundled: bool, enveloped: bool
+    ) -> Reading:
+        """Return the call with arguments that match the tool; bundled servers check their own.
+
+        Raises:
+            InvalidArgumentsError: they do not match, or they repeat the call with arguments that do not.
+        """
+        arguments = reading.arguments
+        try:
+            deferred = None if bundled and "arguments" not in arguments else tool.check_arguments(arguments)
+            if deferred is not None:
+                await self._check_process.settle(deferred, caller.token_id)
+            if "toolKey" not in arguments or not enveloped or not repeats_call(reading, tool):
+                return reading
+            invalid = InvalidArgumentsError(REPEATED)
+        except InvalidArgumentsError as error:
+            invalid = error
+        inner = await self._unwrap(caller, reading, tool) if enveloped else None
+        if inner is None and not bundled:
+            raise invalid
+        return inner or reading
+
+    async def _read_result(self, request: FrontRequest, record: Record, reading: Reading) -> Json:
         """`pointsman:result`. Raises GatewayError."""
-        result = await self._large_results.read(request.caller, arguments)
+        reading = read_result_call(reading)
+        record.read_as = reading.read_as
+        result = await self._large_results.read(request.caller, reading.arguments)
         record.finish("ok", bytes=len(wire.encode(result)))
         return result
 

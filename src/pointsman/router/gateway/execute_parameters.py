@@ -8,12 +8,12 @@ A call is carried out in another form only if it has exactly one meaning. The fo
     envelope         `toolKey` and `arguments` are repeated inside `arguments`
     qualified_name   `server__tool`, `server.tool`, `mcp__pointsman__server:tool`
     bare_name        the name of a tool alone
+    trimmed          the key has spaces, quotes or backticks around it
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,11 +22,21 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.tool_keys import MAX_KEY_CHARS
 from pointsman.core import wire
 from pointsman.core.errors import InvalidArgumentsError, UnknownToolError
-from pointsman.core.model import Caller, Json
+from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY
+from pointsman.router.gateway.large_results.store import is_handle
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, check_names
 
+REPEATED = (
+    "`arguments` repeats the whole call, and the arguments inside it do not fit the tool's inputSchema. Give only the "
+    "tool's own arguments, without `toolKey`."
+)
+
 _NAMES = ("toolKey", "arguments")
+_AROUND = " \t\r\n`'\""  # what models put around a key
+_SEPARATORS = (":", "__", ".", "/", "_")
+_RESULT = re.compile(r"(?:mcp__.+__|mcp__?)?pointsman(?:__|[:._/])result")
+_BARE_RESULT = "result"
 _OWN_TOOL = re.compile(rf"(?:mcp__.+__|(?:mcp__?)?pointsman(?:__|[:._/]))?({DISCOVERY}|{EXECUTE})")
 
 
@@ -49,19 +59,21 @@ class Reading:
 def read_exactly(given: Json) -> Reading | None:
     """A call of the documented form; None: any other."""
     tool_key, arguments = given.get("toolKey"), given.get("arguments")
-    if len(given) == 2 and type(tool_key) is str and type(arguments) is dict:
+    if len(given) == 2 and type(tool_key) is str and type(arguments) is dict and tool_key.strip(_AROUND) == tool_key:
         return Reading(tool_key, arguments)
     return None
 
 
 async def read_leniently(catalog: ToolCatalogService, caller: Caller, given: Json) -> Reading:
     """Raises InvalidArgumentsError, UnknownToolError."""
-    reading = read_parameters(given)
+    reading = _trimmed(catalog, caller, read_parameters(given))
     text = reading.tool_key
     if text == RESULT_KEY or catalog.names_usable_server(caller, text):
         return reading
+    if (form := _names_result(text, reading.arguments)) is not None:
+        return replace(reading.read_also(form), tool_key=RESULT_KEY)
     if len(text) <= MAX_KEY_CHARS and (own := _OWN_TOOL.fullmatch(text)):
-        raise UnknownToolError(text, _about_own_tool(own[1]))
+        raise UnknownToolError(text, _about_own_tool(own[1]), next_step="")
     found = await catalog.read_key(caller, text)
     if found is None:
         return reading
@@ -80,9 +92,31 @@ def read_envelope(reading: Reading, tool: KnownTool) -> Reading | None:
     inside = reading.arguments
     if "toolKey" not in inside and inside.keys() != {"arguments"}:
         return None
-    own_names: Collection[object] = (reading.tool_key, tool.document.tool_key, tool.tool_name)
-    if inside.get("toolKey", reading.tool_key) not in own_names:
+    if not _is_named(inside.get("toolKey", reading.tool_key), reading, tool):
         return None  # two tools are named: that has no single meaning
+    return _read_inside(reading)
+
+
+def repeats_call(reading: Reading, tool: KnownTool) -> bool:
+    """Whether the arguments are the call once more, although they match the tool: it declares neither name."""
+    schema = tool.tool.get("inputSchema")
+    declared = schema.get("properties") if isinstance(schema, dict) else None
+    if isinstance(declared, dict) and not declared.keys().isdisjoint(_NAMES):
+        return False
+    return _is_named(reading.arguments.get("toolKey"), reading, tool)
+
+
+def read_result_call(reading: Reading) -> Reading:
+    """A call of `pointsman:result`, unwrapped if its arguments hold the call once more."""
+    inside = reading.arguments
+    repeated = inside.get("toolKey", RESULT_KEY) if "toolKey" in inside or inside.keys() == {"arguments"} else None
+    if isinstance(repeated, str) and (repeated == _BARE_RESULT or _is_result(repeated)):
+        return _read_inside(reading) or reading
+    return reading
+
+
+def _read_inside(reading: Reading) -> Reading | None:
+    inside = reading.arguments
     try:
         inner = _read_call({**inside, "toolKey": reading.tool_key})
     except InvalidArgumentsError:
@@ -125,7 +159,42 @@ def _read_call(given: Json) -> Reading:
     return Reading(tool_key, _object(arguments))
 
 
+def _trimmed(catalog: ToolCatalogService, caller: Caller, reading: Reading) -> Reading:
+    """The key without what is around it, unless it is a key as it is."""
+    text = reading.tool_key
+    trimmed, key = text.strip(_AROUND), ToolKey.parse(text)
+    if trimmed == text or not trimmed:
+        return reading
+    if key is not None and catalog.names_usable_server(caller, text) and catalog.was_listed(key):
+        return reading
+    return replace(reading.read_also("trimmed"), tool_key=trimmed)
+
+
+def _names_result(text: str, arguments: Json) -> str | None:
+    """The form in which a text names `pointsman:result`; its bare name does so only with a handle."""
+    if _is_result(text):
+        return "qualified_name"
+    handle = arguments.get("handle")
+    return "bare_name" if text == _BARE_RESULT and isinstance(handle, str) and is_handle(handle) else None
+
+
+def _is_result(text: str) -> bool:
+    return len(text) <= MAX_KEY_CHARS and _RESULT.fullmatch(text) is not None
+
+
+def _is_named(text: object, reading: Reading, tool: KnownTool) -> bool:
+    """Whether a text names the tool that the call is for."""
+    own_names = (reading.tool_key, tool.tool_name, *(f"{tool.server_id}{one}{tool.tool_name}" for one in _SEPARATORS))
+    return isinstance(text, str) and text.strip(_AROUND) in own_names
+
+
 def _decoded(text: str) -> Any:
+    """The JSON in a text, which models sometimes encode twice."""
+    value = _decoded_once(text)
+    return _decoded_once(value) if isinstance(value, str) else value
+
+
+def _decoded_once(text: str) -> Any:
     try:
         return wire.decode(text.encode()) if text.strip() else {}
     except (wire.InvalidJsonError, UnicodeEncodeError):

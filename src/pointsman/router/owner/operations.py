@@ -25,6 +25,7 @@ from pointsman.config.model import CurrentConfig, Server
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
@@ -55,6 +56,7 @@ class Parts:
     started: float  # wall clock
     catalog: ToolCatalogService
     fleet: Fleet
+    logs: ServerLogs
     gateway: PointsmanGateway
     metrics: Metrics
     context_use: ContextUse
@@ -122,6 +124,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
     with suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
             await parts.fleet.settled_one(server_id)
+    await parts.logs.flush()  # the person is shown its last words next
     running = parts.fleet.servers.get(server_id)
     failure = ""
     if running is not None and running.status.state == "running":
@@ -263,7 +266,10 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
 
 def _reason(parts: Parts, server_id: str) -> str:
     running = parts.fleet.servers.get(server_id)
-    return running.status.reason if running is not None else ""
+    if running is None or running.status.state != "failed":
+        return running.status.reason if running is not None else ""
+    cause = parts.logs.of(server_id).last_cause
+    return f"{running.status.reason}: {cause}" if cause else running.status.reason
 
 
 def _tool_names(parts: Parts, server_id: str) -> list[str]:

@@ -62,6 +62,7 @@ class Reloader:
         self._poll_s = poll_s
         self._polls = polls
         self._seen = self._fingerprint()
+        self._loaded: Fingerprint | None = None  # of the file that the last reload read
         self._wanted = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []  # for the end of a reload that begins from now on
         self._refusal: tuple[str, ...] = ()  # the problems of the last edit
@@ -118,7 +119,8 @@ class Reloader:
                 async for _ in ticks:
                     if self._fingerprint() not in (None, self._seen):
                         self._seen = await self._settled()
-                        self._wanted.set()
+                        if self._seen != self._loaded:  # a request may have been faster
+                            self._wanted.set()
         finally:
             self._watching = False
 
@@ -180,7 +182,7 @@ class Reloader:
 
     async def _reload(self) -> None:
         """Never raises, so that the task survives for the next edit."""
-        self._seen = self._fingerprint() or self._seen
+        self._loaded = self._fingerprint()
         try:
             config = await asyncio.to_thread(self._load)
         except ConfigError as error:

@@ -218,6 +218,53 @@ async def test_a_connect_that_hangs_ends_at_connect_s_and_is_tried_again() -> No
     assert cancelled == 2
 
 
+async def test_a_slow_start_of_a_downloader_says_that_it_may_still_be_downloading() -> None:
+    time, server = Time(), server_for(Timeouts(connect_s=0.05))
+
+    async def hang(on_notification: OnNotification) -> Connection:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    supervisor = Supervisor(server, hang, time.pace, downloader="npx")
+    supervisor.start()
+    await time.next_nap(1)
+    await supervisor.stop(0)
+    assert server.status.reason.startswith("it was not ready within 0.05 s; `npx` may still be downloading it")
+    assert "`timeouts.connect_s`" in server.status.reason
+
+
+async def test_the_same_failure_is_logged_once_and_then_at_growing_distances(caplog: pytest.LogCaptureFixture) -> None:
+    time, server = Time(), server_for()
+    attempts = itertools.count(1)
+
+    async def connect(on_notification: OnNotification) -> Connection:
+        raise ConnectionLostError(f"its process {next(attempts)} exited with code 1")
+
+    async with supervised(server, connect, time.pace):
+        for number in range(1, 61):
+            await time.next_nap(number)
+            time.wake()
+    told = [record.getMessage() for record in caplog.records if "retrying with backoff" in record.getMessage()]
+    assert "process 1 exited" in told[0]
+    assert 3 <= len(told) <= 5, told  # in 52 minutes: at once, and after 1, 5 and 21
+    assert all("times since it was last logged" in line for line in told[1:])
+
+
+async def test_another_failure_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    time, server = Time(), server_for()
+    reasons = iter(["it fell", "it fell", "it burned", "it fell"])
+
+    async def connect(on_notification: OnNotification) -> Connection:
+        raise ConnectionLostError(next(reasons, "it fell"))
+
+    async with supervised(server, connect, time.pace):
+        for number in range(1, 5):
+            await time.next_nap(number)
+            time.wake()
+    told = [record.getMessage() for record in caplog.records if "retrying with backoff" in record.getMessage()]
+    assert [line.split(": ")[1].split(";")[0] for line in told] == ["it fell", "it burned"]
+
+
 async def test_an_error_nobody_thought_of_costs_one_attempt_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     time, server = Time(), server_for()
     attempts = itertools.count(1)

@@ -11,7 +11,8 @@ import pytest
 
 from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.stderr_log import RING_BYTES, StderrLog, sanitize
-from pointsman.router.downstream.stdio.child import Child, Command, SystemProcesses, child_environment
+from pointsman.router.downstream.stdio.child import Child, Command, SystemProcesses
+from pointsman.router.downstream.stdio.environment import ALWAYS, child_environment
 from tests.router.downstream.stdio_parts import SHORT_GRACE, command, stdio, text, tool_call
 
 IGNORES_EVERYTHING = ("--ignore-term", "--ignore-eof")
@@ -144,7 +145,7 @@ async def test_a_child_has_a_small_environment_and_nothing_else_of_ours(
     assert "secret" not in str(facts["env"])
     assert facts["env"]["TZ"] == "Europe/Vienna"
     assert facts["env"]["PATH"] == os.environ["PATH"]
-    assert set(facts["env"]) <= {"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL", "LC_CTYPE"}
+    assert set(facts["env"]) <= ALWAYS | {"LC_CTYPE"}
     assert facts["fds"][:3] == [0, 1, 2]
     assert len(facts["fds"]) == 4, "the fourth is the listing of the folder itself"
     assert facts["sid"] == facts["pid"], "a session of its own"
@@ -223,7 +224,7 @@ async def test_a_servers_log_outlives_its_children_and_each_death_has_its_own_wo
         assert await owner.gone_for == "it exited with code 1"
     assert log.tail(10) == ["first"]
     told = [record.getMessage() for record in caplog.records if record.name.endswith(".child")]
-    assert told == ["server shop: it exited with code 1; last line on stderr: first"]
+    assert told == ["server shop: it exited with code 1; it wrote: first"]
 
 
 def test_the_ring_keeps_the_last_bytes_whatever_the_size_of_the_writes() -> None:

@@ -217,7 +217,8 @@ async def test_a_request_for_the_whole_and_flat_exposure_get_everything(
         {"handle": 5},
         {"handle": ""},
         {"handle": "a" * 32, "offset": -1},
-        {"handle": "a" * 32, "offset": "5"},
+        {"handle": "a" * 32, "offset": "five"},
+        {"handle": "a" * 32, "offset": "9" * 1_000},
         {"handle": "a" * 32, "offset": True},
         {"handle": "a" * 32, "search": ""},
         {"handle": "a" * 32, "search": "x" * 201},
@@ -241,7 +242,7 @@ async def test_an_offset_behind_the_end_and_an_unknown_handle(gateway: GatewayPr
     assert error_code(behind) == "invalid_arguments"
     assert "50,000 characters" in behind["content"][0]["text"]
     assert [error_code(one) for one in unknown] == ["unknown_result"] * 3
-    assert all("Call the tool again" in one["content"][0]["text"] for one in unknown)
+    assert all("If the tool only reads, call it again" in one["content"][0]["text"] for one in unknown)
     assert len(unknown[2]["content"][0]["text"]) < 500
 
 
@@ -366,3 +367,50 @@ async def test_many_large_answers_and_reads_at_once_all_end(tmp_path: Path) -> N
     assert "handle" in cut["structuredContent"]
     for one in answers:
         assert error_code(one) in (None, "rate_limited")
+
+
+@pytest.mark.parametrize(
+    ("tool_key", "form"),
+    [
+        *((key, "qualified_name") for key in ("pointsman__result", "mcp__pointsman__result", "pointsman.result")),
+        ("mcp__pointsman__pointsman:result", "qualified_name"),
+        ("mcp__gateway__pointsman:result", "qualified_name"),
+        ("`pointsman:result`", "trimmed"),
+        ("result", "bare_name"),
+    ],
+)
+async def test_the_tool_is_read_in_other_forms(
+    gateway: GatewayProcess, tmp_path: Path, tool_key: str, form: str
+) -> None:
+    async with speaker(gateway, "modern") as client:
+        cut = await answer(client, tmp_path, text("0123456789" * 5_000))
+        asked = {"handle": cut["structuredContent"]["handle"], "offset": "5"}
+        for given in (
+            {"toolKey": tool_key, "arguments": asked},
+            {"toolKey": tool_key, **asked},
+            {"toolKey": tool_key, "arguments": json.dumps(asked)},
+        ):
+            read = await client.call("tool_execute", given)
+            assert read["structuredContent"]["result"].startswith("56789"), given
+        row = (await audit_rows(gateway.state_dir, "--tool", RESULT))[-1]
+        assert row["readAs"] == f"json_text+{form}"
+
+
+@pytest.mark.parametrize("inner", [{"toolKey": RESULT}, {"toolKey": "pointsman__result"}, {}])
+async def test_a_repeated_call_of_the_tool_is_unwrapped(
+    gateway: GatewayProcess, tmp_path: Path, inner: dict[str, str]
+) -> None:
+    async with speaker(gateway, "modern") as client:
+        cut = await answer(client, tmp_path, text("0123456789" * 5_000))
+        asked = {"handle": cut["structuredContent"]["handle"], "offset": 5.0}
+        read = await client.call("tool_execute", {"toolKey": RESULT, "arguments": inner | {"arguments": asked}})
+        assert read["structuredContent"]["result"].startswith("56789")
+        assert (await audit_rows(gateway.state_dir, "--tool", RESULT))[-1]["readAs"] == "envelope"
+
+
+async def test_a_search_behind_the_end_is_refused(gateway: GatewayProcess, tmp_path: Path) -> None:
+    async with speaker(gateway, "modern") as client:
+        cut = await answer(client, tmp_path, text("x" * 50_000))
+        behind = await read(client, cut["structuredContent"]["handle"], search="x", offset=50_001)
+        assert error_code(behind) == "invalid_arguments"
+        assert "behind the end" in behind["content"][0]["text"]

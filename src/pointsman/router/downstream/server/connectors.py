@@ -44,10 +44,11 @@ class Connectors:
     def command_of(self, server_id: str, server: Server) -> Command:
         if server.bundled is None:
             assert server.command is not None  # the model guarantees it
-            return Command((server.command, *server.args), secret_values(server.env), server.cwd)
+            return Command((server.command, *server.args), secret_values(server.env), server.cwd, server.inherit_env)
         env = bundled_environment(server_id, server, self.state_folder, self.environ)
         # -P: a folder called `pointsman` in the working directory must not shadow the package.
-        return Command((sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args), env, server.cwd)
+        argv = (sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args)
+        return Command(argv, env, server.cwd, server.inherit_env)
 
     def _stdio(
         self,

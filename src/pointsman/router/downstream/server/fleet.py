@@ -166,8 +166,7 @@ class Fleet:
             )
             slot = self._slots[server_id] = _Slot(server)
             self._servers[server_id] = server
-        slot.server.timeouts = timeouts
-        slot.server.rename(name)
+        slot.server.name, slot.server.timeouts = name, timeouts
         slot.server.queue.hand_out()  # there may be more slots now
         spec = ConnectionSpec.of(wanted, config) if wanted.enabled else None
         if spec is None:
@@ -198,7 +197,7 @@ class Fleet:
         record = self._memory.of(slot.server.id, spec.server)
         if spec.server.bundled is not None:
             record.ran = True  # it is a part of the gateway
-        slot.supervisor = Supervisor(slot.server, connect, self._policy, starts, record)
+        slot.supervisor = Supervisor(slot.server, connect, self._policy, starts, record, spec.server.downloader)
         slot.supervisor.start()
         self._set_isolation(slot, connect if spec.server.isolation == "per-caller" else None)
         self._tasks.spawn(self._hand_over(slot, slot.supervisor))

@@ -9,6 +9,8 @@ from typing import Literal
 
 from pointsman.config.model import Timeouts
 from pointsman.core.errors import (
+    MAY_HAVE_RUN,
+    TRY_LATER,
     CallTimeoutError,
     DownstreamError,
     GatewayError,
@@ -148,8 +150,11 @@ class DownstreamServer:
             async with asyncio.timeout(self.timeouts.call_s):
                 await self._restart_over.wait()
 
+    def is_current(self, generation: int) -> bool:
+        return generation >= self._changed_generation
+
     def keeps_list_of(self, generation: int) -> bool:
-        return self.restarting and generation >= self._changed_generation
+        return self.restarting and self.is_current(generation)
 
     async def tools_page(self, cursor: str | None) -> Json:
         return await self.list_page("tools/list", cursor)
@@ -228,14 +233,17 @@ class DownstreamServer:
                     await lease.log_level.lower(level)
                 return await request_with_input(lease.connection, method, params, request, deadline)
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
-            raise self._as_gateway_error(error, limit_s) from None
+            advice = MAY_HAVE_RUN if method == "tools/call" else TRY_LATER
+            raise self._as_gateway_error(error, limit_s, advice) from None
 
-    def _as_gateway_error(self, error: Exception, limit_s: float) -> GatewayError:
+    def _as_gateway_error(self, error: Exception, limit_s: float, advice: str = TRY_LATER) -> GatewayError:
         if isinstance(error, TimeoutError):
             return CallTimeoutError(self.id, limit_s)
         if isinstance(error, BudgetExceededError):
             return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
-        return (NotSentError if isinstance(error, CallNotSentError) else ServerUnavailableError)(self.id, str(error))
+        if isinstance(error, CallNotSentError):
+            return NotSentError(self.id, str(error))
+        return ServerUnavailableError(self.id, str(error), advice)
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
         """Subscribe to a resource. The server object keeps the subscription, because it must outlive the connection."""
@@ -327,14 +335,8 @@ class DownstreamServer:
 
     def changed(self) -> None:
         """Its configuration has changed: lists from before stay valid only on the connection that gave them."""
-        self._changed = True
+        self._changed, self._changed_generation = True, next(self._generations)
         self._withdraw_list()
-
-    def rename(self, name: str) -> None:
-        """Take another display name. Lists carry it, so they are fetched again."""
-        if name != self.name:
-            self.name = name
-            self._generation_of["tools"] = next(self._generations)
 
     def starting(self, reason: str) -> None:
         """It is started for the first time with this configuration."""

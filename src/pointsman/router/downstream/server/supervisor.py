@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError
+from pointsman.router.downstream.repeated_failures import RepeatedFailures, times_text
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.server.start_queue import Rank, StartQueue
@@ -47,6 +48,7 @@ class Supervisor:
         policy: BackoffPolicy,
         starts: StartQueue | None = None,
         record: ServerRecord | None = None,
+        downloader: str | None = None,
     ) -> None:
         self._server = server
         self._connect = connect
@@ -59,7 +61,9 @@ class Supervisor:
         self._retry = asyncio.Event()
         self._last_attempt = policy.monotonic()
         self._attempted = False
-        self._last_logged = ""
+        self._downloader = downloader  # the program that may download the server first, such as `uvx`
+        self._logged = RepeatedFailures(policy.monotonic)
+        self._silent = False  # the last failure was not logged again
         self._stop_reconnecting = False
         self._tasks = TaskSet()
         self._task: asyncio.Task[None] | None = None
@@ -107,11 +111,12 @@ class Supervisor:
             if not self._stop_reconnecting:
                 await self._back_off()
 
-    def _log_once(self, reason: str) -> None:
-        """Log a reason only when it changes, however often the server fails."""
-        if reason != self._last_logged:
-            self._last_logged = reason
-            logger.warning("server %s: %s; retrying with backoff", self._server.id, reason)
+    def _log_failure(self, reason: str) -> None:
+        """Log a reason once, and then at growing distances."""
+        times = self._logged.count(reason)
+        self._silent = times is None
+        if times is not None:
+            logger.warning("server %s: %s%s; retrying with backoff", self._server.id, reason, times_text(times))
 
     async def _attempt_in_turn(self) -> Connection | None:
         if self._starts is None:
@@ -139,7 +144,7 @@ class Supervisor:
             async with asyncio.timeout(limit_s):
                 return await self._connect(self._server.notice)
         except TimeoutError:
-            reason = f"it was not ready within {limit_s:g} s"
+            reason = not_ready(limit_s, self._downloader)
         except ConnectionLostError as error:
             reason = str(error)
         except Exception:
@@ -153,11 +158,11 @@ class Supervisor:
 
     async def _until_ended(self, connection: Connection) -> None:
         lease = self._server.attach(connection)
-        self._last_logged = ""
         if self._failures < FAILING_AFTER:
             self._record.ran = True
         known = connection.introduction
-        logger.info("server %s is running (%s, %s)", self._server.id, known.era, known.version)
+        if not self._silent:
+            logger.info("server %s is running (%s, %s)", self._server.id, known.era, known.version)
         self._leases[lease] = None
         self.settled.set()
         since = self._policy.monotonic()
@@ -176,6 +181,7 @@ class Supervisor:
 
     def _reset_failures(self) -> None:
         self._backoff.reset()
+        self._logged.reset()
         self._failures = 0
         self._record.ran = True
 
@@ -186,7 +192,7 @@ class Supervisor:
     async def _back_off(self) -> None:
         """Wait for the delay with jitter, or until `retry_now`."""
         delay_s = self._backoff.next_s() * (0.5 + 0.5 * self._policy.random())
-        self._log_once(self._server.status.reason)
+        self._log_failure(self._server.status.reason)
         self._retry.clear()
         sleep = asyncio.ensure_future(self._policy.sleep(delay_s))
         retry = asyncio.ensure_future(self._retry.wait())
@@ -195,3 +201,14 @@ class Supervisor:
         finally:
             sleep.cancel()
             retry.cancel()
+
+
+def not_ready(limit_s: float, downloader: str | None) -> str:
+    """The reason of a start that took too long."""
+    reason = f"it was not ready within {limit_s:g} s"
+    if downloader is None:
+        return reason
+    return (
+        f"{reason}; `{downloader}` may still be downloading it. "
+        "Run its command once in a terminal, or raise `timeouts.connect_s`"
+    )

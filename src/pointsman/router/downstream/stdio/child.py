@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Protocol
 
 from pointsman.router.downstream.connection import ConnectionLostError
+from pointsman.router.downstream.repeated_failures import times_text
 from pointsman.router.downstream.stderr_log import StderrLog, sanitize
+from pointsman.router.downstream.stdio.environment import child_environment
 from pointsman.router.downstream.stdio.guard import Guard, when_exited
 
 logger = logging.getLogger(__name__)
 
-_INHERITED = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"})
 _LAST_WORDS_S = 0.25  # between a child's exit and the end of its pipes, or the other way round
 
 
@@ -147,14 +148,15 @@ class SystemChild:
             what = f"it was ended by {_signal_name(-code)}"
         else:
             what = f"it exited with code {code}"
-        self._log_last_words(what)
+        self._log_cause(what)
         return what
 
-    def _log_last_words(self, what: str) -> None:
+    def _log_cause(self, what: str) -> None:
         """For the operator only: the reason reaches clients, and stderr may hold anything, including secrets."""
         log = self._events.stderr
-        if log.total != self._stderr_at_start and (last := log.last_line()):
-            logger.warning("server %s: %s; last line on stderr: %s", log.name, what, last)
+        cause = log.last_cause = log.cause(self._stderr_at_start)
+        if cause and (times := log.failures.count(f"{what} {cause}")):
+            logger.warning("server %s: %s; it wrote: %s%s", log.name, what, cause, times_text(times))
 
     # ------------------------------------------------------------------ for its owner
 
@@ -246,6 +248,7 @@ class Command:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
     cwd: Path | None = None
+    inherit: tuple[str, ...] = ()  # names of our variables, in addition to the usual ones
 
     @property
     def name(self) -> str:
@@ -270,10 +273,11 @@ class SystemProcesses:
         self._environment = environment
 
     async def __call__(self, command: Command, events: ChildEvents) -> Child:
-        env = child_environment(self._environment, command.env)
+        env = child_environment(self._environment, command.env, command.argv[0], command.inherit)
         if self._guard is not None:
             name, value = self._guard.mark
             env[name] = value
+        events.stderr.last_cause = ""
         try:
             process = _start(command, env)
         except (OSError, ValueError) as error:
@@ -304,13 +308,6 @@ def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
         cwd=command.cwd,
         start_new_session=True,
     )
-
-
-def child_environment(ours: Mapping[str, str], configured: Mapping[str, str]) -> dict[str, str]:
-    """The variables that any program needs, and those of its entry. None of our secrets are among them."""
-    env = {name: value for name, value in ours.items() if name in _INHERITED or name.startswith("LC_")}
-    env.update(configured)
-    return env
 
 
 def _why_not_started(command: Command, error: OSError | ValueError) -> str:

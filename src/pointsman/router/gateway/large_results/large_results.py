@@ -28,6 +28,7 @@ MAX_PENDING_CHARS = 64 << 20  # of results that wait for the thread
 SMALL_BYTES = 1_000  # a preview is not shorter than a result of that size
 DEFAULT_CHARS = 40_000  # for slices while previews are off
 MIN_SLICE_CHARS = 1_000
+MAX_OFFSET_DIGITS = 18
 _ARGUMENTS = ("handle", "offset", "select", "search")
 
 T = TypeVar("T")
@@ -123,6 +124,7 @@ class LargeResults:
         if asked.select is not None:
             view = view.select(asked.select)
         if asked.search is not None:
+            _check_offset(asked.offset, len(view.text))
             return _found(view.search(asked.search, asked.offset, most), asked, len(view.text))
         return _slice(view.text, asked, most)
 
@@ -186,13 +188,20 @@ class _Asked:
             if name not in _ARGUMENTS:
                 shown = ", ".join(f"`{known}`" for known in _ARGUMENTS)
                 raise InvalidArgumentsError(f"{RESULT_KEY} has no argument `{name[:80]}`; it takes {shown}.")
-        handle, offset = given.get("handle"), given.get("offset")
+        handle, offset = given.get("handle"), _whole_number(given.get("offset"))
         if not isinstance(handle, str) or not handle:
             raise InvalidArgumentsError("`handle` must be the handle that the preview of a large result shows.")
         if offset is not None and (type(offset) is not int or offset < 0):
             raise InvalidArgumentsError("`offset` must be an integer from 0: the first character to read.")
         select = _text(given, "select", MAX_PATH_CHARS, "a path such as `items[0].name` or `items[*].name`")
         return cls(handle, offset or 0, select, _text(given, "search", MAX_WORDS_CHARS, "the text to find"))
+
+
+def _whole_number(value: object) -> object:
+    """`"5"` and `5.0`, which models write, as 5."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= MAX_OFFSET_DIGITS:
+        return int(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _text(given: Json, name: str, most: int, meaning: str) -> str | None:
@@ -212,12 +221,17 @@ def _slice_chars(limit: int) -> int:
 def _slice(text: str, asked: _Asked, most: int) -> Json:
     """Raises InvalidArgumentsError."""
     begin, total = asked.offset, len(text)
-    if begin > total or (begin == total and begin > 0):
-        raise InvalidArgumentsError(f"`offset` {begin} is behind the end: there are {total:,} characters.")
+    _check_offset(begin, total)
     end = min(begin + most, total)
     more = f"; continue with offset {end}" if end < total else ""
     note = f"[characters {begin:,} to {end:,} of {total:,}{more}]"
     return _answer(text[begin:end], [text[begin:end], note], asked, end if end < total else None, total)
+
+
+def _check_offset(begin: int, total: int) -> None:
+    """Raises InvalidArgumentsError."""
+    if begin > total or (begin == total and begin > 0):
+        raise InvalidArgumentsError(f"`offset` {begin} is behind the end: there are {total:,} characters.")
 
 
 def _found(found: Matches, asked: _Asked, total: int) -> Json:

@@ -1,0 +1,229 @@
+"""`pointsman import`: take over the servers that MCP clients, a file or the registry's `server.json` define."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pointsman.config.edits import (
+    EditError,
+    InvalidEntryError,
+    NameTakenError,
+    UnknownNameError,
+    add_entries,
+    remove_entry,
+)
+from pointsman.config.files import NotRegularFileError, ReplaceError, create, open_regular
+from pointsman.config.loader import read_text
+from pointsman.config.mask import mask_args, mask_url
+from pointsman.config.paths import state_folder
+from pointsman.config.settings import read_settings
+from pointsman.router.cli.client import ClientName, confirmed
+from pointsman.router.cli.gateway_address import gateway_url
+from pointsman.router.cli.options import (
+    CommandError,
+    ConfigCommandError,
+    config_option,
+    json_option,
+    note,
+    report_config_errors,
+    require_config,
+    state_dir_option,
+)
+from pointsman.router.clients.client_file import ClientFileError
+from pointsman.router.clients.dialects import DIALECTS, Dialect
+from pointsman.router.clients.found_servers import Findings, of_client, of_text
+from pointsman.router.clients.import_plan import Addition, Plan, plan_import
+from pointsman.router.clients.secret_files import FOLDER
+from pointsman.router.clients.undo import Change, latest, recorded
+
+MAX_BYTES = 8 * 1_048_576  # of a file or of stdin
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True), required=False)
+@click.option("--from", "clients", type=ClientName(), multiple=True, help="Only this client. Repeatable.")
+@click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True, help="Which files.")
+@click.option("--server", "names", multiple=True, help="Only the server with this name. Repeatable.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be added, and stop.")
+@click.option("--undo", is_flag=True, help="Take the last import back.")
+@config_option
+@state_dir_option
+@json_option
+def import_(
+    file: Path | None,
+    clients: tuple[Dialect, ...],
+    scope: str,
+    names: tuple[str, ...],
+    yes: bool,
+    dry_run: bool,
+    undo: bool,
+    config_file: Path | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Add the servers of MCP clients to the configuration. Shows them and asks first.
+
+    Without FILE, looks into the files of all known clients of this user; FILE (`-`: stdin) may have the form of any of
+    them, or be a `server.json` of the MCP registry. Secrets move to files beside the configuration. The clients' own
+    files stay as they are.
+    """
+    with _report_errors():
+        settings = read_settings()
+        state = state_folder(state_dir, settings, os.environ)
+        path = require_config(config_file, settings)
+        if undo:
+            _take_back(path, state)
+            return
+        findings = _findings(file, clients or tuple(DIALECTS.values()), scope, names)
+        plan = plan_import(findings, read_text(path), path, gateway_url(path, settings, state), os.environ)
+        if as_json:
+            click.echo(json.dumps(_as_json(plan), indent=2, ensure_ascii=False))
+        else:
+            _show(plan, path)
+        if not plan.additions:
+            note("Nothing to import.")
+            return
+        if dry_run or not confirmed(yes):
+            return
+        _apply(plan, path, state)
+    count = len(plan.additions)
+    note(f"Added {count} server{'s' if count != 1 else ''} to {path}; a running gateway takes them up at once.")
+    note("`pointsman import --undo` takes that back. `pointsman client add NAME` connects a client to the gateway.")
+
+
+def _findings(file: Path | None, clients: tuple[Dialect, ...], scope: str, names: tuple[str, ...]) -> list[Findings]:
+    if file is not None:
+        findings = [of_text(_text_of(file), "stdin" if str(file) == "-" else str(file), os.environ)]
+    else:
+        folder = Path.cwd() if scope == "project" else None
+        findings = [of_client(dialect, os.environ, folder) for dialect in clients]
+    if names:
+        for one in findings:
+            one.servers = [found for found in one.servers if found.name in names]
+            one.left_out = [left for left in one.left_out if left.name in names]
+    return findings
+
+
+def _text_of(file: Path) -> str:
+    """Raises ClientFileError."""
+    try:
+        if str(file) == "-":
+            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with open_regular(file) as opened:
+                raw = opened.read(MAX_BYTES + 1)
+    except NotRegularFileError as error:
+        raise ClientFileError(f"{file} is a {error.kind}, not a regular file.") from None
+    except OSError as error:
+        raise ClientFileError(f"{file} cannot be read: {error.strerror}.") from None
+    if len(raw) > MAX_BYTES:
+        raise ClientFileError(f"{file} is larger than {MAX_BYTES} bytes.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ClientFileError(f"{file} is not UTF-8 text.") from None
+
+
+def _apply(plan: Plan, path: Path, state: Path) -> None:
+    """Write the secrets, then the configuration; if that fails, nothing remains."""
+    folder = path.absolute().parent / FOLDER
+    written: list[Path] = []
+    detail = {"servers": list(plan.servers), "secrets": [str(folder / name) for name in plan.secrets]}
+    try:
+        with recorded(state, "import", "", [path.absolute()], detail):
+            for name, text in plan.secrets.items():
+                create(folder / name, text.encode())
+                written.append(folder / name)
+            add_entries(path, "servers", plan.servers, os.environ)
+    except BaseException:
+        _delete(written)
+        raise
+
+
+def _take_back(path: Path, state: Path) -> None:
+    change: Change | None = latest(state, "import", "")
+    if change is None:
+        raise CommandError("There is no import to take back.")
+    config = Path(next(iter(change.files)))
+    if not change.restore(config):  # it has been edited since: only the servers go
+        for server_id in change.detail["servers"]:
+            with suppress(UnknownNameError):
+                remove_entry(config, "servers", server_id, os.environ)
+    _delete([Path(secret) for secret in change.detail["secrets"]])
+    change.discard()
+    note(f"The import of {', '.join(change.detail['servers'])} is taken back; see {config}.")
+
+
+def _delete(files: list[Path]) -> None:
+    for file in files:
+        file.unlink(missing_ok=True)
+    if files:
+        with suppress(OSError):
+            files[0].parent.rmdir()  # if it is empty now
+
+
+def _show(plan: Plan, path: Path) -> None:
+    if plan.additions:
+        note(f"Add to {path}:\n")
+    for addition in plan.additions:
+        note(f"  {addition.server_id:20} {_summary(addition)}   ({addition.found.source})")
+        for name in addition.secrets:
+            note(f"  {'':20} a secret moves to {FOLDER}/{name}")
+        for remark in addition.found.notes:
+            note(f"  {'':20} {remark}")
+    if plan.left_out:
+        note(f"{chr(10) if plan.additions else ''}Not added:\n")
+    for left in plan.left_out:
+        note(f"  {left.name:20} {left.reason}   ({left.source})")
+    for problem in plan.problems:
+        note(f"\nNot read: {problem}")
+    note("")
+
+
+def _summary(addition: Addition) -> str:
+    server = addition.server
+    if "url" in server:
+        return mask_url(str(server["url"]))
+    return " ".join([str(server["command"]), *mask_args([str(arg) for arg in server.get("args", ())])])
+
+
+def _as_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "servers": [
+            {
+                "id": addition.server_id,
+                "name": addition.found.name,
+                "source": addition.found.source,
+                "server": dict(addition.server),
+                "secrets": list(addition.secrets),
+                "notes": list(addition.found.notes),
+            }
+            for addition in plan.additions
+        ],
+        "leftOut": [{"name": left.name, "source": left.source, "reason": left.reason} for left in plan.left_out],
+        "problems": plan.problems,
+    }
+
+
+@contextmanager
+def _report_errors() -> Iterator[None]:
+    with report_config_errors():
+        try:
+            yield
+        except (ClientFileError, ReplaceError) as error:
+            raise CommandError(str(error)) from error
+        except FileExistsError as error:
+            raise CommandError(f"{error.filename} exists already. Try again.") from error
+        except InvalidEntryError as error:
+            raise ConfigCommandError(f"Nothing was imported, because a server is not valid here:\n{error}") from error
+        except (EditError, NameTakenError) as error:
+            raise CommandError(f"Nothing was imported: {error}.") from error

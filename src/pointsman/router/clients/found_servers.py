@@ -1,0 +1,366 @@
+"""The servers in a client's file, in the form of our configuration: other keys, other variable syntax, same meaning."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pointsman.config.secrets import PREFIX
+from pointsman.router.clients.client_file import ClientFileError, parsed, read
+from pointsman.router.clients.dialects import DIALECTS, Dialect, Format, project_file, user_file
+from pointsman.router.clients.registry import is_registry_entry, registry_entries, registry_server
+
+MAX_SERVERS = 500  # of one file
+_SSE = frozenset({"sse"})
+_DIRECT = ("url", "serverUrl", "httpUrl", "uri", "server_url")
+_ENVIRONMENT = ("env", "envs", "environment")
+_UNDERSTOOD = frozenset(
+    {*_DIRECT, *_ENVIRONMENT, "command", "cmd", "args", "cwd", "headers", "http_headers", "env_http_headers", "type"}
+    | {"transport", "enabled", "disabled", "env_keys", "env_vars", "bearer_token_env_var", "source", "name"}
+    | {"startup_timeout_sec", "tool_timeout_sec", "timeout", "enabled_tools", "disabled_tools", "includeTools"}
+    | {"excludeTools", "disabledTools", "tools"}
+)
+_WITHOUT_EFFECT = frozenset(  # on a gateway: confirmations, texts and icons of the client
+    {"autoApprove", "alwaysAllow", "trust", "description", "alwaysLoad", "deferTools", "gallery", "version", "icon"}
+    | {
+        "bundled",
+        "available_tools",
+        "settings",
+        "display_name",
+        "displayName",
+        "required",
+        "dev",
+        "fromGalleryId",
+        "priority",
+    }
+)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_FOLDER = re.compile(r"\$\{workspaceFolder(?:Basename)?[^}]*\}")
+_NAME = r"([A-Za-z_][A-Za-z0-9_]*)"
+_ANY_FORM = ("${env:NAME}", "{env:NAME}", "${NAME}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One server: `server` is in our form, with our references and with secrets as they were written."""
+
+    source: str
+    name: str
+    server: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    source: str
+    name: str
+    reason: str
+
+
+@dataclass(slots=True)
+class Findings:
+    servers: list[Found] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # files that could not be read
+
+
+def of_client(dialect: Dialect, environ: Mapping[str, str], folder: Path | None = None) -> Findings:
+    """The servers in the client's file of this user, or in that of the project in `folder`."""
+    findings = Findings()
+    path = user_file(dialect, environ) if folder is None else project_file(dialect, folder)
+    if path is None:
+        return findings
+    try:
+        data = read(path, dialect.format).data
+    except ClientFileError as error:
+        findings.problems.append(str(error))
+        return findings
+    for section in _sections(dialect, data):
+        _take_up(section, dialect.title, _forms(dialect), environ, findings)
+    return findings
+
+
+def offer(environ: Mapping[str, str], own_url: str) -> str | None:
+    """In which clients of this user there are servers, and how many; None: in none. Names no value of any."""
+    counts = []
+    for dialect in DIALECTS.values():
+        servers = [found for found in of_client(dialect, environ).servers if not points_here(found.server, own_url)]
+        if servers:
+            counts.append(f"{dialect.title} ({len(servers)})")
+    return ", ".join(counts) or None
+
+
+def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
+    """The servers in a text of any of the known forms. Raises ClientFileError."""
+    data = _any_format(text, name)
+    findings = Findings()
+    if is_registry_entry(data):
+        for entry in islice(registry_entries(data), MAX_SERVERS):
+            server, notes, reason = registry_server(entry)
+            shown = str(entry.get("name") or name)
+            if reason is not None:
+                findings.left_out.append(LeftOut(name, shown, reason))
+            else:
+                findings.servers.append(Found(name, shown, server, notes))
+        return findings
+    sections = [data[key] for key in _section_keys() if isinstance(data.get(key), Mapping)]
+    if not sections and any(isinstance(one, Mapping) and _unusable(one) is None for one in data.values()):
+        sections = [data]  # the entries alone
+    if not sections and any(key in data for key in ("command", *_DIRECT)):
+        sections = [{str(data.get("name") or Path(name).stem or "server"): data}]
+    if not sections:
+        keys = ", ".join(f"`{key}`" for key in _section_keys())
+        raise ClientFileError(f"{name} has no servers: none of the keys {keys}, and no `command` or `url`.")
+    for section in sections:
+        _take_up(section, name, _ANY_FORM, environ, findings)
+    return findings
+
+
+def points_here(server: Mapping[str, Any], own_url: str) -> bool:
+    """Whether a server is this gateway: by its address, its token or its command."""
+    line = [str(server.get("command") or ""), *map(str, server.get("args") or ())]
+    urls = [text for text in (str(server.get("url") or ""), *line) if text.startswith(("http://", "https://"))]
+    if any(_same_place(url, own_url) for url in urls) or PREFIX in json.dumps(server, default=str):
+        return True
+    names = {Path(part).name.partition("@")[0] for part in line}
+    return "pointsman" in names and "stdio" in names
+
+
+def _take_up(
+    section: Mapping[str, Any], source: str, forms: Sequence[str], environ: Mapping[str, str], findings: Findings
+) -> None:
+    for key, entry in islice(section.items(), MAX_SERVERS):
+        name = str(key)
+        if not isinstance(entry, Mapping):
+            findings.left_out.append(LeftOut(source, name, "its entry is not a mapping of keys to values"))
+            continue
+        if isinstance(entry.get("config"), Mapping):  # older files of Goose
+            entry = {**entry, **entry["config"]}
+        reason = _unusable(entry)
+        if reason is not None:
+            findings.left_out.append(LeftOut(source, name, reason))
+            continue
+        findings.servers.append(_translated(source, name, entry, _References(forms, entry, environ)))
+
+
+def _unusable(entry: Mapping[str, Any]) -> str | None:
+    """Why an entry cannot be imported; None: it can."""
+    if _address(entry) is None and not _command_line(entry):
+        kind = entry.get("type")
+        if kind in ("builtin", "platform", "frontend", "inline_python"):
+            return "it is built into the client"
+        if "settings" in entry or entry.get("source") == "extension":
+            return "it is an extension of the client"
+        return "it has neither a command nor a URL"
+    if _FOLDER.search(repr(entry)):
+        return "it refers to the folder that is open in the editor; add it by hand with that path"
+    return None
+
+
+def _translated(source: str, name: str, entry: Mapping[str, Any], references: _References) -> Found:
+    server: dict[str, Any] = {}
+    line = _command_line(entry)
+    if line:
+        server["command"] = references.converted(line[0])
+        server["args"] = [references.converted(arg) for arg in line[1:]]
+        server["env"] = _environment(entry, references)
+        if isinstance(entry.get("cwd"), str):
+            server["cwd"] = references.converted(entry["cwd"])
+    else:
+        address = str(_address(entry))
+        server["url"] = references.converted(address)
+        if _is_sse(entry, address):
+            server["transport"] = "sse"
+        server["headers"] = _headers(entry, references)
+    if entry.get("disabled") is True or entry.get("enabled") is False:
+        server["enabled"] = False
+    server |= _limits(entry)
+    server = {key: value for key, value in server.items() if value not in ([], {}, "")}
+    strange = sorted(str(key) for key in entry if key not in _UNDERSTOOD | _WITHOUT_EFFECT and key != "config")
+    notes = [f"`{key}` has no counterpart here and is left out" for key in strange[:10]]
+    if references.names:
+        names = ", ".join(sorted(references.names))
+        notes.append(f"needs {names} in the gateway's environment; empty where that is not set")
+    return Found(source, name, server, tuple(notes))
+
+
+def _command_line(entry: Mapping[str, Any]) -> list[str]:
+    command: Any = entry.get("command", entry.get("cmd"))
+    args: Any = entry.get("args")
+    if isinstance(command, Mapping):  # older files of Zed
+        command, args = command.get("path"), command.get("args")
+    if isinstance(command, list):
+        command, args = (command[0] if command else None), [*command[1:], *(args if isinstance(args, list) else [])]
+    if not isinstance(command, str) or not command.strip():
+        return []
+    rest = [str(arg) for arg in args] if isinstance(args, list) else []
+    if " " in command.strip() and not os.path.exists(command):
+        try:
+            return [*shlex.split(command), *rest]
+        except ValueError:
+            pass  # an open quote: a strange name, but a name
+    return [command, *rest]
+
+
+def _address(entry: Mapping[str, Any]) -> str | None:
+    return next((entry[key] for key in _DIRECT if isinstance(entry.get(key), str) and entry[key]), None)
+
+
+def _is_sse(entry: Mapping[str, Any], address: str) -> bool:
+    kind = str(entry.get("type") or entry.get("transport") or "").lower()
+    if kind in ("", "remote"):
+        return address.partition("?")[0].rstrip("/").endswith("/sse")
+    return kind in _SSE
+
+
+def _environment(entry: Mapping[str, Any], references: _References) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key in _ENVIRONMENT:
+        found |= _texts(entry.get(key), references)
+    if isinstance(entry.get("command"), Mapping):
+        found |= _texts(entry["command"].get("env"), references)
+    for key in ("env_keys", "env_vars"):
+        names = entry.get(key)
+        for name in names if isinstance(names, list) else ():
+            if isinstance(name, str) and name not in found:
+                found[name] = references.to_variable(name)
+    return found
+
+
+def _headers(entry: Mapping[str, Any], references: _References) -> dict[str, str]:
+    found = _texts(entry.get("headers"), references) | _texts(entry.get("http_headers"), references)
+    variables = entry.get("env_http_headers")
+    for header, variable in variables.items() if isinstance(variables, Mapping) else ():
+        found[str(header)] = references.to_variable(str(variable))
+    if isinstance(entry.get("bearer_token_env_var"), str):
+        found["Authorization"] = f"Bearer {references.to_variable(entry['bearer_token_env_var'])}"
+    return found
+
+
+def _texts(values: Any, references: _References) -> dict[str, str]:
+    if not isinstance(values, Mapping):
+        return {}
+    return {str(key): references.converted(_text(value)) for key, value in values.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _limits(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Time-outs and the choice of tools."""
+    limits: dict[str, Any] = {}
+    timeouts = {
+        ours: float(entry[theirs])
+        for theirs, ours in (("startup_timeout_sec", "connect_s"), ("tool_timeout_sec", "call_s"))
+        if isinstance(entry.get(theirs), int | float) and 0 < entry[theirs] <= 86_400
+    }
+    if timeouts:
+        limits["timeouts"] = timeouts
+    denied = _names(entry, "disabled_tools", "excludeTools", "disabledTools")
+    allowed = [name for name in _names(entry, "enabled_tools", "includeTools", "tools") if name != "*"]
+    permissions = {"*": False, **dict.fromkeys(allowed, True)} if allowed else {}
+    permissions |= dict.fromkeys(denied, False)
+    if permissions:
+        limits["tool_permissions"] = permissions
+    return limits
+
+
+def _names(entry: Mapping[str, Any], *keys: str) -> list[str]:
+    lists = (entry.get(key) for key in keys)
+    return [name for one in lists if isinstance(one, list) for name in one if isinstance(name, str)]
+
+
+class _References:
+    """Turns a client's references to variables into ours, and remembers their names. All else is literal."""
+
+    def __init__(self, forms: Sequence[str], entry: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        escaped = (
+            re.escape(form).replace("NAME", _NAME + r"(?::-([^}]*))?" if "}" in form else _NAME) for form in forms
+        )
+        inputs = re.escape("${input:NAME}").replace("NAME", r"([^}]+)")
+        self._pattern = re.compile("|".join([*escaped, inputs]))
+        self._own = {name for key in _ENVIRONMENT if isinstance(entry.get(key), Mapping) for name in entry[key]}
+        self._home = environ.get("HOME", "")
+        self.names: set[str] = set()
+
+    def converted(self, text: str) -> str:
+        text = text.replace("${userHome}", self._home).replace("${pathSeparator}", "/").replace("${/}", "/")
+        result, position = "", 0
+        for match in self._pattern.finditer(text):
+            name = next(group for group in match.groups() if group)
+            if name in self._own:  # a program such as mcp-remote expands it itself, from its environment
+                continue
+            result += _literal(text[position : match.start()]) + self._reference(match, name)
+            position = match.end()
+        return result + _literal(text[position:])
+
+    def to_variable(self, name: str) -> str:
+        self.names.add(name)
+        return f"${{{name}:-}}"
+
+    def _reference(self, match: re.Match[str], name: str) -> str:
+        groups = [group for group in match.groups() if group]
+        if len(groups) > 1 and "$" not in groups[1]:
+            return f"${{{name}:-{groups[1]}}}"
+        return self.to_variable(re.sub(r"\W", "_", name.upper()) if match[0].startswith("${input:") else name)
+
+
+def _literal(text: str) -> str:
+    return text.replace("${", "$${")
+
+
+def _forms(dialect: Dialect) -> tuple[str, ...]:
+    return (dialect.variable, *dialect.more_variables) if dialect.variable is not None else ()
+
+
+def _sections(dialect: Dialect, data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    section = data.get(dialect.section)
+    if isinstance(section, Mapping):
+        yield section
+    projects = data.get("projects")
+    if dialect.name != "claude-code" or not isinstance(projects, Mapping):
+        return
+    for project in projects.values():  # `claude mcp add` without a scope writes there
+        section = project.get(dialect.section) if isinstance(project, Mapping) else None
+        if isinstance(section, Mapping):
+            yield section
+
+
+def _section_keys() -> list[str]:
+    return list(dict.fromkeys(dialect.section for dialect in DIALECTS.values()))
+
+
+def _any_format(text: str, name: str) -> Mapping[str, Any]:
+    """Read a text of any format: as its name says, or as the first that fits."""
+    suffix = Path(name).suffix.lower()
+    by_suffix: dict[str, Format] = {".json": "json", ".jsonc": "json", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+    if suffix in by_suffix:
+        return parsed(text, by_suffix[suffix], name)
+    kinds: tuple[Format, ...] = ("json",) if text.lstrip()[:1] in ("{", "/") else ("toml", "yaml")
+    first: ClientFileError | None = None
+    for kind in kinds:
+        try:
+            return parsed(text, kind, name)
+        except ClientFileError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _same_place(url: str, own_url: str) -> bool:
+    try:
+        one, own = urlsplit(url), urlsplit(own_url)
+        ports = [part.port or {"http": 80, "https": 443}.get(part.scheme) for part in (one, own)]
+    except ValueError:
+        return False
+    hosts = {one.hostname, own.hostname}
+    return ports[0] == ports[1] and (len(hosts) == 1 or hosts <= _LOOPBACK)

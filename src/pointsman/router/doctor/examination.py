@@ -1,0 +1,56 @@
+"""All checks, in the order in which a person would look."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pointsman.router.doctor.client_file import check_client
+from pointsman.router.doctor.cloud_search import check_cloud_search
+from pointsman.router.doctor.configuration import check_configuration, check_place, check_secrets, check_tokens
+from pointsman.router.doctor.findings import Check, Finding, Inspected
+from pointsman.router.doctor.gateway import check_gateway, check_refused_clients, check_servers
+from pointsman.router.doctor.surroundings import (
+    check_certificates,
+    check_clock,
+    check_programs,
+    check_state_folder,
+)
+from pointsman.router.owner.client import NoGatewayError, OperationError, ask
+from pointsman.router.serving.state_folder import find_running
+
+CHECKS: tuple[Check, ...] = (
+    check_configuration,
+    check_place,
+    check_tokens,
+    check_secrets,
+    check_state_folder,
+    check_gateway,
+    check_servers,
+    check_programs,
+    check_refused_clients,
+    check_cloud_search,
+    check_certificates,
+    check_clock,
+    check_client,
+)
+
+
+async def examine(inspected: Inspected) -> list[Finding]:
+    """Run all checks and return their findings in order."""
+    findings: list[Finding] = []
+    for check in CHECKS:
+        found = check(inspected)
+        findings += found if isinstance(found, list) else await found
+    return findings
+
+
+def with_gateway(inspected: Inspected) -> Inspected:
+    """Add what the running gateway says of itself, if one uses the state folder."""
+    running = find_running(inspected.state_dir)
+    if running is None:
+        return inspected
+    try:
+        status = ask(inspected.state_dir, "status")
+    except (NoGatewayError, OperationError) as error:
+        return dataclasses.replace(inspected, running=running, channel_problem=str(error))
+    return dataclasses.replace(inspected, running=running, status=status)

@@ -1,0 +1,47 @@
+"""What a check looks at, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pointsman.config.model import GatewayConfig
+from pointsman.router.serving.state_folder import RunningGateway
+
+Level = Literal["ok", "note", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`problem`: something is wrong, and the message says what to do. `note`: worth knowing."""
+
+    check: str
+    level: Level
+    message: str
+    lines: tuple[str, ...] = ()  # what a program said, such as a server's last words
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What to check. `running` and `status` are those of the gateway that uses the state folder, if one does."""
+
+    config: GatewayConfig | None  # None: it could not be loaded, for the reasons in `problems`
+    problems: tuple[str, ...]
+    config_path: Path | None
+    state_dir: Path
+    token: str | None = None  # with which a client would connect
+    running: RunningGateway | None = None
+    status: Mapping[str, Any] | None = None  # the answer of the owner's channel
+    channel_problem: str = ""  # why there is no status
+    client: str | None = None  # of which the file is checked, too
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+    def state_of(self, server_id: str) -> str | None:
+        """The state of a server in the running gateway."""
+        listed = self.status["servers"]["list"] if self.status is not None else ()
+        return next((one["state"] for one in listed if one["id"] == server_id), None)
+
+
+Check = Callable[[Inspected], list[Finding] | Awaitable[list[Finding]]]

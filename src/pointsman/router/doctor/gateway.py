@@ -1,0 +1,165 @@
+"""Checks of the running gateway as its owner sees it: its health, its servers, and the clients it refused."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pointsman.router.audit.database import NewerSchemaError
+from pointsman.router.audit.query import Filter, read_rows
+from pointsman.router.audit.rows import Row
+from pointsman.router.doctor.findings import Finding, Inspected, Level
+from pointsman.router.downstream.stderr_log import sanitize
+from pointsman.router.owner.last_words import last_words
+from pointsman.router.serving.socket import ListenError, bind
+
+HEALTH_S = 5.0
+LATELY_S = 86_400.0
+MAX_ROWS = 5000
+MAX_CLIENTS = 10
+_CERTIFICATE = re.compile(r"certificate|CERT_|self.signed|unable to get local issuer", re.IGNORECASE)
+_LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are problems
+_REFUSALS = {
+    "unauthorized": "its token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
+    "`pointsman token create NAME` prints a new token",
+    "denied": "its token does not include the project that it named; `pointsman token list` shows what each may use",
+}
+
+
+async def check_gateway(inspected: Inspected) -> list[Finding]:
+    running = inspected.running
+    if running is None:
+        note = "No gateway runs with this state folder. `pointsman serve` starts one."
+        return [Finding("gateway", "note", note), *_check_port(inspected)]
+    name = f"The gateway on {running.url} (process {running.pid})"
+    problem = await _ask_over_http(inspected, name)
+    if problem is not None:
+        return [problem]
+    if inspected.status is None:
+        step = "It may be of another version: restart it"
+        return [Finding("gateway", "problem", f"{name} does not answer its owner: {inspected.channel_problem} {step}.")]
+    findings = [
+        Finding("gateway", _LEVELS.get(key, "problem"), f"{name}: {text}")
+        for key, text in inspected.status["problems"].items()
+    ]
+    if not inspected.status["ready"] and not findings:
+        findings.append(Finding("gateway", "problem", f"{name} is not ready yet, or about to end."))
+    return findings or [Finding("gateway", "ok", f"{name} is ready.")]
+
+
+def check_servers(inspected: Inspected) -> list[Finding]:
+    """Report each server that should run and does not, with its own words and the command that helps."""
+    if inspected.status is None:
+        return []
+    servers = inspected.status["servers"]
+    findings = [_failed(inspected, one) for one in servers["list"] if one["enabled"] and one["state"] == "failed"]
+    for one in servers["list"]:
+        if one["enabled"] and one["state"] == "running" and one["tools"] is None:
+            step = f"`pointsman server test {one['id']}` tries again"
+            findings.append(
+                Finding("servers", "problem", f"Server `{one['id']}` runs, but has not listed its tools. {step}.")
+            )
+        elif one["enabled"] and one["state"] == "starting":
+            findings.append(Finding("servers", "note", f"Server `{one['id']}` is starting: {one['reason']}."))
+    if findings or not servers["list"]:
+        return findings or [Finding("servers", "note", "No servers yet. `pointsman server add NAME COMMAND` adds one.")]
+    return [Finding("servers", "ok", _count(servers["running"], servers["tools"]))]
+
+
+def check_refused_clients(inspected: Inspected) -> list[Finding]:
+    """Report clients whose last request was refused, by the name that each gave."""
+    since_ms = int((time.time() - LATELY_S) * 1000)
+    try:
+        rows = list(read_rows(inspected.state_dir, Filter(since_ms=since_ms), newest=MAX_ROWS))
+    except (sqlite3.Error, NewerSchemaError, OSError) as error:
+        return [Finding("clients", "problem", f"The audit cannot be read: {error}.")] if rows_exist(inspected) else []
+    return [_refused(client, refused) for client, refused in list(_refusals(rows).items())[:MAX_CLIENTS]]
+
+
+def _count(servers: int, tools: int) -> str:
+    return f"{servers} server{' runs' if servers == 1 else 's run'}, with {tools} tool{'' if tools == 1 else 's'}."
+
+
+def rows_exist(inspected: Inspected) -> bool:
+    return inspected.state_dir.is_dir()
+
+
+@dataclass(slots=True)
+class _Refused:
+    code: str
+    count: int
+    last: str
+
+
+def _refusals(rows: list[Row]) -> dict[str, _Refused]:
+    """The refusals by client; a client that was served afterwards is in order again."""
+    refused: dict[str, _Refused] = {}
+    for row in rows:
+        if row.outcome == "denied" and row.code in _REFUSALS:
+            before = refused.get(row.client)
+            repeats = row.repeats if isinstance(row.repeats, int) else 1
+            refused[row.client] = _Refused(row.code, (before.count if before else 0) + repeats, row.time)
+        elif row.outcome == "ok":
+            refused.pop(row.client, None)
+    return refused
+
+
+def _refused(client: str, refused: _Refused) -> Finding:
+    times = "once" if refused.count == 1 else f"{refused.count} times"
+    when = f"refused {times} in the last 24 h, last at {refused.last}"
+    if not client:  # a scanner, or a client that did not get as far as its name
+        return Finding("clients", "note", f"Clients that gave no name were {when}: {_REFUSALS[refused.code]}.")
+    return Finding("clients", "problem", f"Client `{sanitize(client, 60)}` was {when}: {_REFUSALS[refused.code]}.")
+
+
+async def _ask_over_http(inspected: Inspected, name: str) -> Finding | None:
+    """Ask for its health as a client would, with the token if there is one."""
+    import httpx2
+
+    assert inspected.running is not None
+    headers = {"Authorization": f"Bearer {inspected.token}"} if inspected.token else {}
+    try:
+        async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
+            answer = await http.get(inspected.running.url.removesuffix("/mcp") + "/health", headers=headers)
+    except httpx2.HTTPError as error:
+        return Finding("gateway", "problem", f"{name} does not answer: {error!r}. Its log may say why.")
+    if inspected.token and answer.status_code == 401:
+        return Finding("gateway", "problem", f"{name} does not accept the token in POINTSMAN_TOKEN.")
+    return None
+
+
+def _check_port(inspected: Inspected) -> Iterator[Finding]:
+    """Check that a gateway could listen."""
+    if inspected.config is None:
+        return
+    listen = inspected.config.listen
+    try:
+        bind(listen.host, listen.port).close()
+    except ListenError as error:
+        yield Finding("port", "problem", str(error))
+
+
+def _failed(inspected: Inspected, one: dict[str, object]) -> Finding:
+    server_id, reason = str(one["id"]), str(one["reason"] or "no reason is known")
+    lines = tuple(last_words(inspected.state_dir, server_id))
+    help_ = f"`pointsman server test {server_id}` tries it, `pointsman server log {server_id}` shows more"
+    if any(_CERTIFICATE.search(text) for text in (reason, *lines)):
+        help_ = (
+            "It does not trust a certificate: behind a company's proxy, set SSL_CERT_FILE (and NODE_EXTRA_CA_CERTS for "
+            f"Node) to the company's CA where the gateway is started. {help_}"
+        )
+    elif one["kind"] in ("http", "sse"):
+        help_ = f"Check `servers.{server_id}.url` and its headers. `pointsman server test {server_id}` tries it again"
+    return Finding("servers", "problem", f"Server `{server_id}` does not run: {reason}. {help_}.", lines)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(str(address[4][0]).startswith(("127.", "::1")) for address in found)

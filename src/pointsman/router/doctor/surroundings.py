@@ -1,0 +1,180 @@
+"""Checks of what the gateway needs: programs and their versions, certificates, the clock, the state folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sqlite3
+import ssl
+import stat
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from pointsman.config.model import Server
+from pointsman.router.audit.database import NewerSchemaError
+from pointsman.router.audit.query import read_rows
+from pointsman.router.doctor.findings import Finding, Inspected
+from pointsman.router.doctor.gateway import is_loopback
+
+VERSION_S = 10.0
+OLDEST_NODE = (18,)
+OLDEST_PYTHON = (3, 10)
+LOW_DISK_BYTES = 200 << 20
+CLOCK_S = 120.0  # that the clock may be behind the newest row
+_NODE = frozenset({"node", "npx", "npm"})
+_PYTHON = re.compile(r"python[0-9.]*")
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_INSTALL = {
+    "uvx": "Install uv (https://docs.astral.sh/uv/)",
+    "uv": "Install uv (https://docs.astral.sh/uv/)",
+    "npx": "Install Node.js 18 or newer (https://nodejs.org/)",
+    "npm": "Install Node.js 18 or newer (https://nodejs.org/)",
+    "node": "Install Node.js 18 or newer (https://nodejs.org/)",
+    "docker": "Install Docker (https://docs.docker.com/)",
+}
+_CA_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+
+
+async def check_programs(inspected: Inspected) -> list[Finding]:
+    """Check that each command exists, unless the running gateway shows that it does, and is not too old."""
+    findings: dict[Finding, None] = {}
+    for server_id, server in _commands(inspected).items():
+        command, path = str(server.command), _search_path(server, inspected.environ)
+        found = shutil.which(command, path=path)
+        if found is None and inspected.state_of(server_id) != "running":
+            step = _INSTALL.get(command, f"Install it, or write its full path into `servers.{server_id}.command`")
+            findings[Finding("programs", "problem", f"Server `{server_id}`: no program `{command}`. {step}.")] = None
+        elif found is not None and (old := await _too_old(found, path)):
+            findings[Finding("programs", "problem", f"Server `{server_id}`: {old}")] = None
+    return list(findings)
+
+
+def check_certificates(inspected: Inspected) -> list[Finding]:
+    """Check the files with certificate authorities that variables name, and that tokens do not travel in the clear."""
+    findings = []
+    for name in _CA_FILES:
+        if value := inspected.environ.get(name):
+            reason = _unusable(Path(value))
+            if reason:
+                step = f"Correct {name}, or unset it: programs that read it refuse all HTTPS servers"
+                findings.append(Finding("tls", "problem", f"{name} is {value}, which {reason}. {step}."))
+    folder = inspected.environ.get("SSL_CERT_DIR")
+    if folder and not any(Path(each).is_dir() for each in folder.split(os.pathsep)):
+        findings.append(
+            Finding("tls", "problem", f"SSL_CERT_DIR is {folder}, which is no folder. Correct or unset it.")
+        )
+    config = inspected.config
+    if config is not None and not is_loopback(config.listen.host):
+        findings.append(
+            Finding(
+                "tls",
+                "note",
+                f"The gateway listens on {config.listen.host} without TLS: put a reverse proxy with TLS in front, "
+                "because clients send their tokens.",
+            )
+        )
+    return findings
+
+
+def check_clock(inspected: Inspected) -> list[Finding]:
+    """Check that the clock is not behind the newest row of the audit."""
+    try:
+        rows = list(read_rows(inspected.state_dir, newest=1))
+    except (sqlite3.Error, NewerSchemaError, OSError):
+        return []
+    if not rows:
+        return []
+    ahead_s = datetime.fromisoformat(rows[0].time).timestamp() - time.time()
+    if ahead_s <= CLOCK_S:
+        return []
+    step = "Correct the clock: tokens that expire and the audit depend on it"
+    message = f"The clock is wrong: the newest audit row, of {rows[0].time}, is {ahead_s:.0f} s in the future. {step}."
+    return [Finding("clock", "problem", message)]
+
+
+def check_state_folder(inspected: Inspected) -> list[Finding]:
+    folder = inspected.state_dir
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        return []  # the first start creates it
+    except OSError as error:
+        return [Finding("state", "problem", f"The state folder {folder} cannot be read: {error.strerror}.")]
+    findings = []
+    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        step = f"Run `chmod 700 {folder}`"
+        findings.append(Finding("state", "problem", f"The state folder {folder} is open to other users. {step}."))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        findings.append(Finding("state", "problem", f"The state folder {folder} is not writable. Make it so."))
+    with suppress(OSError):
+        free = shutil.disk_usage(folder).free
+        if free < LOW_DISK_BYTES:
+            full = f"Only {free >> 20} MiB are free in {folder}: calls are refused once the audit cannot be written."
+            findings.append(Finding("state", "problem", f"{full} Free some space."))
+    return findings
+
+
+def _commands(inspected: Inspected) -> dict[str, Server]:
+    servers: Mapping[str, Server] = inspected.config.servers if inspected.config is not None else {}
+    return {server_id: one for server_id, one in servers.items() if one.enabled and one.command is not None}
+
+
+def _search_path(server: Server, environ: Mapping[str, str]) -> str:
+    own = server.env.get("PATH")
+    return own.get_secret_value() if own is not None else environ.get("PATH", os.defpath)
+
+
+async def _too_old(program: str, path: str) -> str:
+    """Return a sentence if the program needs Node or Python and that is too old; otherwise nothing."""
+    name = Path(program).name
+    if name in _NODE:
+        node = shutil.which("node", path=path)
+        version = await _version(node) if node is not None else None
+        if version is not None and version < OLDEST_NODE:
+            step = "MCP servers need 18 or newer. Update Node.js (https://nodejs.org/)"
+            return f"Node.js {version[0]}.{version[1]} is too old. {step}."
+    elif _PYTHON.fullmatch(name):
+        version = await _version(program)
+        if version is not None and version < OLDEST_PYTHON:
+            step = "MCP servers need 3.10 or newer. Name a newer Python, or use `uvx`"
+            return f"`{program}` is Python {version[0]}.{version[1]}, which is too old. {step}."
+    return ""
+
+
+async def _version(program: str) -> tuple[int, ...] | None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            "--version",
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    except OSError:
+        return None
+    try:
+        async with asyncio.timeout(VERSION_S):
+            printed, _ = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return None
+    found = _VERSION.search(printed[:200].decode(errors="replace"))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _unusable(file: Path) -> str:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=file)
+    except FileNotFoundError:
+        return "does not exist"
+    except ssl.SSLError:
+        return "holds no certificates"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return ""

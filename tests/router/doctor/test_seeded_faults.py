@@ -1,0 +1,238 @@
+"""Each fault that `pointsman doctor` knows, seeded: it is found, told with its next step, and costs exit code 1."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.gateway_process import gateway_process, write_config
+from tests.router.cli.commands import Ran, run
+
+TOKEN = "ptm_" + "t" * 43
+LOUD = (
+    "import sys; print('Traceback', file=sys.stderr); print('error: no such database', file=sys.stderr); "
+    "print('hint: look at the manual', file=sys.stderr); sys.exit(3)"
+)
+
+
+async def doctor(folder: Path, *args: str, **environ: str) -> Ran:
+    return await run(folder, "doctor", "--json", *args, **environ)
+
+
+def findings(ran: Ran, check: str) -> list[dict[str, Any]]:
+    return [each for each in ran.json["findings"] if each["check"] == check]
+
+
+def problem(ran: Ran, check: str) -> str:
+    """The one problem of this check, which the exit code has to show."""
+    assert ran.code == 1, ran.stdout
+    assert ran.json["ok"] is False
+    [found] = [each for each in findings(ran, check) if each["level"] == "problem"]
+    message: str = found["message"]
+    return message
+
+
+def configure(folder: Path, **config: Any) -> Path:
+    """A configuration in order, on a port that nobody has to have."""
+    file = folder / "pointsman.yaml"
+    write_config(file, {"listen": {"port": 0}, **config}, TOKEN)
+    file.chmod(0o600)
+    return file
+
+
+def program(folder: Path, name: str, prints: str) -> str:
+    """A folder with one program, for the front of PATH."""
+    file = folder / "bin" / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\necho '{prints}'\n")
+    file.chmod(0o755)
+    return f"{file.parent}:{os.environ['PATH']}"
+
+
+async def test_an_installation_in_order_has_no_problem(tmp_path: Path) -> None:
+    configure(tmp_path)
+    ran = await doctor(tmp_path)
+    assert ran.code == 0, ran.stdout
+    assert {each["level"] for each in ran.json["findings"]} == {"ok", "note"}
+
+
+async def test_a_configuration_without_tokens(tmp_path: Path) -> None:
+    configure(tmp_path, tokens={})
+    assert "`pointsman token create NAME`" in problem(await doctor(tmp_path), "tokens")
+    configure(tmp_path, tokens={"old": {"sha256": "a" * 64, "expires": "2020-01-01"}})
+    assert "Every token has expired" in problem(await doctor(tmp_path), "tokens")
+
+
+@pytest.mark.parametrize("secret", ["ghp_" + "x1" * 18, "sk-proj-" + "x1" * 12])
+async def test_plain_secrets_in_a_file_that_others_can_read(tmp_path: Path, secret: str) -> None:
+    file = configure(tmp_path, servers={"gh": {"command": sys.executable, "env": {"KEY": secret}}})
+    assert (await doctor(tmp_path)).code == 0
+    file.chmod(0o644)
+    ran = await doctor(tmp_path)
+    assert f"chmod 600 {file}" in problem(ran, "secrets")
+    assert secret not in ran.stdout
+    configure(tmp_path, servers={"gh": {"command": sys.executable, "env": {"KEY": "${KEY}"}}}).chmod(0o644)
+    assert (await doctor(tmp_path, KEY=secret)).code == 0
+
+
+async def test_a_missing_program(tmp_path: Path) -> None:
+    configure(tmp_path, servers={"time": {"command": "uvx"}, "own": {"command": "/nowhere/server"}})
+    ran = await doctor(tmp_path, PATH="/nonexistent")
+    assert ran.code == 1
+    uvx, own = (each["message"] for each in findings(ran, "programs"))
+    assert "no program `uvx`. Install uv" in uvx
+    assert "`servers.own.command`" in own
+
+
+async def test_an_old_node_and_an_old_python(tmp_path: Path) -> None:
+    path = program(tmp_path, "node", "v14.21.3")
+    program(tmp_path, "npx", "6.14")
+    configure(tmp_path, servers={"files": {"command": "npx", "args": ["x"]}})
+    assert "Node.js 14.21 is too old" in problem(await doctor(tmp_path, PATH=path), "programs")
+    program(tmp_path, "node", "v22.1.0")
+    assert (await doctor(tmp_path, PATH=path)).code == 0
+    program(tmp_path, "python3", "Python 3.8.10")
+    configure(tmp_path, servers={"own": {"command": "python3", "args": ["x.py"]}})
+    assert "is Python 3.8, which is too old" in problem(await doctor(tmp_path, PATH=path), "programs")
+
+
+async def test_a_taken_port(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        configure(tmp_path, listen={"port": port})
+        assert str(port) in problem(await doctor(tmp_path), "port")
+
+
+async def test_certificates_that_are_not_there(tmp_path: Path) -> None:
+    configure(tmp_path)
+    assert "does not exist" in problem(await doctor(tmp_path, SSL_CERT_FILE=str(tmp_path / "ca.pem")), "tls")
+    (tmp_path / "ca.pem").write_text("no certificate")
+    assert "holds no certificates" in problem(await doctor(tmp_path, SSL_CERT_FILE=str(tmp_path / "ca.pem")), "tls")
+    assert "is no folder" in problem(await doctor(tmp_path, SSL_CERT_DIR=str(tmp_path / "nowhere")), "tls")
+    configure(tmp_path, listen={"host": "0.0.0.0", "port": 0})
+    ran = await doctor(tmp_path)
+    assert [(each["level"], "reverse proxy" in each["message"]) for each in findings(ran, "tls")] == [("note", True)]
+
+
+async def test_a_state_folder_that_others_can_open(tmp_path: Path) -> None:
+    configure(tmp_path)
+    (tmp_path / "state").mkdir(mode=0o755)
+    assert f"chmod 700 {tmp_path / 'state'}" in problem(await doctor(tmp_path), "state")
+
+
+async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
+    """One gateway for many faults, which do not disturb one another."""
+    broken = {"command": sys.executable, "args": ["-S", "-c", LOUD]}
+    config = {"servers": {"broken": broken, "web": {"url": "http://127.0.0.1:1/mcp"}}}
+    async with gateway_process(tmp_path, config) as gateway:
+        gateway.config_file.chmod(0o600)
+        ran = await doctor(tmp_path)
+        assert ran.code == 1
+        failed, web = findings(ran, "servers")
+        assert "Server `broken` does not run: it exited with code 3" in failed["message"]
+        assert "`pointsman server log broken`" in failed["message"]
+        assert failed["lines"] == ["error: no such database"]
+        assert "Check `servers.web.url`" in web["message"]
+        shown = await run(tmp_path, "doctor")
+        assert "| error: no such database" in shown.stdout
+
+        # A client that is refused, with the name that it gave, until it is served.
+        async with httpx2.AsyncClient(timeout=60) as http:
+            await _introduce(http, gateway.url, "ptm_wrong")
+            ran = await doctor(tmp_path)
+            [refused] = findings(ran, "clients")
+            assert refused["level"] == "problem"
+            assert refused["message"].startswith("Client `old-editor` was refused once in the last 24 h")
+            await _introduce(http, gateway.url, gateway.token)
+            assert findings(await doctor(tmp_path), "clients") == []
+
+        # The clock goes back.
+        ran = await doctor(tmp_path, PYTHONPATH=str(_slow_clock(tmp_path)))
+        assert "The clock is wrong" in problem(ran, "clock")
+
+        # The configuration file is moved away.
+        moved = gateway.config_file.rename(tmp_path / "elsewhere.yaml")
+        ran = await doctor(tmp_path)
+        assert any("is gone. Move it back" in each["message"] for each in findings(ran, "configuration"))
+        moved.rename(gateway.config_file)
+        assert not any("is gone" in each["message"] for each in findings(await doctor(tmp_path), "configuration"))
+
+
+async def _introduce(http: httpx2.AsyncClient, url: str, token: str) -> None:
+    """Discover tools as a modern client does, which leaves a row."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "old-editor", "version": "1"},
+    }
+    params = {"name": "tool_discovery", "arguments": {"query": ["x"]}, "_meta": meta}
+    await http.post(
+        url,
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params},
+        headers={
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/call",
+            "Mcp-Name": "tool_discovery",
+        },
+    )
+
+
+def _slow_clock(folder: Path) -> Path:
+    """A folder for PYTHONPATH: the command's clock is an hour behind."""
+    folder = folder / "slow"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text("import time\nreal = time.time\ntime.time = lambda: real() - 3600\n")
+    return folder
+
+
+async def test_the_file_of_a_client(tmp_path: Path) -> None:
+    configure(tmp_path)
+    file = tmp_path / ".cursor" / "mcp.json"
+    absent = problem(await doctor(tmp_path, "--client", "cursor"), "client")
+    assert "`pointsman client add cursor` writes it" in absent
+    file.parent.mkdir()
+    file.write_text("{nonsense")
+    assert "cannot be read" in problem(await doctor(tmp_path, "--client", "cursor"), "client")
+    file.write_text(json.dumps({"mcpServers": {}}))
+    assert "has no entry `pointsman`" in problem(await doctor(tmp_path, "--client", "cursor"), "client")
+
+    def entry(token: str, port: int = 3282) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"http://127.0.0.1:{port}/mcp"
+        file.write_text(json.dumps({"mcpServers": {"pointsman": {"url": url, "headers": headers}}}))
+
+    entry("ptm_" + "w" * 43)
+    ran = await doctor(tmp_path, "--client", "cursor")
+    assert "its token is not accepted" in problem(ran, "client")
+    assert "www" not in ran.stdout
+    entry(TOKEN)
+    ran = await doctor(tmp_path, "--client", "cursor")
+    assert (ran.code, findings(ran, "client")[0]["level"]) == (0, "ok")
+    async with gateway_process(tmp_path, {"servers": {}}, token=TOKEN) as gateway:
+        gateway.config_file.chmod(0o600)
+        entry(TOKEN, port=1)
+        assert "its URL has port 1, but the gateway listens on" in problem(
+            await doctor(tmp_path, "--client", "cursor"), "client"
+        )
+
+
+async def test_a_gateway_that_answers_nobody(tmp_path: Path) -> None:
+    """The lock is held and the file says where, but nothing listens: a process that hangs or was stopped."""
+    import fcntl
+
+    configure(tmp_path)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    (state / "gateway.json").write_text(json.dumps({"url": "http://127.0.0.1:1/mcp", "pid": os.getpid()}))
+    with (state / "gateway.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "does not answer" in problem(await doctor(tmp_path), "gateway")
