@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -65,6 +66,14 @@ async def output(*command: str | Path, cwd: Path, env: dict[str, str], stdin: st
             await process.wait()
     assert process.returncode == 0, f"{err.decode()}\n{out.decode()}"
     return out.decode()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+async def test_a_program_without_a_library(gateway: GatewayProcess, tmp_path: Path) -> None:
+    env = environment(tmp_path, POINTSMAN_TOKEN=gateway.token)
+    said = await output("sh", "-c", snippet("curl", gateway.base_url), cwd=tmp_path, env=env)
+    result = json.loads(said)["result"]
+    assert ANSWER in json.dumps(result["structuredContent"]["result"])
 
 
 class TestTypeScript:
