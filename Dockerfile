@@ -3,7 +3,7 @@ FROM python:3.11-slim AS build
 WORKDIR /build
 COPY . .
 RUN python -m venv --without-pip /opt/pointsman \
- && pip --python /opt/pointsman/bin/python install --no-cache-dir --no-compile --require-hashes -r requirements.lock \
+ && pip --python /opt/pointsman/bin/python install --no-cache-dir --no-compile --no-deps --require-hashes -r requirements.lock \
  && pip --python /opt/pointsman/bin/python install --no-cache-dir --no-compile --no-deps . \
  && /opt/pointsman/bin/python -m compileall -q /opt/pointsman/lib
 

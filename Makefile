@@ -16,7 +16,9 @@ help: ## Show this list
 
 install: .venv/.installed ## Create .venv with the development tools; repeated only after a lock has changed
 
+# A checkout that was moved, or whose Python was removed, has an environment that no longer works: it is made anew.
 run: .venv/.runtime ## Start the gateway; the first run creates a configuration and prints a token
+	@$(BIN)/pointsman --version >/dev/null 2>&1 || { rm -f .venv/.runtime .venv/.installed && $(MAKE) --no-print-directory .venv/.runtime; }
 	@$(BIN)/pointsman serve
 
 # A part of the tests, chosen by PYTEST_ARGS, is not held to the coverage of all of them.
@@ -58,23 +60,37 @@ soak: install ## Apply a mixed load for SOAK_SECONDS; check that every call is r
 	$(call into-venv,requirements-dev.lock)
 	@touch .venv/.runtime
 
+NO_VENV = $(PYTHON) cannot create a virtual environment. On Debian and Ubuntu, install its package: \
+apt install $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'). \
+Or install uv, which Pointsman then uses. Then run make again.
+
 define into-venv
-@echo "Installing Pointsman into .venv from $1"
+@echo "Setting up Pointsman in .venv, once; later starts skip this."
+@echo "  1/3  Python environment"
 $(if $(UV),\
-  @uv venv --quiet --allow-existing --python $(if $(filter file,$(origin PYTHON)),'>=3.11',$(PYTHON)) .venv \
-    && $(UV_INSTALL) --python $(BIN)/python --require-hashes --requirement $1 \
-    && $(UV_INSTALL) --python $(BIN)/python --no-deps --editable .,\
+  @uv venv --quiet --allow-existing --python $(if $(filter file,$(origin PYTHON)),'>=3.11',$(PYTHON)) .venv,\
   @$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
     { echo "Pointsman needs Python 3.11 or newer. Name one: make $(or $(MAKECMDGOALS),install) PYTHON=python3.12" >&2; exit 1; }; \
-  { test -x $(BIN)/pip || $(PYTHON) -m venv --clear .venv; } \
-    && $(BIN)/python $(PIP) install --require-hashes --requirement $1 \
-    && $(BIN)/python $(PIP) install --no-deps --editable .)
+  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv >/dev/null || \
+    { rm -rf .venv; echo "$(NO_VENV)" >&2; exit 1; })
+@echo "  2/3  $$(grep -c '==' $1) packages from $1; the first time, they are downloaded (a minute or two)"
+$(if $(UV),\
+  @$(UV_INSTALL) --python $(BIN)/python --no-deps --require-hashes --requirement $1,\
+  @$(BIN)/python $(PIP) install --no-deps --require-hashes --requirement $1)
+@echo "  3/3  Pointsman itself"
+$(if $(UV),\
+  @$(UV_INSTALL) --python $(BIN)/python --no-deps --editable .,\
+  @$(BIN)/python $(PIP) install --no-deps --editable .)
 @touch $@
 endef
 
 lock: ## Resolve the dependencies again and write both locks (requires uv)
-	$(LOCK) --output-file requirements.lock pyproject.toml
+	$(LOCK) --output-file requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) pyproject.toml
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
+
+# What `tokenizers` requires to download models from a hub, which Pointsman never does. The locks name every package, so
+# they are installed with --no-deps.
+UNUSED := filelock fsspec hf-xet huggingface-hub pyyaml tqdm
 
 LOCK = uv pip compile --quiet --upgrade --universal --generate-hashes --python-version 3.11 --no-annotate \
   --custom-compile-command 'make lock'

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from pointsman.catalog.list_cache import ListWaits
 from pointsman.catalog.overview import (
     INSTRUCTIONS,
+    INSTRUCTIONS_WITHOUT_DISCOVERY,
+    INSTRUCTIONS_WITHOUT_SERVERS,
     MAX_CHARS,
     MAX_INSTRUCTIONS,
     MAX_INSTRUCTIONS_NAMES,
@@ -203,14 +205,15 @@ async def test_instructions_tell_each_caller_of_its_own_servers_only() -> None:
     assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: The bank (balance)."
     assert await catalog.instructions(Caller("laptop", "red")) == f"{INSTRUCTIONS} Servers: secret (spy)."
     assert await catalog.instructions(Caller("laptop", "flat")) is None
-    assert await catalog.instructions(Caller("gone", None)) == INSTRUCTIONS
+    assert await catalog.instructions(Caller("gone", None)) == INSTRUCTIONS_WITHOUT_SERVERS
 
 
 async def test_a_project_can_keep_its_servers_out_of_the_instructions() -> None:
     server = SmallServer("clock", tool("tell"))
-    for settings in ({"catalog_in_instructions": False}, {"optimization": None}):
-        config = config_of({"clock": None}, unassigned=settings)
-        assert await catalog_of(server, config=config).instructions(ME) == INSTRUCTIONS
+    said = {"catalog_in_instructions": (False, INSTRUCTIONS), "optimization": (None, INSTRUCTIONS_WITHOUT_DISCOVERY)}
+    for key, (value, expected) in said.items():
+        config = config_of({"clock": None}, unassigned={key: value})
+        assert await catalog_of(server, config=config).instructions(ME) == expected
     assert server.asked == 0
 
 
@@ -268,3 +271,11 @@ async def test_a_server_that_was_never_listed_is_waited_for_once_and_briefly() -
     assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: stuck (think)."
     assert names == {"stuck": ("think",)}
     await catalog.close()
+
+
+def test_names_of_many_servers_that_begin_alike_stay_distinct() -> None:
+    servers = [ServerWords(f"company-internal-service-{number:03}", ()) for number in range(200)]
+    said = write_instructions(servers)
+    names = said.partition("Servers: ")[2].rstrip(".").split("; ")[:-1]
+    assert len(names) > 20
+    assert len(set(names)) == len(names)

@@ -166,7 +166,7 @@ async def test_a_notice_names_only_servers_that_the_caller_may_use() -> None:
     off.be("stopped")
     config = config_of({"hidden": {"projects": ["p"]}, "off": {"enabled": False}}, projects={"p": {}})
     catalog = catalog_of(hidden, off, config=config)
-    assert await catalog.available(ME) == Available((), ())
+    assert await catalog.available(ME) == Available(())
 
 
 async def test_forbidden_tools_are_not_there() -> None:
@@ -207,7 +207,7 @@ async def test_a_caller_that_loses_its_rights_in_the_middle_gets_nothing(after: 
     catalog.reconfigure(config_of({"one": None}).model_copy(update=after))
     server.may_answer.set()
     async with asyncio.timeout(30):
-        assert await asking == Available((), ())
+        assert await asking == Available(())
 
 
 async def test_an_expired_token_ends_in_open_sessions() -> None:
@@ -436,9 +436,14 @@ async def test_nothing_found_is_said() -> None:
 
 
 async def test_no_tools_at_all_is_said_with_the_servers_that_are_missing() -> None:
-    late = weather()
-    late.be("starting")
-    outcome = await catalog_of(late).search(ME, ["weather"], None, 5)
+    late, empty, broken = weather(), SmallServer("empty"), SmallServer("broken")
+    broken.be("failed")
+    outcome = await catalog_of(empty, broken).search(ME, ["weather"], None, 5)
     assert outcome.notice is not None
-    assert "`weather`" in outcome.notice
-    assert "no tools that you can use" in outcome.notice
+    assert "so their tools are missing: `broken`." in outcome.notice
+    assert "no tools that you can use here: `empty` list none" in outcome.notice
+    late.be("starting")
+    outcome = await catalog_of(late, empty, broken).search(ME, ["weather"], None, 5)
+    assert outcome.notice is not None
+    assert "still starting, so their tools are missing: `weather`" in outcome.notice
+    assert "no tools that you can use" not in outcome.notice

@@ -20,7 +20,7 @@ from pointsman.catalog.names import (
     wrap_uri,
 )
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.catalog.skills import directory, skill_entries, skills_with, wrap_skill
+from pointsman.catalog.skills import directory, skill_entries, skills_around, skills_with, wrap_skill
 from pointsman.config.model import GatewayConfig, Server
 from pointsman.core.kinds import PROMPTS, RESOURCES, SKILLS, TEMPLATES, ListKind
 from pointsman.core.model import Caller, Json, ToolSource
@@ -161,7 +161,7 @@ class Offers:
     def known_skills(self, server_id: str, uri: str) -> list[Json]:
         """The entries that name a file, of the server's last list, if it was ever asked for one."""
         last = self._lists[SKILLS].last_list(server_id)
-        return skills_with(last.items, uri) if last is not None else []
+        return skills_around(last.items, uri) if last is not None else []
 
     async def skill_directory(self, caller: Caller, target: Target) -> list[Json] | None:
         """The children of a folder by the entries of its server's skills; None: they name no such folder."""

@@ -21,6 +21,10 @@ INSTRUCTIONS = (
     "Many tools stand behind this server. Find the ones that fit a task with tool_discovery, one query for each step, "
     "and run them with tool_execute."
 )
+INSTRUCTIONS_WITHOUT_DISCOVERY = (
+    "Run a tool whose key you know with tool_execute. Tool discovery is switched off here; the operator knows the keys."
+)
+INSTRUCTIONS_WITHOUT_SERVERS = "No server stands behind this gateway for you; tool_discovery says why."
 MAX_INSTRUCTIONS = 600  # 150 tokens, as long as the servers' names fit
 MAX_INSTRUCTIONS_NAMES = 2_000  # for more servers, without words; clients cut instructions at 2 KB
 SHORT_NAME_CHARS = 20  # of a server in the instructions, where the whole names do not fit; twenty of them do
@@ -142,7 +146,7 @@ def write_instructions(servers: Sequence[ServerWords]) -> str:
         return INSTRUCTIONS
     names = [_clip(server.name) for server in servers]
     if len(_join_instructions(names, 0)) > MAX_INSTRUCTIONS:
-        names = [_clip(server.name, SHORT_NAME_CHARS) for server in servers]
+        names = [_clip_middle(server.name, SHORT_NAME_CHARS) for server in servers]
     room = MAX_INSTRUCTIONS - len(_join_instructions(names, 0))
     if room < 0:
         return _join_instructions(*_named_and_counted(names))
@@ -262,6 +266,13 @@ def _phrase(tool_name: str, own: str) -> str:
         if "".join(words[:length]) == own:
             return _clip(" ".join(words[length:]))
     return _clip(" ".join(words))
+
+
+def _clip_middle(text: str, room: int) -> str:
+    """Names of many servers often begin alike, so their end is kept."""
+    line = " ".join(text.split())
+    tail = room // 2 - 1
+    return line if len(line) <= room else f"{line[: room - tail - 1].rstrip()}…{line[-tail:].lstrip()}"
 
 
 def _clip(text: str, room: int = MAX_NAME_CHARS) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.list_cache import Gap
@@ -38,6 +38,7 @@ _GAP_NOTICES: Mapping[Gap, str] = {
     "unreadable": "These servers have tools whose names contain invisible characters, which are left out: {}. "
     "Use other tools; the operator finds the names in the gateway's log.",
 }
+_NO_LIST: frozenset[Gap | None] = frozenset(("starting", "failed", "timeout"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,11 @@ class Available:
     """The Available Tool List of one caller."""
 
     tools: tuple[KnownTool, ...]
-    notices: tuple[str, ...]  # what is missing
+    gaps: Mapping[str, Gap] = field(default_factory=dict)  # servers whose tools are missing, and why
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return gap_notices(self.gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +170,20 @@ def switched_off_notice(project_id: str | None) -> str:
     )
 
 
-def no_tools_notice(project_id: str | None, servers: Sequence[str], other_projects: Sequence[str]) -> str:
+def no_tools_notice(
+    project_id: str | None, servers: Sequence[str], gaps: Mapping[str, Gap], other_projects: Sequence[str]
+) -> str | None:
     """Why a caller has no tools, and what helps. `servers` are those that it may use.
 
+    None where the notice about missing lists says it all: servers are still starting, or none has given a list.
     A tool that it may not use looks like one that does not exist, so the two have the same text.
     """
     where = "without a project" if project_id is None else f"in project `{project_id}`"
+    listed = [server_id for server_id in servers if gaps.get(server_id) not in _NO_LIST]
+    if "starting" in gaps.values() or (servers and not listed):
+        return None
     if servers:
-        reason = f"{NO_TOOLS}: {_name_servers(servers)} list none that are open to you at the moment."
+        reason = f"{NO_TOOLS}: {_name_servers(listed)} list none that are open to you at the moment."
         step = "The operator checks `tool_permissions`, and the servers with `pointsman doctor`."
     else:
         home = "no `projects`" if project_id is None else f"`projects: [{project_id}]`"

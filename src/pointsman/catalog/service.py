@@ -13,6 +13,8 @@ from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
     INSTRUCTIONS,
+    INSTRUCTIONS_WITHOUT_DISCOVERY,
+    INSTRUCTIONS_WITHOUT_SERVERS,
     MAX_KEPT_NAMES,
     NameMemory,
     NoNameMemory,
@@ -32,7 +34,6 @@ from pointsman.catalog.results import (
     accept_hits,
     fallback_notice,
     fit_notice,
-    gap_notices,
     no_tools_notice,
     no_usage,
     rank_by_usage,
@@ -126,10 +127,10 @@ class ToolCatalogService:
         return self.rights.config.search.usage
 
     async def available(self, caller: Caller) -> Available:
-        """The tools that a caller may use and a model may see, and notices about servers whose tools are missing."""
+        """The tools that a caller may use and a model may see, and the servers whose tools are missing."""
         collected = await self.collected(caller)
         tools = tuple([tool for tool in self.permitted(caller, collected) if not tool.for_apps_only])
-        return Available(tools, gap_notices(collected.gaps))
+        return Available(tools, collected.gaps)
 
     def permitted(self, caller: Caller, collected: Collected[KnownTool]) -> tuple[KnownTool, ...]:
         """The tools that `tool_permissions` allow."""
@@ -156,7 +157,7 @@ class ToolCatalogService:
         results = accept_hits(available.tools, hits, wanted, len(queries))
         if figures:
             results = rank_by_usage(results, figures)[:max_results]
-        fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller)
+        fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller, available)
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
         notice = " ".join(filter(None, (*available.notices, fit, fallback))) or None
         code = unavailable.code if unavailable is not None else None
@@ -182,9 +183,13 @@ class ToolCatalogService:
         rights = self.rights
         if rights.is_flat(caller):
             return None
-        if not rights.instructs(caller) or rights.strategy(caller) is None:
-            return INSTRUCTIONS
+        if rights.strategy(caller) is None:
+            return INSTRUCTIONS_WITHOUT_DISCOVERY
         usable = self.usable_servers(caller)
+        if not usable:
+            return INSTRUCTIONS_WITHOUT_SERVERS
+        if not rights.instructs(caller):
+            return INSTRUCTIONS
         await self._lists.wait_for_first_lists([one for one in usable if not self._names.tool_names(one)])
         return write_instructions([self._words_of(caller, server_id) for server_id in self.usable_servers(caller)])
 
@@ -390,8 +395,9 @@ class ToolCatalogService:
         names = tuple(filter(permitted, last.items)) if last is not None else ()
         return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
 
-    def _why_no_tools(self, caller: Caller) -> str:
-        return no_tools_notice(caller.project_id, self.usable_servers(caller), self.rights.other_projects(caller))
+    def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
+        servers, others = self.usable_servers(caller), self.rights.other_projects(caller)
+        return no_tools_notice(caller.project_id, servers, available.gaps, others)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """`tool_permissions` are those of the server, so that the words are the same for all its callers."""

@@ -136,8 +136,17 @@ def wrap_skill(server_id: str, entry: Json) -> Json:
 
 def skills_with(skills: Mapping[str, Json], uri: str) -> list[Json]:
     """The skills that a file is a part of: the one in its own folder, and those around it."""
+    return [skill for skill in skills_around(skills, uri) if names_file(skill, uri)]
+
+
+def skills_around(skills: Mapping[str, Json], uri: str) -> list[Json]:
+    """The skills whose folder a file is in, nearest first."""
     around = (skills.get(parent + _SKILL_FILE) for parent in _parents(uri))
-    return [skill for skill in around if skill is not None and (skill["uri"] == uri or _file(skill, uri) is not None)]
+    return [skill for skill in around if skill is not None]
+
+
+def names_file(skill: Json, uri: str) -> bool:
+    return skill["uri"] == uri or _file(skill, uri) is not None
 
 
 def _parents(uri: str) -> Iterator[str]:
@@ -161,6 +170,8 @@ def mismatch(skill: Json, uri: str, content: bytes) -> str | None:
     Parses front matter: run it on a thread.
     """
     file = _file(skill, uri)
+    if file is None and skill["resources"] != DYNAMIC:
+        return "the skill's entry does not name it"
     if file is not None and len(content) != file["size"]:
         return f"it has {len(content)} bytes instead of {file['size']}"
     if file is not None and "sha256:" + sha256(content).hexdigest() != file["digest"]:

@@ -13,11 +13,12 @@ import pytest
 
 from tests.e2e.agents.model import Model, serving
 from tests.e2e.agents.programs import BIN, NODE_BIN, Places, codex, copilot, needs_agents, run
-from tests.gateway_process import GatewayProcess, gateway_process
+from tests.gateway_process import GatewayProcess, gateway_process, own_environment
 
 pytestmark = needs_agents
 
 RUN_S = 120.0  # a bound against hanging
+PAGE = Path(__file__).parents[3] / "docs/guide/clients.md"
 CLOCK = Path(__file__).parents[1] / "clients" / "clock_server.py"
 LISTS = {  # the command that lists the servers, and what it says of one that answers
     "claude-code": (["claude", "mcp", "list"], r"pointsman: .*Connected"),
@@ -53,12 +54,14 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
         yield running
 
 
-async def said(command: list[str], home: Path, more: Mapping[str, str] | None = None) -> str:
+async def said(
+    command: list[str], home: Path, more: Mapping[str, str] | None = None, folder: Path | None = None
+) -> str:
     """All that a program prints with a home of its own. It must succeed."""
     path = f"{NODE_BIN}:{BIN}:{os.environ.get('PATH', '')}"
     process = await asyncio.create_subprocess_exec(
         *command,
-        cwd=home,
+        cwd=folder or home,
         env={"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", **QUIET, **(more or {})},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -105,3 +108,46 @@ async def test_the_client_lists_the_gateway_and_calls_a_tool(
         prepared.environment["MY_TOKEN"] = gateway.token
         answer = await run(lambda _, __: prepared, places, "")
     assert "It is 21:00 in Asia/Tokyo" in answer
+
+
+TYPED = {  # what shows that the command of the page took effect
+    "Claude Code": LISTS["claude-code"],
+    "Codex": (["codex", "mcp", "list"], r"pointsman .*POINTSMAN_TOKEN +enabled"),
+    "Gemini CLI": LISTS["gemini"],
+}
+
+
+@pytest.mark.parametrize("title", TYPED)
+async def test_the_command_of_the_page_holds_in_every_folder(
+    title: str, gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    [line] = re.findall(rf"^\| {title} \| `(\w+ mcp add [^`]+)` \|", PAGE.read_text(), re.MULTILINE)
+    await said(["bash", "-c", line.replace("URL", gateway.url).replace('TOKEN"', f'{gateway.token}"')], tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    command, expected = TYPED[title]
+    assert re.search(expected, await said(command, tmp_path, {"POINTSMAN_TOKEN": gateway.token}, other))
+
+
+async def test_the_line_of_the_first_start_holds_in_every_folder(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "pointsman", "serve", "--port", "0"),
+        cwd=tmp_path,
+        env=own_environment(tmp_path),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        text = ""
+        async with asyncio.timeout(RUN_S):
+            while "pointsman ready on" not in text:
+                text += (await process.stderr.readline()).decode()
+        [line] = re.findall(r"^ *(claude mcp add .*)$", text, re.MULTILINE)
+        await said(["bash", "-c", line], tmp_path)
+        other = tmp_path / "other"
+        other.mkdir()
+        command, expected = LISTS["claude-code"]
+        assert re.search(expected, await said(command, tmp_path, folder=other))
+    finally:
+        process.kill()
+        await process.wait()

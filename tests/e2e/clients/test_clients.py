@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -65,6 +66,14 @@ async def output(*command: str | Path, cwd: Path, env: dict[str, str], stdin: st
             await process.wait()
     assert process.returncode == 0, f"{err.decode()}\n{out.decode()}"
     return out.decode()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+async def test_a_program_without_a_library(gateway: GatewayProcess, tmp_path: Path) -> None:
+    env = environment(tmp_path, POINTSMAN_TOKEN=gateway.token)
+    said = await output("sh", "-c", snippet("curl", gateway.base_url), cwd=tmp_path, env=env)
+    result = json.loads(said)["result"]
+    assert ANSWER in json.dumps(result["structuredContent"]["result"])
 
 
 class TestTypeScript:
@@ -135,7 +144,8 @@ class TestCommands:
 async def test_our_own_bridge_for_clients_that_start_commands(gateway: GatewayProcess, tmp_path: Path) -> None:
     entry = started_by("stdio", gateway)
     own = {"POINTSMAN_CONFIG": str(gateway.config_file), "POINTSMAN_STATE_DIR": str(gateway.state_dir)}
-    bridge = Path(sys.executable).parent / entry["command"]
+    assert Path(entry["command"]).is_absolute()  # an app on the desktop has no PATH to find it with
+    bridge = Path(sys.executable).parent / Path(entry["command"]).name
     await visit_command(str(bridge), entry["args"], environment(tmp_path, **entry["env"], **own), tmp_path)
 
 

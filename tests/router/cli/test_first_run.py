@@ -52,7 +52,10 @@ async def test_the_first_start_makes_all_that_is_needed_and_shows_the_token_once
     async with bare_start(tmp_path) as (process, said):
         [url] = set(re.findall(r"http://127\.0\.0\.1:\d+/mcp", said))
         [token] = set(re.findall(r"ptm_[\w-]{43}", said))
-        assert f'claude mcp add --transport http pointsman {url} --header "Authorization: Bearer {token}"' in said
+        assert (
+            f'claude mcp add --scope user --transport http pointsman {url} --header "Authorization: Bearer {token}"'
+            in said
+        )
         config = tmp_path / ".config/pointsman/pointsman.yaml"
         assert stat.S_IMODE(config.stat().st_mode) == 0o600
         assert token not in config.read_text()

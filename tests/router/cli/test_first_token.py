@@ -146,6 +146,15 @@ async def test_a_token_that_was_never_used_is_replaced_at_the_next_start(program
         assert await status(url, new) == 200
 
 
+async def test_whoever_has_made_another_token_is_not_shown_a_new_first_one(tmp_path: Path) -> None:
+    async with ready(tmp_path) as (said, _):
+        assert shown(said)
+        process = await start(tmp_path, "cursor", "--yes", command=("client", "add"))
+        assert await asyncio.wait_for(process.wait(), LIMIT_S) == 0
+    async with ready(tmp_path) as (said, _):
+        assert not SECRET.search(said)
+
+
 async def test_the_marker_is_private_and_goes_with_the_first_use(tmp_path: Path) -> None:
     marker = tmp_path / ".local/state/pointsman/first-token.json"
     async with ready(tmp_path) as (said, url):

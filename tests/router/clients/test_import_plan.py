@@ -12,8 +12,8 @@ from pointsman.config.loader import parse
 from pointsman.config.model import Server
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, user_file
-from pointsman.router.clients.found_servers import Findings, of_client, of_text
-from pointsman.router.clients.import_plan import Plan, free_id, plan_import, points_here
+from pointsman.router.clients.found_servers import Findings, of_client, of_text, offer, points_here
+from pointsman.router.clients.import_plan import Plan, free_id, plan_import
 
 FILES = Path(__file__).parent / "files"
 EXPECTED = json.loads((Path(__file__).parent / "imported.json").read_text())
@@ -22,7 +22,7 @@ every_client = pytest.mark.parametrize("name", DIALECTS)
 
 
 def planned(*findings: Findings, text: str = "", folder: Path = Path("/nowhere")) -> Plan:
-    return plan_import(findings, text, folder / "pointsman.yaml", URL, {})
+    return plan_import(findings, text, folder / "pointsman.yaml", (URL,), {})
 
 
 def of_file(name: str, home: Path) -> Findings:
@@ -99,12 +99,12 @@ def test_what_the_configuration_has_already_is_left_out() -> None:
     ],
 )
 def test_an_entry_that_leads_to_this_gateway_is_recognised(server: dict[str, Any]) -> None:
-    assert points_here(server, URL)
+    assert points_here(server, (URL,))
 
 
 @pytest.mark.parametrize("server", [{"url": "http://localhost:3283/mcp"}, {"command": "uvx", "args": ["time"]}])
 def test_other_entries_are_not(server: dict[str, Any]) -> None:
-    assert not points_here(server, URL)
+    assert not points_here(server, (URL,))
 
 
 @pytest.mark.parametrize(
@@ -243,6 +243,15 @@ def test_a_text_may_have_any_of_the_forms(text: str, name: str) -> None:
 def test_a_text_without_servers_is_refused(text: str) -> None:
     with pytest.raises(ClientFileError):
         of_text(text, "stdin", {})
+
+
+def test_the_offer_counts_servers_per_client_without_this_gateway(tmp_path: Path) -> None:
+    assert offer({"HOME": str(tmp_path)}, URL) is None
+    of_file("claude-desktop", tmp_path)
+    of_file("cursor", tmp_path)
+    of_file("zed", tmp_path)
+    user_file(DIALECTS["zed"], {"HOME": str(tmp_path)}).write_text("{ broken")
+    assert offer({"HOME": str(tmp_path)}, URL) == "Claude Desktop (3), Cursor (2)"
 
 
 def test_of_a_huge_file_only_so_many_servers_are_taken() -> None:

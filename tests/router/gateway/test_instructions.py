@@ -102,3 +102,16 @@ async def test_what_was_listed_in_the_last_run_is_told_while_a_server_still_star
     async with gateway_process(tmp_path, servers, without=["shop"]) as gateway, asyncio.timeout(60):
         for era in ERAS:
             assert await instructions(gateway, era) == SHOP
+
+
+async def test_without_servers_or_discovery_the_instructions_promise_no_tools(tmp_path: Path) -> None:
+    settings = {"projects": {"empty": {}, "off": {"optimization": None}}}
+    servers = {"shop": workshop(tmp_path / "trace", projects=["off"])}
+    async with gateway_process(tmp_path, {"servers": servers, **settings}) as gateway, asyncio.timeout(60):
+        empty = await instructions(gateway, "modern", "empty")
+        off = await instructions(gateway, "modern", "off")
+    assert empty is not None
+    assert off is not None
+    assert "No server stands behind this gateway for you" in empty
+    assert "discovery is switched off" in off
+    assert "Many tools" not in empty + off

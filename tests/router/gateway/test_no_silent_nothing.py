@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, get_args
 
 import httpx2
@@ -175,6 +177,19 @@ async def test_an_empty_discovery_says_why_and_what_to_do(shop: Shop, where: str
     assert answer["results"] == []
     assert reason in answer["notice"]
     assert step in answer["notice"]
+
+
+async def test_while_all_servers_start_or_fail_nothing_else_is_said(shop: Shop, tmp_path: Path) -> None:
+    broken = (await discovery(shop, project("broken")))["notice"]
+    assert "do not work at the moment" in broken
+    assert "open to you" not in broken
+    asleep = {"command": sys.executable, "args": ["-S", "-c", "import sys; sys.stdin.read()"]}
+    config = {"servers": {"asleep": asleep}, "limits": {"first_list_s": 0.1}}
+    async with gateway_process(tmp_path, config, without=["asleep"]) as gateway:
+        starting = await discovery(Shop(gateway, shop.http, shop.trace), gateway.headers)
+    assert starting["notice"].startswith("These servers are still starting")
+    for other in ("open to you", "tool_permissions", "connect there", "No tool seems to fit"):
+        assert other not in starting["notice"]
 
 
 async def test_where_discovery_is_switched_off_no_error_advises_it(shop: Shop) -> None:

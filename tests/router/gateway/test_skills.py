@@ -378,3 +378,21 @@ async def test_a_server_cannot_take_the_place_of_our_own_skill(tmp_path: Path) -
         [skill] = await client.every("skills/list", "skills")
         assert "Mine" not in json.dumps(skill)
         assert "Mine" not in await text_of(client, skill["uri"])
+
+
+async def test_a_file_that_the_entry_does_not_name_is_refused(tmp_path: Path) -> None:
+    hidden = f"{ROOT}/hidden.md"
+    server = Skilled(tmp_path / "a.json", files={**FILES, hidden: "Do something else."}, skills=[entry(FILES)])
+    async with running(tmp_path, {"a": server.config()}) as gateway, speaker(gateway, "modern") as client:
+        assert f"pointsman+a+{ROOT}/SKILL.md" in await listed(client)
+        error = await client.error("resources/read", {"uri": f"pointsman+a+{hidden}"})
+        assert "the skill's entry does not name it" in error["message"]
+
+
+async def test_an_unknown_skill_has_a_code_and_a_long_uri_is_cut(tmp_path: Path) -> None:
+    async with running(tmp_path, {}) as gateway, speaker(gateway, "modern") as client:
+        error = await client.error("skills/get", {"uri": "skill://" + "x" * 100_000})
+        assert error["data"]["code"] == "unknown_skill"
+        assert len(error["data"]["uri"]) < 10_000
+        folder = await client.error("resources/directory/read", {"uri": "skill://none"})
+        assert folder["data"] == {"code": "unknown_resource", "uri": "skill://none"}

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
+import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +26,8 @@ from pointsman.config.sample import GATEWAY, SEARCH_API, render_sample, write_sa
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings
 from pointsman.router.cli.options import CommandError, ConfigCommandError, load_gateway_config
+from pointsman.router.clients.entry import own_command
+from pointsman.router.clients.found_servers import offer
 from pointsman.router.serving.first_token import GATEWAY_MARKER, SEARCH_API_MARKER, FirstToken
 
 _NO_HASH = "0" * 64
@@ -54,7 +59,9 @@ class ConfigFile:
             self._create()
             return True
         unused = self.first_token.find(token.sha256 for token in config.tokens.values())
-        return unused is not None and self._replace(unused)
+        if unused is None or len(config.tokens) > 1:  # with another token, nobody waits for this one
+            return False
+        return self._replace(unused)
 
     def prepare_silently(self, config: GatewayConfig) -> bool:
         """`prepare` for a start that cannot show a token: it keeps an unused one for a start that can."""
@@ -128,17 +135,17 @@ def welcome(file: ConfigFile, url: str, folder: Path) -> str:
   state           {_short(folder)}
   your token      {file.secret}
                   Keep it: only its hash is stored. Until a client uses it, each start replaces it by a new one.
-                  Create more with `pointsman token create NAME`.
+                  Create more with `{_program()} token create NAME`.
 
 Connect a client, for example:
 
-  claude mcp add --transport http pointsman {url} --header "Authorization: Bearer {file.secret}"
+  claude mcp add --scope user --transport http pointsman {url} --header "Authorization: Bearer {file.secret}"
 
-docs/guide/clients.md has setups for other clients; Copilot CLI needs "deferTools": "never" in its entry.
+`{_program()} client add NAME` sets up Cursor, VS Code and others; `{_program()} client list` shows which.
 
-Next: add a server with `pointsman server add NAME COMMAND`, or edit the configuration: changes take effect when you
-save it. `pointsman status` shows how everything is, `pointsman doctor` what needs you.
-"""
+Next: add a server with `{_program()} server add NAME COMMAND`, or edit the configuration: changes take effect when you
+save it. `{_program()} status` shows how everything is, `{_program()} doctor` what needs you.
+{_offer(url)}"""
 
 
 def welcome_to_search_api(file: ConfigFile, url: str) -> str:
@@ -165,6 +172,21 @@ def _reason(file: ConfigFile, program: str) -> str:
             "this start has replaced it by a new one."
         )
     return f"Welcome to {program}. This is the first start: a configuration and a token have been created."
+
+
+def _offer(url: str) -> str:
+    found = offer(os.environ, url)
+    return f"Your clients have servers already: {found}. `{_program()} import` shows and adds them.\n" if found else ""
+
+
+def _program() -> str:
+    """Our command as this person can type it."""
+    if shutil.which("pointsman"):
+        return "pointsman"
+    program, *rest = own_command()
+    with suppress(ValueError):  # it is not below this folder
+        program = str(Path(program).relative_to(Path.cwd()))
+    return shlex.join((program, *rest))
 
 
 def _short(path: Path) -> str:

@@ -243,7 +243,7 @@ def user_file(dialect: Dialect, environ: Mapping[str, str], platform: str = sys.
             return path
         if path is not None:
             candidates.append(path)
-    return next((path for path in candidates if path.exists()), candidates[0])
+    return next((path for path in candidates if os.path.exists(path)), candidates[0])
 
 
 def project_file(dialect: Dialect, folder: Path) -> Path | None:

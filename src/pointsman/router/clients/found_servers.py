@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from pointsman.config.secrets import PREFIX
 from pointsman.router.clients.client_file import ClientFileError, parsed, read
 from pointsman.router.clients.dialects import DIALECTS, Dialect, Format, project_file, user_file
 from pointsman.router.clients.registry import is_registry_entry, registry_entries, registry_server
@@ -39,6 +42,7 @@ _WITHOUT_EFFECT = frozenset(  # on a gateway: confirmations, texts and icons of 
         "priority",
     }
 )
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _FOLDER = re.compile(r"\$\{workspaceFolder(?:Basename)?[^}]*\}")
 _NAME = r"([A-Za-z_][A-Za-z0-9_]*)"
 _ANY_FORM = ("${env:NAME}", "{env:NAME}", "${NAME}")
@@ -84,6 +88,16 @@ def of_client(dialect: Dialect, environ: Mapping[str, str], folder: Path | None 
     return findings
 
 
+def offer(environ: Mapping[str, str], own_url: str) -> str | None:
+    """In which clients of this user there are servers, and how many; None: in none. Names no value of any."""
+    counts = []
+    for dialect in DIALECTS.values():
+        servers = [found for found in of_client(dialect, environ).servers if not points_here(found.server, (own_url,))]
+        if servers:
+            counts.append(f"{dialect.title} ({len(servers)})")
+    return ", ".join(counts) or None
+
+
 def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
     """The servers in a text of any of the known forms. Raises ClientFileError."""
     data = _any_format(text, name)
@@ -108,6 +122,16 @@ def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
     for section in sections:
         _take_up(section, name, _ANY_FORM, environ, findings)
     return findings
+
+
+def points_here(server: Mapping[str, Any], own_urls: Collection[str]) -> bool:
+    """Whether a server is this gateway: by its address, its token or its command."""
+    line = [str(server.get("command") or ""), *map(str, server.get("args") or ())]
+    urls = [text for text in (str(server.get("url") or ""), *line) if text.startswith(("http://", "https://"))]
+    if any(_same_place(url, own) for url in urls for own in own_urls) or PREFIX in json.dumps(server, default=str):
+        return True
+    names = {Path(part).name.partition("@")[0] for part in line}
+    return "pointsman" in names and "stdio" in names
 
 
 def _take_up(
@@ -330,3 +354,13 @@ def _any_format(text: str, name: str) -> Mapping[str, Any]:
             first = first or error
     assert first is not None
     raise first
+
+
+def _same_place(url: str, own_url: str) -> bool:
+    try:
+        one, own = urlsplit(url), urlsplit(own_url)
+        ports = [part.port or {"http": 80, "https": 443}.get(part.scheme) for part in (one, own)]
+    except ValueError:
+        return False
+    hosts = {one.hostname, own.hostname}
+    return ports[0] == ports[1] and (len(hosts) == 1 or hosts <= _LOOPBACK)

@@ -8,18 +8,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from pointsman.config.document import Document, render
 from pointsman.config.model import ID_PATTERN, RESERVED_SERVER_ID, Server
 from pointsman.config.model_errors import sentence
-from pointsman.config.secrets import PREFIX
-from pointsman.router.clients.found_servers import Findings, Found, LeftOut
+from pointsman.router.clients.found_servers import Findings, Found, LeftOut, points_here
 from pointsman.router.clients.secret_files import FOLDER, move_secrets
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _COMPARED = ("command", "args", "url", "env", "headers", "cwd")
 
 
@@ -47,7 +44,7 @@ class Plan:
 
 
 def plan_import(
-    findings: Iterable[Findings], text: str, config_path: Path, own_url: str, environ: Mapping[str, str]
+    findings: Iterable[Findings], text: str, config_path: Path, own_urls: Collection[str], environ: Mapping[str, str]
 ) -> Plan:
     """`text` is the configuration. Raises ConfigError if it is not YAML."""
     plan = Plan()
@@ -59,7 +56,7 @@ def plan_import(
         plan.left_out += one.left_out
         plan.problems += one.problems
         for found, expanded in zip(one.servers, _expanded(one.servers, config_path, environ), strict=True):
-            reason = _reason_against(expanded, known, own_url)
+            reason = _reason_against(expanded, known, own_urls)
             if reason is not None:
                 plan.left_out.append(LeftOut(found.source, found.name, reason))
                 continue
@@ -69,16 +66,6 @@ def plan_import(
             named = {"name": found.name} if server_id != found.name else {}
             plan.additions.append(Addition(server_id, found, {**named, **server}, moved))
     return plan
-
-
-def points_here(server: Mapping[str, Any], own_url: str) -> bool:
-    """Whether a server is this gateway: by its address, its token or its command."""
-    line = [str(server.get("command") or ""), *map(str, server.get("args") or ())]
-    urls = [text for text in (str(server.get("url") or ""), *line) if text.startswith(("http://", "https://"))]
-    if any(_same_place(url, own_url) for url in urls) or PREFIX in json.dumps(server, default=str):
-        return True
-    names = {Path(part).name.partition("@")[0] for part in line}
-    return "pointsman" in names and "stdio" in names
 
 
 def free_id(name: str, taken: Collection[str]) -> str:
@@ -113,8 +100,8 @@ def _identity(entry: Any) -> str:
     return json.dumps(compared, sort_keys=True, default=str)
 
 
-def _reason_against(server: Mapping[str, Any], known: Mapping[str, str], own_url: str) -> str | None:
-    if points_here(server, own_url):
+def _reason_against(server: Mapping[str, Any], known: Mapping[str, str], own_urls: Collection[str]) -> str | None:
+    if points_here(server, own_urls):
         return "it is this gateway itself"
     twin = known.get(_identity(server))
     if twin is not None:
@@ -125,13 +112,3 @@ def _reason_against(server: Mapping[str, Any], known: Mapping[str, str], own_url
         first = error.errors(include_url=False, include_input=False)[0]
         return f"it is not valid here: {render(tuple(first['loc'])) or 'the entry'} {sentence(first)}"
     return None
-
-
-def _same_place(url: str, own_url: str) -> bool:
-    try:
-        one, own = urlsplit(url), urlsplit(own_url)
-        ports = [part.port or {"http": 80, "https": 443}.get(part.scheme) for part in (one, own)]
-    except ValueError:
-        return False
-    hosts = {one.hostname, own.hostname}
-    return ports[0] == ports[1] and (len(hosts) == 1 or hosts <= _LOOPBACK)

@@ -15,9 +15,18 @@ from dataclasses import replace
 from pointsman.catalog.definitions import encode_entry, visible_entry
 from pointsman.catalog.offers import Offers, Target
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.catalog.skills import directory, mismatch, skills_with, why_invalid, wrap_skill
+from pointsman.catalog.skills import (
+    DYNAMIC,
+    directory,
+    mismatch,
+    names_file,
+    skills_around,
+    skills_with,
+    why_invalid,
+    wrap_skill,
+)
 from pointsman.core.errors import DownstreamError, GatewayError, SkillMismatchError
-from pointsman.core.kinds import RESOURCES
+from pointsman.core.kinds import MAX_URI_CHARS, RESOURCES
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, FrontRequest, ProtocolError
 from pointsman.providers.visible import is_visible_name
@@ -119,7 +128,7 @@ class Skills:
     def _unknown(self, request: FrontRequest, code: str, message: str) -> ProtocolError:
         """Also for what the caller may not use, so that its existence cannot be probed."""
         record_refusal(self._audit, request, code, "read", None)
-        return ProtocolError(INVALID_PARAMS, message, {"uri": request.params["uri"]})
+        return ProtocolError(INVALID_PARAMS, message, {"code": code, "uri": request.params["uri"][:MAX_URI_CHARS]})
 
     def _recorded(self, request: FrontRequest, server_id: str | None, answer: Json) -> Json:
         """Record a read that needs no request to a server. Raises ProtocolError."""
@@ -165,10 +174,12 @@ class Skills:
             return
         for uri, content in _contents(result, target.own):
             known = self._offers.known_skills(target.server_id, uri)
-            skills = [*known, *self._held.of(request.caller, target.server_id, uri)]
-            if not skills or content is None:
-                why = "the server's answer does not contain it" if skills else None
-            else:
+            around = [*known, *self._held.around(request.caller, target.server_id, uri)]
+            skills = [skill for skill in around if names_file(skill, uri)] or around
+            if not skills or (content is None and all(skill["resources"] == DYNAMIC for skill in skills)):
+                continue
+            why: str | None = "the server's answer does not contain it"
+            if content is not None:
                 why = await asyncio.to_thread(_differs_from_all, skills, uri, content)
             if why is not None and not await self._is_current(request, back, target, skills, uri, content):
                 raise SkillMismatchError(target.server_id, why)
@@ -247,10 +258,10 @@ class HeldSkills:
         if len(self._entries) > MOST_HELD:
             self._entries.popitem(last=False)
 
-    def of(self, caller: Caller, server_id: str, uri: str) -> list[Json]:
-        """The entries that name a file."""
+    def around(self, caller: Caller, server_id: str, uri: str) -> list[Json]:
+        """The entries of the skills whose folder a file is in."""
         held = {key[2]: skill for key, skill in self._entries.items() if key[:2] == (caller, server_id)}
-        return skills_with(held, uri)
+        return skills_around(held, uri)
 
 
 def _contents(result: Json, asked: str) -> Iterator[tuple[str, bytes | None]]:

@@ -1,0 +1,145 @@
+"""What the pages tell people to type is typed here, in a home with nothing in it, and works."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pointsman.config.loader import parse
+from pointsman.router.clients.found_servers import of_text
+from tests.gateway_process import own_environment
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/guide/clients.md", "docs/guide/import.md", "docs/guide/stdio.md"]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BIN = Path(sys.executable).parent
+RUN_S = 120.0  # a bound against hanging
+ENDLESS_S = 2.0
+CLOCK = ROOT / "tests/e2e/clients/clock_server.py"
+MAY_FIND_PROBLEMS = "pointsman doctor"  # its exit code says what it found, not whether it works
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    found = [(page, BLOCK.findall((ROOT / page).read_text())) for page in PAGES]
+    return [(page, code) for page, all_of_it in found for kind, code in all_of_it if kind == language]
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("yaml"))
+def test_every_yaml_block_is_a_good_configuration_as_it_stands(page: str, code: str) -> None:
+    assert parse(code, page, {})
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("json"))
+def test_every_json_block_is_the_entry_of_a_client(page: str, code: str) -> None:
+    findings = of_text(code, "block.json", {})
+    assert len(findings.servers) == 1, page
+    json.loads(code)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who has started the gateway, and now types."""
+
+    home: Path
+    url: str
+    said: str  # by the first start
+
+    async def types(self, line: str) -> tuple[int, str]:
+        """At a terminal, answering every question with yes; returns the exit code and what was shown."""
+        typed = line.replace("http://127.0.0.1:3282", self.url.removesuffix("/mcp"))
+        environment = own_environment(self.home)
+        process = await asyncio.create_subprocess_exec(
+            *("script", "-qec", f"bash -c {shlex.quote(typed)}", "/dev/null"),
+            cwd=self.home,
+            env=environment | {"PATH": f"{BIN}:{environment['PATH']}"},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdin.write(b"y\n" * 5)
+        endless = " -f" in line
+        try:
+            async with asyncio.timeout(ENDLESS_S if endless else RUN_S):
+                shown = await process.stdout.read()
+                return await process.wait(), shown.decode()
+        except TimeoutError:
+            assert endless, f"{line} does not end"
+            return 0, ""
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """One loop for the module, and so one gateway."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def person(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Person]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "notes").mkdir()
+    (home / "notes/queue.md").write_text("# Queue\n\nWe chose the queue because it keeps order.\n")
+    (home / ".cursor").mkdir()
+    clock = {"command": sys.executable, "args": [str(CLOCK)]}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"clock": clock}}))
+    (home / "servers.json").write_text(json.dumps({"mcpServers": {"second": {**clock, "env": {"A": "1"}}}}))
+    remote = {"type": "streamable-http", "url": "http://127.0.0.1:9/mcp"}
+    (home / "server.json").write_text(json.dumps({"name": "io.example/remote", "remotes": [remote]}))
+    process = await asyncio.create_subprocess_exec(
+        *(BIN / "pointsman", "serve", "--port", "0"),
+        cwd=home,
+        env=own_environment(home),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    said = ""
+    try:
+        async with asyncio.timeout(RUN_S):
+            while not (found := re.search(r"pointsman ready on (\S+)", said)):
+                line = (await process.stderr.readline()).decode()
+                assert line, said
+                said += line
+        drain = asyncio.create_task(process.stderr.read())
+        yield Person(home, found[1], said)
+        process.terminate()
+        await asyncio.wait_for(process.wait(), RUN_S)
+        await drain
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(page == one for one, _ in blocks("sh"))])
+async def test_every_command_of_a_page_works_as_typed(page: str, person: Person) -> None:
+    lines = [line for one, code in blocks("sh") if one == page for line in code.splitlines() if line.strip()]
+    for line in lines:
+        if line == "make run":  # that is what has started the gateway, but for the installation
+            continue
+        code, shown = await person.types(line)
+        assert code == 0 or line.startswith(MAY_FIND_PROBLEMS), f"{line}\n{shown}"
+        assert "Traceback" not in shown
+
+
+async def test_the_first_start_offers_the_servers_of_the_clients_and_shows_none_of_their_values(person: Person) -> None:
+    [offer] = [line for line in person.said.splitlines() if "Your clients have servers already" in line]
+    assert "Cursor (1)" in offer
+    assert "import`" in offer
+    assert str(CLOCK) not in person.said
+    commands = re.findall(r"`([^`]* (?:client list|import))`", person.said)
+    assert len(commands) == 2
+    for command in commands:
+        code, shown = await person.types(command)
+        assert code == 0, shown
