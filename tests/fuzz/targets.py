@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.loader import parse as parse_config
@@ -20,6 +21,10 @@ from pointsman.router.audit.display import json_line
 from pointsman.router.audit.query import read_rows
 from pointsman.router.audit.segments import FOLDER, Segment, last_seq, list_segments, read_entries
 from pointsman.router.audit.store import Store
+from pointsman.router.clients.client_file import ClientFileError, changed, parsed
+from pointsman.router.clients.dialects import Format
+from pointsman.router.clients.found_servers import of_text
+from pointsman.router.clients.import_plan import plan_import
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
 from pointsman.router.downstream.stdio.lines import LineAssembler
@@ -149,6 +154,21 @@ def configuration(data: bytes) -> None:
     assert problems != ()
 
 
+def client_file(data: bytes) -> None:
+    """A client's file, or a text that somebody imports: read as all formats, and changed without a loss."""
+    text = data.decode(errors="replace")
+    with suppress(ClientFileError):
+        plan = plan_import([of_text(text, "stdin", {})], "", Path("/nowhere/pointsman.yaml"), (), {})
+        assert all(parse_config(json.dumps({"servers": {one: {"command": "x"}}}), "", {}) for one in plan.servers)
+    for kind in get_args(Format):
+        with suppress(ClientFileError):
+            before = parsed(text, kind, "it")
+            added = changed(text, kind, "mcpServers", "pointsman", {"url": "x"})
+            assert parsed(added, kind, "it")["mcpServers"]["pointsman"] == {"url": "x"}
+            after = parsed(changed(added, kind, "mcpServers", "pointsman", None), kind, "it")
+            assert {**after, "mcpServers": None} == {**before, "mcpServers": None}
+
+
 _CALL = (
     b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1,-2.5e3,true,null,"\\u00e9"]},'
     b'"_meta":{"progressToken":1}}}'
@@ -211,6 +231,13 @@ _YAML_SYNTAX = (
     *(b"[" * 40, b"---\n", b"%YAML 9.9\n", b"\t", b"\n", b"\n  ", b"\0", b"\x85", b"\xff", b"${", b"#"),
 )
 
+_CLIENT_FILES = (
+    b'// mine\n{\n  "mcpServers": {\n    "time": {"command": "uvx", "env": {"A_KEY": "${env:B}"}}, // x\n  },\n}\n',
+    b'[mcpServers.time]\nurl = "https://host.example/sse?key=1"\n\n# x\n[other]\na = 1\n',
+    b"mcpServers:\n  # x\n  time: {cmd: uvx, args: [a], envs: {A: b}}\nother: 1\n",
+    b'{"name":"a/b","packages":[{"registryType":"npm","identifier":"x","packageArguments":[{"name":"--a"}]}]}',
+)
+
 _JSON = (_JSON_VALUES, _JSON_SYNTAX)
 TARGETS = {
     "front": Target(front, (_CALL, *_SMALL), *_JSON),
@@ -219,5 +246,6 @@ TARGETS = {
     "pieces": Target(json_in_pieces, (b'{"a":["' + b"x" * 140_000 + b'"],"b":{"c":[1,2.5,null]}}',), *_JSON),
     "events": Target(events, (_EVENTS,), _EVENT_VALUES, _EVENT_SYNTAX),
     "journal": Target(journal, (_JOURNAL,), *_JSON),
+    "client files": Target(client_file, _CLIENT_FILES, (*_JSON_VALUES, *_YAML_VALUES), (*_JSON_SYNTAX, b"//", b"/*")),
     "configuration": Target(configuration, (_YAML,), _YAML_VALUES, _YAML_SYNTAX),
 }

@@ -22,7 +22,7 @@ every_client = pytest.mark.parametrize("name", DIALECTS)
 
 
 def planned(*findings: Findings, text: str = "", folder: Path = Path("/nowhere")) -> Plan:
-    return plan_import(findings, text, folder / "pointsman.yaml", URL, {})
+    return plan_import(findings, text, folder / "pointsman.yaml", (URL,), {})
 
 
 def of_file(name: str, home: Path) -> Findings:
@@ -99,12 +99,12 @@ def test_what_the_configuration_has_already_is_left_out() -> None:
     ],
 )
 def test_an_entry_that_leads_to_this_gateway_is_recognised(server: dict[str, Any]) -> None:
-    assert points_here(server, URL)
+    assert points_here(server, (URL,))
 
 
 @pytest.mark.parametrize("server", [{"url": "http://localhost:3283/mcp"}, {"command": "uvx", "args": ["time"]}])
 def test_other_entries_are_not(server: dict[str, Any]) -> None:
-    assert not points_here(server, URL)
+    assert not points_here(server, (URL,))
 
 
 @pytest.mark.parametrize(

@@ -248,8 +248,13 @@ def list_(scope: str, name: str, as_json: bool) -> None:
     width = max(len(row["client"]) for row in rows)
     for row in rows:
         others = f", {row['others']} other server{'s' if row['others'] != 1 else ''}" if row["others"] else ""
-        click.echo(f"{row['client']:{width}}  {row['state'] + others:38}  {row['file']}")
+        click.echo(f"{row['client']:{width}}  {row['state'] + others:30}  {_short(row['file'])}")
     note("\nConnect one with `pointsman client add NAME`. `pointsman import` takes over the servers of all.")
+
+
+def _short(path: str) -> str:
+    home = os.environ.get("HOME", "")
+    return f"~{path.removeprefix(home)}" if home and path.startswith(f"{home}/") else path
 
 
 def _row(dialect: Dialect, scope: str, name: str) -> dict[str, Any] | None:

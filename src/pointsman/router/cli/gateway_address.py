@@ -17,8 +17,11 @@ from pointsman.router.serving.state_folder import find_running
 def gateway_url(config_path: Path | None, settings: Settings, state: Path) -> str:
     """The URL of `/mcp`. Raises ConfigError if the file is not YAML; other problems of the file do not matter here."""
     running = find_running(state)
-    if running is not None:
-        return running.url
+    return running.url if running is not None else configured_url(config_path, settings)
+
+
+def configured_url(config_path: Path | None, settings: Settings) -> str:
+    """Raises as `gateway_url`."""
     listen = _listen(config_path) if config_path is not None else Listen()
     host = settings.host or listen.host
     port = settings.port if settings.port is not None else listen.port

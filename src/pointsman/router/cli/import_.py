@@ -26,7 +26,7 @@ from pointsman.config.mask import mask_args, mask_url
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.router.cli.client import ClientName, confirmed
-from pointsman.router.cli.gateway_address import gateway_url
+from pointsman.router.cli.gateway_address import configured_url, gateway_url
 from pointsman.router.cli.options import (
     CommandError,
     ConfigCommandError,
@@ -84,7 +84,8 @@ def import_(
             _take_back(path, state)
             return
         findings = _findings(file, clients or tuple(DIALECTS.values()), scope, names)
-        plan = plan_import(findings, read_text(path), path, gateway_url(path, settings, state), os.environ)
+        own_urls = (gateway_url(path, settings, state), configured_url(path, settings))
+        plan = plan_import(findings, read_text(path), path, own_urls, os.environ)
         if as_json:
             click.echo(json.dumps(_as_json(plan), indent=2, ensure_ascii=False))
         else:
@@ -97,7 +98,8 @@ def import_(
         _apply(plan, path, state)
     count = len(plan.additions)
     note(f"Added {count} server{'s' if count != 1 else ''} to {path}; a running gateway takes them up at once.")
-    note("`pointsman import --undo` takes that back. `pointsman client add NAME` connects a client to the gateway.")
+    note("`pointsman import --undo` takes that back. `pointsman client add NAME` connects a client to the gateway;")
+    note("then remove the servers from the client's own file, or its model sees them twice.")
 
 
 def _findings(file: Path | None, clients: tuple[Dialect, ...], scope: str, names: tuple[str, ...]) -> list[Findings]:

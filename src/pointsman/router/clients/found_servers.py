@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -92,7 +92,7 @@ def offer(environ: Mapping[str, str], own_url: str) -> str | None:
     """In which clients of this user there are servers, and how many; None: in none. Names no value of any."""
     counts = []
     for dialect in DIALECTS.values():
-        servers = [found for found in of_client(dialect, environ).servers if not points_here(found.server, own_url)]
+        servers = [found for found in of_client(dialect, environ).servers if not points_here(found.server, (own_url,))]
         if servers:
             counts.append(f"{dialect.title} ({len(servers)})")
     return ", ".join(counts) or None
@@ -124,11 +124,11 @@ def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
     return findings
 
 
-def points_here(server: Mapping[str, Any], own_url: str) -> bool:
+def points_here(server: Mapping[str, Any], own_urls: Collection[str]) -> bool:
     """Whether a server is this gateway: by its address, its token or its command."""
     line = [str(server.get("command") or ""), *map(str, server.get("args") or ())]
     urls = [text for text in (str(server.get("url") or ""), *line) if text.startswith(("http://", "https://"))]
-    if any(_same_place(url, own_url) for url in urls) or PREFIX in json.dumps(server, default=str):
+    if any(_same_place(url, own) for url in urls for own in own_urls) or PREFIX in json.dumps(server, default=str):
         return True
     names = {Path(part).name.partition("@")[0] for part in line}
     return "pointsman" in names and "stdio" in names

@@ -44,7 +44,7 @@ class Plan:
 
 
 def plan_import(
-    findings: Iterable[Findings], text: str, config_path: Path, own_url: str, environ: Mapping[str, str]
+    findings: Iterable[Findings], text: str, config_path: Path, own_urls: Collection[str], environ: Mapping[str, str]
 ) -> Plan:
     """`text` is the configuration. Raises ConfigError if it is not YAML."""
     plan = Plan()
@@ -56,7 +56,7 @@ def plan_import(
         plan.left_out += one.left_out
         plan.problems += one.problems
         for found, expanded in zip(one.servers, _expanded(one.servers, config_path, environ), strict=True):
-            reason = _reason_against(expanded, known, own_url)
+            reason = _reason_against(expanded, known, own_urls)
             if reason is not None:
                 plan.left_out.append(LeftOut(found.source, found.name, reason))
                 continue
@@ -100,8 +100,8 @@ def _identity(entry: Any) -> str:
     return json.dumps(compared, sort_keys=True, default=str)
 
 
-def _reason_against(server: Mapping[str, Any], known: Mapping[str, str], own_url: str) -> str | None:
-    if points_here(server, own_url):
+def _reason_against(server: Mapping[str, Any], known: Mapping[str, str], own_urls: Collection[str]) -> str | None:
+    if points_here(server, own_urls):
         return "it is this gateway itself"
     twin = known.get(_identity(server))
     if twin is not None:

@@ -161,9 +161,11 @@ class HttpClient:
         return None
 
     async def close(self) -> None:
-        await self._tasks.close()
-        await self._connector.close()
-        self.give_up("its connection was closed")
+        try:
+            await self._tasks.close()
+        finally:
+            await self._connector.close()
+            self.give_up("its connection was closed")
 
 
 def with_headers(head: bytes, headers: Mapping[str, str]) -> bytes:

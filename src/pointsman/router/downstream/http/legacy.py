@@ -148,15 +148,17 @@ class LegacyHttp:
 
     async def close(self) -> None:
         self._messages.close("the connection was closed")
-        await self._tasks.close()
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.gather(self._renewal, return_exceptions=True)
-        if self._session.has_id:
-            with suppress(ConnectionLostError, TimeoutError):
-                async with asyncio.timeout(_CLOSE_S):
-                    (await self._client.send(self._session.delete)).close()
-        await self._client.close()
+        try:
+            await self._tasks.close()
+            if self._renewal is not None:
+                self._renewal.cancel()
+                await asyncio.gather(self._renewal, return_exceptions=True)
+            if self._session.has_id:
+                with suppress(ConnectionLostError, TimeoutError):
+                    async with asyncio.timeout(_CLOSE_S):
+                        (await self._client.send(self._session.delete)).close()
+        finally:  # a daemon that ends may cancel the DELETE
+            await self._client.close()
 
     # ------------------------------------------------------------------ one call
 

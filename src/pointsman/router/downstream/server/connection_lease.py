@@ -57,11 +57,13 @@ class ConnectionLease:
     async def retire(self, drain_s: float) -> None:
         """Drain and close: wait until nothing is under way on the connection, at most `drain_s`, then close it."""
         self._retired.set()
-        await self._tasks.close()
-        with suppress(TimeoutError):  # calls still under way then fail with the connection
-            async with asyncio.timeout(drain_s):
-                await self._idle.wait()
-        await self.connection.close()
+        try:
+            await self._tasks.close()
+            with suppress(TimeoutError):  # calls still under way then fail with the connection
+                async with asyncio.timeout(drain_s):
+                    await self._idle.wait()
+        finally:  # also when the daemon ends and cancels the wait
+            await self.connection.close()
 
 
 class LogLevel:
