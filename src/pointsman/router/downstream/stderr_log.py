@@ -124,8 +124,8 @@ _SAYS_ERROR = re.compile(
 _ASIDE = re.compile(
     r"(?i)\s*(?:hint|help|note|tip|warning|warn|info|debug)\b|npm (?:error|err!) (?:code|errno|syscall|path)\b"
 )
-_INNER_CAUSE = re.compile(r"(?i)\s*(?:[├╰│└]|caused by\b)")
-_MARKS = re.compile(r"(?i)^[\s\u00d7\u2717├╰│└─▶>]*(?:caused by:?\s*)?")  # with the crosses that uv and npm print
+_INNER_CAUSE = re.compile(r"(?i)\s*(?:[├╰│└]|caused? ?(?:by)?:)")
+_MARKS = re.compile(r"(?i)^[\s\u00d7\u2717├╰│└─▶>]*(?:caused? ?(?:by)?:\s*)?")  # with the crosses that uv and npm print
 
 
 class ServerLogs:

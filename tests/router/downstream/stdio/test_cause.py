@@ -20,6 +20,11 @@ UV_OLD = """error: Failed to install `mcp-server-time`
   Caused by: client error (Connect)
   Caused by: invalid peer certificate: UnknownIssuer
 """
+UV_NEW = """warning: No valid certificates found in `SSL_CERT_FILE`: /empty.pem.
+error: Failed to fetch: https://index.example/simple/mcp-server-time/
+  cause: error sending request for url (https://index.example/simple/mcp-server-time/)
+  cause: invalid peer certificate: UnknownIssuer
+"""
 NPM = """npm error code E404
 npm error 404 Not Found - GET https://registry.example/mcp-nothing - Not found
 npm error A complete log of this run can be found in: /root/.npm/_logs/x.log
@@ -48,6 +53,11 @@ Node.js v20.1.0
             "Failed to fetch: `https://index.example/simple/mcp-server-time/`: invalid peer certificate: UnknownIssuer",
         ),
         (UV_OLD, "error: Failed to install `mcp-server-time`: invalid peer certificate: UnknownIssuer"),
+        (
+            UV_NEW,
+            "error: Failed to fetch: https://index.example/simple/mcp-server-time/: "
+            "invalid peer certificate: UnknownIssuer",
+        ),
         (NPM, "npm error 404 Not Found - GET https://registry.example/mcp-nothing - Not found"),
         (PYTHON, "ValueError: KEY is not set"),
         (NODE, "Error: Cannot find module 'left-pad'"),

@@ -227,6 +227,18 @@ async def test_a_servers_log_outlives_its_children_and_each_death_has_its_own_wo
     assert told == ["server shop: it exited with code 1; it wrote: first"]
 
 
+async def test_the_words_of_a_child_that_was_asked_to_end_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    owner = Owner()
+    owner.stderr = StderrLog("shop")
+    child = await SystemProcesses(None)(Command(("sh", "-c", "echo 'error: x' >&2; cat >/dev/null")), owner)
+    async with asyncio.timeout(30):
+        while not owner.stderr.total:
+            await asyncio.sleep(0.01)
+    await child.stop()
+    assert await owner.gone_for == "it exited with code 0"
+    assert not [record for record in caplog.records if record.name.endswith(".child")]
+
+
 def test_the_ring_keeps_the_last_bytes_whatever_the_size_of_the_writes() -> None:
     log = StderrLog(limit_bytes=100)
     for number in range(1000):

@@ -132,24 +132,23 @@ class SystemChild:
         if self._reported:
             return
         self._reported = True
+        asked_to = self._stopping is not None
         if self._last_words is not None:
             self._last_words.cancel()
         if self._exited.is_set():
             self._close_pipes()  # a process that left the group may still hold the other ends
         else:
             self._start_stop()  # it closed its output and runs on, of no further use
-        self._events.exited(self._reason())
+        what = self._what_happened()
+        if not asked_to:
+            self._log_cause(what)
+        self._events.exited(what)
 
-    def _reason(self) -> str:
+    def _what_happened(self) -> str:
         code = self._process.returncode
         if code is None:
-            what = "it closed its output"
-        elif code < 0:
-            what = f"it was ended by {_signal_name(-code)}"
-        else:
-            what = f"it exited with code {code}"
-        self._log_cause(what)
-        return what
+            return "it closed its output"
+        return f"it was ended by {_signal_name(-code)}" if code < 0 else f"it exited with code {code}"
 
     def _log_cause(self, what: str) -> None:
         """For the operator only: the reason reaches clients, and stderr may hold anything, including secrets."""
@@ -277,10 +276,10 @@ class SystemProcesses:
         if self._guard is not None:
             name, value = self._guard.mark
             env[name] = value
-        events.stderr.last_cause = ""
         try:
             process = _start(command, env)
         except (OSError, ValueError) as error:
+            events.stderr.last_cause = ""  # the cause of an earlier child's end stays until this one ends
             raise ConnectionLostError(_why_not_started(command, error)) from None
         child = SystemChild(process, events, self._guard, self._grace)
         opening = asyncio.ensure_future(child.open())
