@@ -70,6 +70,26 @@ def test_a_program_gets_the_values_that_the_client_gave_it(tmp_path: Path) -> No
     assert servers["remote"].env["AUTH_HEADER"].get_secret_value() == "Bearer sk-0123456789abcdefghij"
 
 
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"command": "x", "env": {"KEY": "${KEY}"}}, {"command": "x", "env": {"KEY": "${KEY:-}"}}),
+        (
+            {"command": "x", "args": ["A:${KEY}"], "env": {"KEY": "v1"}},
+            {"command": "x", "args": ["A:$${KEY}"], "env": {"KEY": "${file:secrets/x.KEY}"}},
+        ),
+        (
+            {"url": "https://a.example/mcp", "headers": {"X-A": "{file:~/a.txt}", "X-B": "{file:b.txt}"}},
+            {"url": "https://a.example/mcp", "headers": {"X-A": "${file:/home/anna/a.txt}", "X-B": "{file:b.txt}"}},
+        ),
+        ({"command": "x", "args": ["$HOME ${unclosed"]}, {"command": "x", "args": ["$HOME $${unclosed"]}),
+    ],
+)
+def test_references_keep_their_meaning(entry: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = of_text(json.dumps({"mcpServers": {"x": entry}}), "a.json", {"HOME": "/home/anna"})
+    assert planned(found).servers == {"x": expected}
+
+
 def test_a_server_in_two_clients_is_planned_once_and_another_with_its_name_gets_a_new_id() -> None:
     one = of_text('{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}', "a.json", {})
     two = of_text('{"servers": {"clock": {"command": "uvx", "args": ["mcp-server-time"]}}}', "b.json", {})

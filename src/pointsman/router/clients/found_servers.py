@@ -179,7 +179,7 @@ def _translated(source: str, name: str, entry: Mapping[str, Any], references: _R
     line = _command_line(entry)
     if line:
         server["command"] = references.converted(line[0])
-        server["args"] = [references.converted(arg) for arg in line[1:]]
+        server["args"] = [references.converted(arg, argument=True) for arg in line[1:]]
         server["env"] = _environment(entry, references)
         if isinstance(entry.get("cwd"), str):
             server["cwd"] = references.converted(entry["cwd"])
@@ -313,17 +313,19 @@ class _References:
             re.escape(form).replace("NAME", _NAME + r"(?::-([^}]*))?" if "}" in form else _NAME) for form in forms
         )
         inputs = re.escape("${input:NAME}").replace("NAME", r"([^}]+)")
-        self._pattern = re.compile("|".join([*escaped, inputs]))
-        self._own = {name for key in _ENVIRONMENT if isinstance(entry.get(key), Mapping) for name in entry[key]}
+        files = [r"\{file:([~/][^}]*)\}"] if "{env:NAME}" in forms else []  # OpenCode's
+        self._pattern = re.compile("|".join([*escaped, inputs, *files]))
+        own = {name for key in _ENVIRONMENT if isinstance(entry.get(key), Mapping) for name in entry[key]}
+        self._own = own - environ.keys()
         self._home = environ.get("HOME", "")
         self.names: set[str] = set()
 
-    def converted(self, text: str) -> str:
+    def converted(self, text: str, *, argument: bool = False) -> str:
         text = text.replace("${userHome}", self._home).replace("${pathSeparator}", "/").replace("${/}", "/")
         result, position = "", 0
         for match in self._pattern.finditer(text):
             name = next(group for group in match.groups() if group)
-            if name in self._own:  # a program such as mcp-remote expands it itself, from its environment
+            if argument and name in self._own:  # a program such as mcp-remote expands it, from the entry's `env`
                 continue
             result += _literal(text[position : match.start()]) + self._reference(match, name)
             position = match.end()
@@ -337,6 +339,8 @@ class _References:
         groups = [group for group in match.groups() if group]
         if len(groups) > 1 and "$" not in groups[1]:
             return f"${{{name}:-{groups[1]}}}"
+        if match[0].startswith("{file:"):
+            return f"${{file:{name.replace('~', self._home, 1) if name.startswith('~/') else name}}}"
         return self.to_variable(re.sub(r"\W", "_", name.upper()) if match[0].startswith("${input:") else name)
 
 
