@@ -92,11 +92,6 @@ def mask_url(url: str, external_texts: Iterable[str] = ()) -> str:
     return urlunsplit((parts.scheme, netloc, path, query, MASK if parts.fragment else ""))
 
 
-def looks_like_secret(text: str) -> bool:
-    """Whether a text has the form of a known kind of key, such as `ghp_...` or `sk-...`."""
-    return _SECRET_PREFIX.search(text) is not None
-
-
 def _mask_arg(arg: str, external_texts: Collection[str]) -> str:
     if "://" in arg:
         return mask_url(arg, external_texts)

@@ -25,6 +25,18 @@ SECRET = re.compile(
 )
 
 
+_REFERENCE = re.compile(r"\$\{[^}\s]*\}?")  # to the environment or a file
+
+
+def holds_secret(text: str) -> bool:
+    """Whether a part of the text looks like a secret that is written out, and is not a `${...}` reference."""
+    return SECRET.search(_REFERENCE.sub("", text)) is not None
+
+
+def mask_secrets(text: str) -> str:
+    return SECRET.sub(MASK, text)
+
+
 def new_secret() -> str:
     return PREFIX + secrets.token_urlsafe(32)
 

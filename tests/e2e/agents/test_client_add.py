@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import sys
@@ -151,3 +152,27 @@ async def test_the_line_of_the_first_start_holds_in_every_folder(tmp_path: Path)
     finally:
         process.kill()
         await process.wait()
+
+
+ADDED_BY = {  # how the clients write a server down themselves, which `pointsman import` must read
+    "claude-code": "claude mcp add --scope user clock -e REGION=eu -- uvx mcp-server-time --local-timezone UTC",
+    "codex": "codex mcp add clock --env REGION=eu -- uvx mcp-server-time --local-timezone UTC",
+    "gemini": "gemini mcp add --scope user -e REGION=eu clock uvx mcp-server-time -- --local-timezone UTC",
+    "copilot": "copilot mcp add clock --env REGION=eu -- uvx mcp-server-time --local-timezone UTC",
+}
+
+
+@pytest.mark.parametrize("name", ADDED_BY)
+async def test_a_server_that_the_client_has_written_is_imported(
+    name: str, gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "work").mkdir()
+    await said(["bash", "-c", ADDED_BY[name]], tmp_path, folder=tmp_path / "work")
+    files = ("--config", str(gateway.config_file), "--state-dir", str(gateway.state_dir))
+    command = [sys.executable, "-P", "-m", "pointsman", "import", "--from", name, "--dry-run", "--json", *files]
+    [server] = json.loads(await said(command, tmp_path))["servers"]
+    assert server["server"] == {
+        "command": "uvx",
+        "args": ["mcp-server-time", "--local-timezone", "UTC"],
+        "env": {"REGION": "eu"},
+    }

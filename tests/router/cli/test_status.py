@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
+from tests.gateway_process import gateway_process
 from tests.router.cli.commands import run
 from tests.router.conftest import Shop
 from tests.router.raw_client import speaker
@@ -78,3 +80,19 @@ async def test_a_line_after_the_ready_line_tells_what_is_missing_and_why(shop: S
 async def test_the_channel_outlives_many_clients_at_once(shop: Shop, tmp_path: Path) -> None:
     ran = await asyncio.gather(*(run(tmp_path, "status", "--json") for _ in range(4)))
     assert [json.loads(each.stdout)["ready"] for each in ran] == [True] * 4
+
+
+async def test_after_a_kill_the_next_gateway_is_reached_also_at_a_long_path(tmp_path: Path) -> None:
+    folder = tmp_path / ("a-long-name-" * 12)
+    folder.mkdir()
+    async with gateway_process(folder, {"servers": {}}) as gateway:
+        assert (await run(folder, "status", "--json")).json["process"] == gateway.pid
+        gateway.send_signal(signal.SIGKILL)
+        await gateway.process.wait()
+        left = gateway.state_dir / "owner.sock"
+        assert left.is_socket()
+        assert len(str(left)) > 107
+        assert (await run(folder, "status")).code == 3
+        async with gateway_process(folder, {"servers": {}}) as second:
+            assert (await run(folder, "status", "--json")).json["process"] == second.pid
+    assert not left.exists()

@@ -70,6 +70,26 @@ def test_a_program_gets_the_values_that_the_client_gave_it(tmp_path: Path) -> No
     assert servers["remote"].env["AUTH_HEADER"].get_secret_value() == "Bearer sk-0123456789abcdefghij"
 
 
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"command": "x", "env": {"KEY": "${KEY}"}}, {"command": "x", "env": {"KEY": "${KEY:-}"}}),
+        (
+            {"command": "x", "args": ["A:${KEY}"], "env": {"KEY": "v1"}},
+            {"command": "x", "args": ["A:$${KEY}"], "env": {"KEY": "${file:secrets/x.KEY}"}},
+        ),
+        (
+            {"url": "https://a.example/mcp", "headers": {"X-A": "{file:~/a.txt}", "X-B": "{file:b.txt}"}},
+            {"url": "https://a.example/mcp", "headers": {"X-A": "${file:/home/anna/a.txt}", "X-B": "{file:b.txt}"}},
+        ),
+        ({"command": "x", "args": ["$HOME ${unclosed"]}, {"command": "x", "args": ["$HOME $${unclosed"]}),
+    ],
+)
+def test_references_keep_their_meaning(entry: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = of_text(json.dumps({"mcpServers": {"x": entry}}), "a.json", {"HOME": "/home/anna"})
+    assert planned(found).servers == {"x": expected}
+
+
 def test_a_server_in_two_clients_is_planned_once_and_another_with_its_name_gets_a_new_id() -> None:
     one = of_text('{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}', "a.json", {})
     two = of_text('{"servers": {"clock": {"command": "uvx", "args": ["mcp-server-time"]}}}', "b.json", {})
@@ -257,3 +277,28 @@ def test_the_offer_counts_servers_per_client_without_this_gateway(tmp_path: Path
 def test_of_a_huge_file_only_so_many_servers_are_taken() -> None:
     text = json.dumps({"mcpServers": {f"s{n}": {"command": f"c{n}"} for n in range(2000)}})
     assert len(of_text(text, "a.json", {}).servers) == 500
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "text", [BOMB + "mcpServers:\n  x: {command: y, args: *i}\n", "a: &a [*a]\nmcpServers: {x: {command: *a}}\n"]
+)
+def test_aliases_that_stand_for_too_much_are_refused(text: str) -> None:
+    with pytest.raises(ClientFileError):
+        of_text(text, "config.yaml", {})
+
+
+@pytest.mark.parametrize("value", ["0x" + "f" * 6000, "[[1]]", "{a: 1}"])
+def test_a_value_that_is_no_text_leaves_out_its_server_alone(value: str) -> None:
+    plan = planned(of_text(f"mcpServers:\n  bad: {{cmd: x, args: [{value}]}}\n  good: {{cmd: x}}\n", "a.yaml", {}))
+    assert list(plan.servers) == ["good"]
+    assert [left.name for left in plan.left_out] == ["bad"]
+
+
+def test_a_name_that_is_too_long_leaves_out_its_server_alone() -> None:
+    servers = {"bad": {"command": "x", "env": {"A" * 2000: "1"}}, "good": {"command": "x"}}
+    assert list(planned(of_text(json.dumps({"mcpServers": servers}), "a.json", {})).servers) == ["good"]

@@ -23,3 +23,7 @@ def test_lines_that_differ_in_time_only_are_told_once_as_the_last_attempt_had_th
 def test_without_an_error_the_last_lines_are_told() -> None:
     assert telling_lines([f"step {word}" for word in "abcdef"], 2) == ["step e", "step f"]
     assert telling_lines([]) == []
+
+
+def test_secrets_in_the_lines_are_masked() -> None:
+    assert telling_lines([f"error: token ghp_{'a1' * 18} is invalid"]) == ["error: token *** is invalid"]

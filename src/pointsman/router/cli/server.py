@@ -280,10 +280,10 @@ def _pairs(given: Sequence[str], separator: str, option: str) -> dict[str, str]:
 
 def _advise_references(given: dict[str, Any]) -> None:
     """Point at `${NAME}` where a value that looks like a secret was written into the file."""
-    from pointsman.config.mask import looks_like_secret
+    from pointsman.config.secrets import holds_secret
 
     for name, value in {**given["env"], **given["headers"]}.items():
-        if "${" not in value and looks_like_secret(value):
+        if holds_secret(value):
             note(
                 f"The value of {name} is in the file as plain text. With `${{NAME}}` in its place the gateway reads it "
                 "from its environment, with `${file:PATH}` from a file."
@@ -315,7 +315,7 @@ def _show(found: dict[str, Any], folder: Path, as_json: bool, *, printed: bool =
     elif well:
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
         click.echo(
-            f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'], 'tool')}{version}."
+            f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}."
         )
     else:
         _show_failure(found, folder)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import Node, ScalarNode
 
 from pointsman.config.edits import EditError, insert, remove
 from pointsman.config.errors import ConfigError
@@ -19,6 +20,10 @@ from pointsman.router.clients import jsonc, toml_table
 from pointsman.router.clients.dialects import Format
 
 MAX_BYTES: Mapping[Format, int] = {"json": 32 * 1_048_576, "toml": 1_048_576, "yaml": 1_048_576}
+
+
+_MAX_NODES = 200_000  # of YAML, with all aliases written out
+_MAX_DEPTH = 64
 
 
 class ClientFileError(Exception):
@@ -110,10 +115,28 @@ def _without(data: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 
 def _yaml_data(text: str) -> Any:
-    compose(text, "")  # bounds the depth, and has the better errors
+    root = compose(text, "")  # bounds the depth, and has the better errors
+    if root is not None:
+        _bound_aliases(root, {})
     yaml = YAML(typ="safe", pure=True)
     yaml.composer.warn_double_anchors = False
     return yaml.load(text)
+
+
+def _bound_aliases(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """The number of nodes and the depth with all aliases written out. Raises ValueError if that is too much."""
+    if id(node) in known:
+        return known[id(node)]
+    known[id(node)] = (_MAX_NODES, 0)  # an alias of itself
+    children = node.value if not isinstance(node, ScalarNode) else []
+    flat = [part for child in children for part in (child if isinstance(child, tuple) else (child,))]
+    sizes = [_bound_aliases(child, known) for child in flat]
+    size = 1 + sum(one for one, _ in sizes)
+    depth = 1 + max((one for _, one in sizes), default=0)
+    if size > _MAX_NODES or depth > _MAX_DEPTH:
+        raise ValueError("aliases that stand for too much")
+    known[id(node)] = (size, depth)
+    return size, depth
 
 
 def _edit_json(text: str, section: str, key: str, value: Mapping[str, Any] | None) -> str:

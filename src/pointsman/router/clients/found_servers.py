@@ -19,6 +19,7 @@ from pointsman.router.clients.dialects import DIALECTS, Dialect, Format, project
 from pointsman.router.clients.registry import is_registry_entry, registry_entries, registry_server
 
 MAX_SERVERS = 500  # of one file
+MAX_NAME = 256  # of a server, a variable, a header or a tool
 _SSE = frozenset({"sse"})
 _DIRECT = ("url", "serverUrl", "httpUrl", "uri", "server_url")
 _ENVIRONMENT = ("env", "envs", "environment")
@@ -43,6 +44,7 @@ _WITHOUT_EFFECT = frozenset(  # on a gateway: confirmations, texts and icons of 
     }
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_UNREADABLE = "a value in it is neither text nor a number of usual length"
 _FOLDER = re.compile(r"\$\{workspaceFolder(?:Basename)?[^}]*\}")
 _NAME = r"([A-Za-z_][A-Za-z0-9_]*)"
 _ANY_FORM = ("${env:NAME}", "{env:NAME}", "${NAME}")
@@ -104,8 +106,11 @@ def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
     findings = Findings()
     if is_registry_entry(data):
         for entry in islice(registry_entries(data), MAX_SERVERS):
-            server, notes, reason = registry_server(entry)
-            shown = str(entry.get("name") or name)
+            shown = str(entry["name"])[:MAX_NAME]
+            try:
+                server, notes, reason = registry_server(entry)
+            except ValueError:
+                reason = _UNREADABLE
             if reason is not None:
                 findings.left_out.append(LeftOut(name, shown, reason))
             else:
@@ -115,7 +120,8 @@ def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
     if not sections and any(isinstance(one, Mapping) and _unusable(one) is None for one in data.values()):
         sections = [data]  # the entries alone
     if not sections and any(key in data for key in ("command", *_DIRECT)):
-        sections = [{str(data.get("name") or Path(name).stem or "server"): data}]
+        own = data.get("name")
+        sections = [{own if isinstance(own, str) and own else Path(name).stem or "server": data}]
     if not sections:
         keys = ", ".join(f"`{key}`" for key in _section_keys())
         raise ClientFileError(f"{name} has no servers: none of the keys {keys}, and no `command` or `url`.")
@@ -138,17 +144,20 @@ def _take_up(
     section: Mapping[str, Any], source: str, forms: Sequence[str], environ: Mapping[str, str], findings: Findings
 ) -> None:
     for key, entry in islice(section.items(), MAX_SERVERS):
-        name = str(key)
+        name = key[:MAX_NAME] if isinstance(key, str) else "?"
         if not isinstance(entry, Mapping):
             findings.left_out.append(LeftOut(source, name, "its entry is not a mapping of keys to values"))
             continue
         if isinstance(entry.get("config"), Mapping):  # older files of Goose
             entry = {**entry, **entry["config"]}
-        reason = _unusable(entry)
+        try:
+            reason = _unusable(entry)
+            if reason is None:
+                findings.servers.append(_translated(source, name, entry, _References(forms, entry, environ)))
+        except ValueError:
+            reason = _UNREADABLE
         if reason is not None:
             findings.left_out.append(LeftOut(source, name, reason))
-            continue
-        findings.servers.append(_translated(source, name, entry, _References(forms, entry, environ)))
 
 
 def _unusable(entry: Mapping[str, Any]) -> str | None:
@@ -170,7 +179,7 @@ def _translated(source: str, name: str, entry: Mapping[str, Any], references: _R
     line = _command_line(entry)
     if line:
         server["command"] = references.converted(line[0])
-        server["args"] = [references.converted(arg) for arg in line[1:]]
+        server["args"] = [references.converted(arg, argument=True) for arg in line[1:]]
         server["env"] = _environment(entry, references)
         if isinstance(entry.get("cwd"), str):
             server["cwd"] = references.converted(entry["cwd"])
@@ -184,7 +193,7 @@ def _translated(source: str, name: str, entry: Mapping[str, Any], references: _R
         server["enabled"] = False
     server |= _limits(entry)
     server = {key: value for key, value in server.items() if value not in ([], {}, "")}
-    strange = sorted(str(key) for key in entry if key not in _UNDERSTOOD | _WITHOUT_EFFECT and key != "config")
+    strange = sorted(_key(key) for key in entry if key not in _UNDERSTOOD | _WITHOUT_EFFECT and key != "config")
     notes = [f"`{key}` has no counterpart here and is left out" for key in strange[:10]]
     if references.names:
         names = ", ".join(sorted(references.names))
@@ -201,7 +210,7 @@ def _command_line(entry: Mapping[str, Any]) -> list[str]:
         command, args = (command[0] if command else None), [*command[1:], *(args if isinstance(args, list) else [])]
     if not isinstance(command, str) or not command.strip():
         return []
-    rest = [str(arg) for arg in args] if isinstance(args, list) else []
+    rest = [_text(arg) for arg in args] if isinstance(args, list) else []
     if " " in command.strip() and not os.path.exists(command):
         try:
             return [*shlex.split(command), *rest]
@@ -215,7 +224,7 @@ def _address(entry: Mapping[str, Any]) -> str | None:
 
 
 def _is_sse(entry: Mapping[str, Any], address: str) -> bool:
-    kind = str(entry.get("type") or entry.get("transport") or "").lower()
+    kind = _text(entry.get("type") or entry.get("transport") or "").lower()
     if kind in ("", "remote"):
         return address.partition("?")[0].rstrip("/").endswith("/sse")
     return kind in _SSE
@@ -231,7 +240,7 @@ def _environment(entry: Mapping[str, Any], references: _References) -> dict[str,
         names = entry.get(key)
         for name in names if isinstance(names, list) else ():
             if isinstance(name, str) and name not in found:
-                found[name] = references.to_variable(name)
+                found[_key(name)] = references.to_variable(name)
     return found
 
 
@@ -239,7 +248,7 @@ def _headers(entry: Mapping[str, Any], references: _References) -> dict[str, str
     found = _texts(entry.get("headers"), references) | _texts(entry.get("http_headers"), references)
     variables = entry.get("env_http_headers")
     for header, variable in variables.items() if isinstance(variables, Mapping) else ():
-        found[str(header)] = references.to_variable(str(variable))
+        found[_key(header)] = references.to_variable(_key(variable))
     if isinstance(entry.get("bearer_token_env_var"), str):
         found["Authorization"] = f"Bearer {references.to_variable(entry['bearer_token_env_var'])}"
     return found
@@ -248,10 +257,21 @@ def _headers(entry: Mapping[str, Any], references: _References) -> dict[str, str
 def _texts(values: Any, references: _References) -> dict[str, str]:
     if not isinstance(values, Mapping):
         return {}
-    return {str(key): references.converted(_text(value)) for key, value in values.items() if value is not None}
+    return {_key(key): references.converted(_text(value)) for key, value in values.items() if value is not None}
+
+
+def _key(value: Any) -> str:
+    """The name of a variable, a header or an option. Raises ValueError."""
+    text = _text(value)
+    if len(text) > MAX_NAME:
+        raise ValueError("too long for a name")
+    return text
 
 
 def _text(value: Any) -> str:
+    """Raises ValueError."""
+    if not isinstance(value, str | int | float):
+        raise ValueError("neither text nor a number")  # noqa: TRY004 - as for a number that is too long
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -276,7 +296,13 @@ def _limits(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def _names(entry: Mapping[str, Any], *keys: str) -> list[str]:
     lists = (entry.get(key) for key in keys)
-    return [name for one in lists if isinstance(one, list) for name in one if isinstance(name, str)]
+    return [
+        name
+        for one in lists
+        if isinstance(one, list)
+        for name in one
+        if isinstance(name, str) and len(name) <= MAX_NAME
+    ]
 
 
 class _References:
@@ -287,17 +313,19 @@ class _References:
             re.escape(form).replace("NAME", _NAME + r"(?::-([^}]*))?" if "}" in form else _NAME) for form in forms
         )
         inputs = re.escape("${input:NAME}").replace("NAME", r"([^}]+)")
-        self._pattern = re.compile("|".join([*escaped, inputs]))
-        self._own = {name for key in _ENVIRONMENT if isinstance(entry.get(key), Mapping) for name in entry[key]}
+        files = [r"\{file:([~/][^}]*)\}"] if "{env:NAME}" in forms else []  # OpenCode's
+        self._pattern = re.compile("|".join([*escaped, inputs, *files]))
+        own = {name for key in _ENVIRONMENT if isinstance(entry.get(key), Mapping) for name in entry[key]}
+        self._own = own - environ.keys()
         self._home = environ.get("HOME", "")
         self.names: set[str] = set()
 
-    def converted(self, text: str) -> str:
+    def converted(self, text: str, *, argument: bool = False) -> str:
         text = text.replace("${userHome}", self._home).replace("${pathSeparator}", "/").replace("${/}", "/")
         result, position = "", 0
         for match in self._pattern.finditer(text):
             name = next(group for group in match.groups() if group)
-            if name in self._own:  # a program such as mcp-remote expands it itself, from its environment
+            if argument and name in self._own:  # a program such as mcp-remote expands it, from the entry's `env`
                 continue
             result += _literal(text[position : match.start()]) + self._reference(match, name)
             position = match.end()
@@ -311,6 +339,8 @@ class _References:
         groups = [group for group in match.groups() if group]
         if len(groups) > 1 and "$" not in groups[1]:
             return f"${{{name}:-{groups[1]}}}"
+        if match[0].startswith("{file:"):
+            return f"${{file:{name.replace('~', self._home, 1) if name.startswith('~/') else name}}}"
         return self.to_variable(re.sub(r"\W", "_", name.upper()) if match[0].startswith("${input:") else name)
 
 

@@ -56,7 +56,7 @@ def plan_import(
         plan.left_out += one.left_out
         plan.problems += one.problems
         for found, expanded in zip(one.servers, _expanded(one.servers, config_path, environ), strict=True):
-            reason = _reason_against(expanded, known, own_urls)
+            reason = _reason_against({**expanded, "name": found.name}, known, own_urls)
             if reason is not None:
                 plan.left_out.append(LeftOut(found.source, found.name, reason))
                 continue

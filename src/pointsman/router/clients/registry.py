@@ -9,6 +9,7 @@ from typing import Any
 Server = dict[str, Any]
 
 _VARIABLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_MAX_NAME = 256
 _RUNTIMES = {"npm": "npx", "pypi": "uvx", "oci": "docker", "nuget": "dnx"}
 
 
@@ -93,7 +94,7 @@ class _Values:
         found = {}
         for one in _mappings(inputs):
             name = one.get("name")
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
                 continue
             value = self._value(one, name)
             if value is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import stat
 import time
 from datetime import UTC, datetime
@@ -10,11 +9,10 @@ from pathlib import Path
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import advice, read_text
-from pointsman.config.mask import looks_like_secret
+from pointsman.config.secrets import holds_secret
 from pointsman.router.doctor.findings import Finding, Inspected
 
 _CHECK = "configuration"
-_WORD = re.compile(r"[^\s\"'=,:\[\]{}]{12,}")
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 SHOWN_LINES = 5
 
@@ -57,7 +55,7 @@ def check_tokens(inspected: Inspected) -> list[Finding]:
 
 
 def check_secrets(inspected: Inspected) -> list[Finding]:
-    """Check that secrets are not written out in a file that others can read. Names lines, never values."""
+    """Check that no secret is written out in a file that others can read. Names lines, comments too, never values."""
     path = inspected.config_path
     if path is None:
         return []
@@ -67,7 +65,7 @@ def check_secrets(inspected: Inspected) -> list[Finding]:
         return []  # reported by the check of the configuration
     if not mode & _READABLE_BY_OTHERS:
         return []
-    numbers = [str(number) for number, line in enumerate(text.splitlines(), 1) if _has_secret(line)]
+    numbers = [str(number) for number, line in enumerate(text.splitlines(), 1) if holds_secret(line)]
     if not numbers:
         return []
     where = ", ".join(numbers[:SHOWN_LINES]) + (", ..." if len(numbers) > SHOWN_LINES else "")
@@ -79,8 +77,3 @@ def check_secrets(inspected: Inspected) -> list[Finding]:
             f"Run `chmod 600 {path}`, and replace them by `${{NAME}}` or `${{file:PATH}}`.",
         )
     ]
-
-
-def _has_secret(line: str) -> bool:
-    """Comments count, too: others can read them."""
-    return any(looks_like_secret(word) for word in _WORD.findall(line) if "${" not in word)

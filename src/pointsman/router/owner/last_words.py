@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from pointsman.config.secrets import mask_secrets
 from pointsman.router.downstream.stderr_log import last_lines, log_file
 
 MAX_LINES = 4
@@ -15,7 +16,7 @@ _VARYING = re.compile(r"[0-9][0-9T:_.Z-]*")  # times and numbers, which differ f
 
 
 def last_words(state_dir: Path, server_id: str, count: int = MAX_LINES) -> list[str]:
-    """Return the lines of its last attempts that name an error, or else its last lines; a repeated line once."""
+    """Return the lines of its last attempts that name an error, or else its last lines: each once, secrets masked."""
     try:
         written = last_lines(log_file(state_dir, server_id).read_bytes(), _READ_LINES)
     except OSError:
@@ -29,4 +30,4 @@ def telling_lines(written: list[str], count: int = MAX_LINES) -> list[str]:
         different.setdefault(_VARYING.sub("0", line), line)
     recent = list(reversed(list(different.values())[:_RECENT]))
     telling = [line for line in recent if _TELLING.search(line)]
-    return telling[:count] if telling else recent[-count:]
+    return [mask_secrets(line) for line in (telling[:count] if telling else recent[-count:])]

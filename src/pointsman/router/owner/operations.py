@@ -22,6 +22,7 @@ from pointsman.catalog.rights import OWNER_ID
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.errors import closest
 from pointsman.config.model import CurrentConfig, Server
+from pointsman.config.secrets import mask_secrets
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError
 from pointsman.router.downstream.server.fleet import Fleet
@@ -269,7 +270,7 @@ def _reason(parts: Parts, server_id: str) -> str:
     if running is None or running.status.state != "failed":
         return running.status.reason if running is not None else ""
     cause = parts.logs.of(server_id).last_cause
-    return f"{running.status.reason}: {cause}" if cause else running.status.reason
+    return f"{running.status.reason}: {mask_secrets(cause)}" if cause else running.status.reason
 
 
 def _tool_names(parts: Parts, server_id: str) -> list[str]:

@@ -276,10 +276,10 @@ class SystemProcesses:
         if self._guard is not None:
             name, value = self._guard.mark
             env[name] = value
-        events.stderr.last_cause = ""
         try:
             process = _start(command, env)
         except (OSError, ValueError) as error:
+            events.stderr.last_cause = ""  # the cause of an earlier child's end stays until this one ends
             raise ConnectionLostError(_why_not_started(command, error)) from None
         child = SystemChild(process, events, self._guard, self._grace)
         opening = asyncio.ensure_future(child.open())
