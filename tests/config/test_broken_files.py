@@ -44,11 +44,11 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
     ),
     "a bracket that never closes": (
         "servers: {time: {args: [a, b}}",
-        ["f.yaml:1:29: expected ',' or ']', but got '}'"],
+        ["f.yaml:1:29: `]` is missing before this `}`, for the `[` in line 1"],
     ),
     "a quote that never closes": (
         "servers:\n  time: {command: 'uvx}\n",
-        ["f.yaml:3:1: found unexpected end of the file"],
+        ["f.yaml:2:19: the quote that opens here is never closed; add `'` at the end of the value"],
     ),
     "a value that starts with an indicator": (
         "servers: {time: {command: @home}}",
@@ -76,7 +76,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
     ),
     "an alias of nothing": (
         "servers: *none",
-        ["f.yaml:1:10: found undefined alias 'none'"],
+        ["f.yaml:1:10: `*none` is an alias of nothing; if it is meant as text, quote it"],
     ),
     "an alias of itself": (
         "servers: &all\n  time: *all",
@@ -107,7 +107,6 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             command: uvx
             toolPermissions: {}
             timeouts: {call: 3}
-            type: stdio
             xyzzy: 1
         limits: {bodybytes: 1}
         """,
@@ -115,9 +114,8 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:1:1: servrs: unknown key (did you mean `servers`?)",
             "f.yaml:5:5: servers.time.toolPermissions: unknown key (did you mean `tool_permissions`?)",
             "f.yaml:6:16: servers.time.timeouts.call: unknown key (did you mean `call_s`?)",
-            "f.yaml:7:5: servers.time.type: unknown key (did you mean `transport`?)",
-            "f.yaml:8:5: servers.time.xyzzy: unknown key",
-            "f.yaml:9:10: limits.bodybytes: unknown key (did you mean `body_bytes`?)",
+            "f.yaml:7:5: servers.time.xyzzy: unknown key",
+            "f.yaml:8:10: limits.bodybytes: unknown key (did you mean `body_bytes`?)",
         ],
     ),
     "wrong kinds of values": (
@@ -136,7 +134,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:3:39: audit.max_days: must be a whole number",
             "f.yaml:4:20: timeouts.call_s: must be a number",
             "f.yaml:4:34: timeouts.list_s: must be a number",
-            "f.yaml:5:18: servers.time.command: must be text; quote it",
+            "f.yaml:5:18: servers.time.command: takes only the program; write `command: uvx`",
             "f.yaml:5:56: servers.time.tool_permissions.a: must be true or false",
         ],
     ),
@@ -193,12 +191,13 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
         ],
     ),
     "ids": (
-        "servers: {a__b: {command: x}, 'a b': {command: x}, '': {command: x}}\nprojects: {UNASSIGNED_PROJECT_ID: {}}",
+        "servers: {'.': {command: x}, '': {command: x}}\nprojects: {a__b: {}, 'a b': {}, UNASSIGNED_PROJECT_ID: {}}",
         [
-            "f.yaml:1:11: servers.a__b: an id may contain letters, digits, `_` and `-`, but not `__`",
-            'f.yaml:1:31: servers."a b": an id may contain letters, digits, `_` and `-`, but not `__`',
-            'f.yaml:1:52: servers."": must not be empty',
-            "f.yaml:2:12: projects.UNASSIGNED_PROJECT_ID: is reserved for `no project`; choose another id",
+            'f.yaml:1:11: servers.".": an id may contain letters, digits, `_` and `-`, but not `__`',
+            'f.yaml:1:30: servers."": must not be empty',
+            "f.yaml:2:12: projects.a__b: an id may contain letters, digits, `_` and `-`, but not `__`",
+            'f.yaml:2:22: projects."a b": an id may contain letters, digits, `_` and `-`, but not `__`',
+            "f.yaml:2:33: projects.UNASSIGNED_PROJECT_ID: is reserved for `no project`; choose another id",
         ],
     ),
     "prefixes": (
@@ -278,7 +277,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
           a: {type: htpp, url: "https://a.example"}
           b: {type: http, transport: http, url: "https://a.example", disabled: perhaps}
           c: {type: sse, command: uvx}
-          d: {command: uvx, alwaysAllow: []}
+          d: {command: uvx, alwaysAllowed: []}
           e: 5
         """,
         [
@@ -288,13 +287,13 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:6:7: mcpServers.b.type: means the same as `transport`; keep one of them",
             "f.yaml:6:72: mcpServers.b.disabled: must be true or false",
             "f.yaml:7:3: mcpServers.c: `transport: sse` needs `url`",
-            "f.yaml:8:21: mcpServers.d.alwaysAllow: unknown key",
+            "f.yaml:8:21: mcpServers.d.alwaysAllowed: unknown key",
             "f.yaml:9:6: mcpServers.e: must be a mapping of keys to values",
         ],
     ),
     "a client's block that is a list": (
         "mcpServers: [a]",
-        ["f.yaml:1:1: mcpServers: must be a mapping of keys to values"],
+        ["f.yaml:1:1: mcpServers: is a list, but must be a mapping; write `a:` instead of `-`, and its keys below it"],
     ),
     "merged from elsewhere": (
         """\

@@ -29,6 +29,10 @@ SHAPES = {
     "flow entry": "servers:\n    time: {command: uvx}\n    two: {command: b}\nlisten: {port: 1}\n",
     "JSON": json.dumps({"servers": {"time": {"command": "uvx"}}, "listen": {"port": 1}}, indent=2),
     "pasted": json.dumps({"mcpServers": {"time": {"command": "uvx", "disabled": False}}}, indent=2) + "\n",
+    "with comments": '{\n  // mine\n  "mcpServers": {\n    "time": {"command": "uvx"}, // #1\n  },\n}\n',
+    "JSON between keys": 'servers:\n  two:\n    command: b\n  # 3\n\n{\n  "mcpServers": {\n    "time": '
+    '{"command": "uvx"}\n  }\n}\nlisten: {port: 1}\n',
+    "a path as its id": "servers:\n  host.example/tools/time:  # clock\n    command: uvx\n",
     "set already": "servers:\n  time:\n    enabled: true  # yes\n    command: uvx\n",
     "without a value": "servers:\n  time:\n    command: uvx\n    enabled:   # as usual\n",
     "Windows": "servers:\r\n  time:\r\n    command: uvx\r\n\r\nlisten: {port: 1}\r\n",
@@ -65,6 +69,18 @@ def test_a_server_is_added_and_removed(shape: str, tmp_path: Path) -> None:
     remove_server(file, "new", {})
     remove_server(file, "time", {})
     assert "time" not in load(file, {"HOME": "/h"}).servers
+
+
+@pytest.mark.parametrize("given", ["My Notes", "My-Notes"])
+def test_a_server_is_found_by_the_name_that_is_written_and_by_its_id(given: str, tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text("mcpServers:\n  My Notes: {command: notes}  # mine\n  other: {command: x}\n")
+    enable_server(file, given, False, {})
+    assert not load(file, {}).servers["My-Notes"].enabled
+    with pytest.raises(NameTakenError):
+        add_server(file, given, {"command": "x"}, {})
+    remove_server(file, given, {})
+    assert list(load(file, {}).servers) == ["other"]
 
 
 def test_an_unknown_server_is_refused_with_the_likely_name(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A YAML file as plain data: references expanded, the position of every value known.
 
-References are `${NAME}`, `${NAME:-default}` and `${file:/run/secrets/x}`; `$${` stands for a literal `${`.
+References are `${NAME}`, `${NAME:-default}` and `${file:/run/secrets/x}`; `$${` stands for a literal `${`. Those of
+clients are read, too: `${env:NAME}`, `${input:name}` and `${userHome}`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,29 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pointsman.config.errors import ConfigProblem
 from pointsman.config.files import NotRegularFileError, open_regular
-from pointsman.config.tree import CORE, MERGE, NULL, child, compose, is_visible_scalar
+from pointsman.config.tree import CORE, MERGE, NULL, child, compose_pasted, is_visible_scalar
 
 KeyPath = tuple[str | int, ...]  # ("servers", "time", "args", 0)
 
+MAX_PROBLEMS = 200
 MAX_FILE_BYTES = 1_048_576  # of a file that a reference names
 
+# Keys that clients have for the tools that a server may, or may not, offer.
+TOOL_LISTS = (
+    "enabled_tools",
+    "includeTools",
+    "tools",
+    "available_tools",
+    "disabled_tools",
+    "excludeTools",
+    "disabledTools",
+)
+
 # Lists and mappings of text, where `8080` and `true` are text and not a number or a boolean.
-_AS_WRITTEN = frozenset({"args", "env", "headers", "projects", "servers"})
+_AS_WRITTEN = frozenset(
+    {"args", "env", "headers", "projects", "servers"}
+    | {"command", "envs", "environment", "http_headers", *TOOL_LISTS}  # as clients write them
+)
 
 
 class Document:
@@ -34,26 +50,46 @@ class Document:
         self.file_name = file_name
         self.folder = Path(file_name).absolute().parent
         self.problems: list[ConfigProblem] = []
+        self.notes: list[ConfigProblem] = []  # what is accepted, but not as it was written
         self.unresolved: set[KeyPath] = set()  # values already reported as unreadable: further errors would be noise
         self.external_texts: set[str] = set()  # texts that came, in part, from outside the file: may be secrets
         self.environ = environ
         self._origins: dict[KeyPath, KeyPath] = {}
         self._built: dict[tuple[int, bool], Any] = {}
         self._open: set[int] = set()
-        self.root: Node | None = compose(text, file_name)
+        self.root: Node | None = compose_pasted(text, file_name)
         self.data: Any = {} if self.root is None else self._build(self.root, ())
 
     def add_problem(self, path: KeyPath, reason: str, hint: str | None = None, *, key: bool = False) -> None:
-        """Add a problem at the value of `path`, or at its key."""
-        written = self._origin_of(path)
+        """Add a problem at the value of `path`, or at its key. Beyond MAX_PROBLEMS, further ones are left out."""
+        if len(self.problems) < MAX_PROBLEMS:  # to find each position takes time in proportion to the file's size
+            self.problems.append(self._at(path, reason, hint, key))
+
+    def reject(self, path: KeyPath, reason: str, *, key: bool = False) -> None:
+        """Add a problem at `path`; further errors about its value are then not reported."""
+        self.unresolved.add(self.origin(path))
+        self.add_problem(path, reason, key=key)
+
+    def add_note(self, path: KeyPath, text: str) -> None:
+        """Add a note at the key of `path`."""
+        self.notes.append(self._at(path, text, None, key=True))
+
+    def is_unresolved(self, path: KeyPath) -> bool:
+        """Whether the value at `path`, or one around it, has been reported as unreadable."""
+        written = self.origin(path)
+        return any(written[:length] in self.unresolved for length in range(1, len(written) + 1))
+
+    def _at(self, path: KeyPath, reason: str, hint: str | None, key: bool) -> ConfigProblem:
+        written = self.origin(path)
         line, column = self._position(written, key)
-        self.problems.append(ConfigProblem(self.file_name, line, column, render(written), reason, hint))
+        return ConfigProblem(self.file_name, line, column, render(written), reason, hint)
 
     def record_move(self, to: KeyPath, origin: KeyPath) -> None:
         """Remember that what is now at `to` was written at `origin`."""
         self._origins[to] = origin
 
-    def _origin_of(self, path: KeyPath) -> KeyPath:
+    def origin(self, path: KeyPath) -> KeyPath:
+        """Where the value that is now at `path` was written."""
         for length in range(len(path), 0, -1):
             origin = self._origins.get(path[:length])
             if origin is not None:
@@ -182,6 +218,12 @@ def _whole_characters(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def input_variable(name: str) -> str:
+    """The environment variable that stands for an input of VS Code: `github-token` is GITHUB_TOKEN."""
+    variable = re.sub(r"[^A-Z0-9_]", "_", name.upper())
+    return f"_{variable}" if variable[:1].isdigit() else variable
+
+
 def _integer(text: str) -> int:
     digits = text.replace("_", "")
     return int(digits, 0) if digits.lstrip("+-")[:2].lower() in ("0x", "0o", "0b") else int(digits)
@@ -231,7 +273,32 @@ def _value(match: re.Match[str], environ: Mapping[str, str], folder: Path, expan
         return ""
     if inner.startswith("file:"):
         return _from_file(folder / inner.removeprefix("file:"), expanded)
-    return _from_environment(inner, environ, expanded)
+    if inner.startswith("input:"):
+        return _from_input(inner.removeprefix("input:"), environ, expanded)
+    if inner.startswith(_OF_EDITORS) and inner not in environ:
+        return _from_editor(inner, environ, expanded)
+    return _from_environment(inner.removeprefix("env:"), environ, expanded)
+
+
+_OF_EDITORS = ("userHome", "workspaceFolder")
+
+
+def _from_editor(inner: str, environ: Mapping[str, str], expanded: _Expanded) -> str:
+    if inner == "userHome":
+        return environ.get("HOME", "")
+    expanded.failures.append(
+        "`${workspaceFolder}` is the folder that is open in the editor, which a gateway does not know; write the path"
+    )
+    return ""
+
+
+def _from_input(name: str, environ: Mapping[str, str], expanded: _Expanded) -> str:
+    variable = input_variable(name)
+    if variable not in environ:
+        expanded.failures.append(
+            f"a gateway cannot ask for `${{input:{name}}}`; set the environment variable {variable}"
+        )
+    return environ.get(variable, "")
 
 
 def _from_environment(inner: str, environ: Mapping[str, str], expanded: _Expanded) -> str:

@@ -16,8 +16,9 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 from pointsman.config.document import Document
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import rewrite
-from pointsman.config.loader import CLIENT_SECTION, validate
-from pointsman.config.tree import CORE, NULL, child, compose
+from pointsman.config.loader import validate
+from pointsman.config.pasted import CLIENT_SECTION, mended_id
+from pointsman.config.tree import CORE, NULL, child, compose, compose_pasted
 
 _NOT_EDITABLE = "`{}` is written in a form that Pointsman cannot edit safely; edit the file by hand"
 
@@ -90,7 +91,7 @@ def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Ma
 
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
-        if _server_section(old, server_id) is not None:
+        if _find_server(old, server_id) is not None:
             raise NameTakenError("servers", server_id)
         return _with_entry(old, text, "servers", server_id, entry)
 
@@ -102,7 +103,7 @@ def remove_server(path: Path, server_id: str, environ: Mapping[str, str]) -> Non
 
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
-        return _without_entry(old, text, _require_server_section(old, server_id), server_id)
+        return _without_entry(old, text, *_require_server(old, server_id))
 
     rewrite(path, change)
 
@@ -112,11 +113,11 @@ def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[st
 
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
-        section = _require_server_section(old, server_id)
-        entry = _entries(old, section)[server_id]
+        section, name = _require_server(old, server_id)
+        entry = _entries(old, section)[name]
         opposite = isinstance(entry, dict) and "disabled" in entry
         key = ("disabled", not enabled) if opposite else ("enabled", enabled)
-        return _with_value(old, text, (section, server_id, key[0]), key[1])
+        return _with_value(old, text, (section, name, key[0]), key[1])
 
     rewrite(path, change)
 
@@ -142,16 +143,25 @@ def add_project(path: Path, project_id: str, values: Mapping[str, Any], environ:
     add_entry(path, "projects", project_id, values, environ)
 
 
-def _server_section(document: Document, server_id: str) -> str | None:
-    return next((section for section in ("servers", CLIENT_SECTION) if server_id in _entries(document, section)), None)
+def _find_server(document: Document, server_id: str) -> tuple[str, str] | None:
+    """The section and the key of a server, by its id or by the name from which the id was made."""
+    wanted = mended_id(server_id) or server_id
+    for section in ("servers", CLIENT_SECTION):
+        names = _entries(document, section)
+        if server_id in names:
+            return section, server_id
+        found = next((name for name in names if mended_id(name) == wanted), None)
+        if found is not None:
+            return section, found
+    return None
 
 
-def _require_server_section(document: Document, server_id: str) -> str:
-    section = _server_section(document, server_id)
-    if section is None:
-        known = [*_entries(document, "servers"), *_entries(document, CLIENT_SECTION)]
+def _require_server(document: Document, server_id: str) -> tuple[str, str]:
+    found = _find_server(document, server_id)
+    if found is None:
+        known = [mended_id(name) for section in ("servers", CLIENT_SECTION) for name in _entries(document, section)]
         raise UnknownNameError("servers", server_id, closest(server_id, known))
-    return section
+    return found
 
 
 def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> None:
@@ -174,7 +184,7 @@ def add_entries(path: Path, section: str, entries: Mapping[str, Mapping[str, Any
         for name, value in entries.items():
             if name in expected:
                 raise NameTakenError(section, name)
-            new = insert(new, compose(new, str(path)), section, name, value)
+            new = insert(new, compose_pasted(new, str(path)), section, name, value)
             expected[name] = None
         added = Document(json.dumps({section: entries}), str(path), environ)  # as they are read back
         return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
@@ -420,6 +430,8 @@ def _remove_from_flow(text: str, body: MappingNode, index: int) -> str:
         start = body.value[index - 1][1].end_mark.index
     elif len(body.value) > 1:
         end = body.value[1][0].start_mark.index
+    elif comma := re.compile(r"\s*,").match(text, end):  # one that needs nothing after it
+        end = comma.end()
     return text[:start] + text[end:]
 
 
@@ -450,7 +462,7 @@ def _line_start(text: str, index: int) -> int:
 
 def _belongs_to_next(line: str, column: int) -> bool:
     content = line.strip()
-    if content in ("", "..."):
+    if content in ("", "...") or line.startswith("{"):  # a block of JSON among the keys
         return True
     return content.startswith("#") and len(line) - len(line.lstrip()) <= column
 

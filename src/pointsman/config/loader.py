@@ -15,18 +15,10 @@ from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
 from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.model_errors import explain
+from pointsman.config.pasted import accept_pasted
 
 MAX_BYTES = 8 * 1_048_576
 
-CLIENT_SECTION = "mcpServers"  # a client's own block of servers, accepted as it is
-_CLIENT_TRANSPORTS = {
-    "stdio": "stdio",
-    "http": "http",
-    "streamable-http": "http",
-    "streamable_http": "http",
-    "streamableHttp": "http",
-    "sse": "sse",
-}
 _RESERVED_PROJECT = "UNASSIGNED_PROJECT_ID"  # in a request, the word for "no project"
 
 
@@ -60,7 +52,7 @@ def examine(text: str, file_name: str, environ: Mapping[str, str]) -> Loaded:
 
 def validate(document: Document) -> GatewayConfig:
     """Raises ConfigError with all problems at once."""
-    _move_client_servers(document)
+    accept_pasted(document)
     _check_names(document)
     try:
         config = GatewayConfig.model_validate(document.data, context={"folder": document.folder})
@@ -69,7 +61,8 @@ def validate(document: Document) -> GatewayConfig:
         raise ConfigError(document.problems) from None
     if document.problems:
         raise ConfigError(document.problems)
-    return config
+    notes = sorted(document.notes, key=lambda note: (note.line or 0, note.column or 0))
+    return config.with_notes(str(note) for note in notes)
 
 
 def load_tokens(path: Path, environ: Mapping[str, str]) -> Mapping[str, Token]:
@@ -122,62 +115,6 @@ def _whole_file(path: Path, reason: str) -> ConfigProblem:
     return ConfigProblem(str(path), None, None, "", reason)
 
 
-def _move_client_servers(document: Document) -> None:
-    """Move the entries of `mcpServers` to `servers`, translated, and remember where they were written."""
-    data = document.data
-    if not isinstance(data, dict) or CLIENT_SECTION not in data:
-        return
-    entries, servers = data[CLIENT_SECTION] or {}, data.get("servers") or {}
-    document.data = {key: value for key, value in data.items() if key != CLIENT_SECTION}
-    if not isinstance(entries, dict):
-        document.add_problem((CLIENT_SECTION,), "must be a mapping of keys to values")
-        return
-    if not isinstance(servers, dict):
-        return  # the model reports it
-    merged = dict(servers)
-    for server_id, entry in entries.items():
-        path = (CLIENT_SECTION, server_id)
-        if server_id in servers:
-            document.add_problem(path, "is also defined under `servers`; keep one of them", key=True)
-            continue
-        document.record_move(("servers", server_id), path)
-        merged[server_id] = _translate_entry(entry, path, document) if isinstance(entry, dict) else entry
-    document.data["servers"] = merged
-
-
-def _translate_entry(entry: dict[str, Any], path: KeyPath, document: Document) -> dict[str, Any]:
-    server = dict(entry)
-    for client_key, key in (("type", "transport"), ("disabled", "enabled")):
-        if client_key in entry and key in entry:
-            document.add_problem((*path, client_key), f"means the same as `{key}`; keep one of them", key=True)
-            del server[client_key]
-    if "type" in server:
-        _translate_type(server, path, document)
-    if "disabled" in server:
-        _translate_disabled(server, path, document)
-    return server
-
-
-def _translate_type(server: dict[str, Any], path: KeyPath, document: Document) -> None:
-    kind = server.pop("type")
-    transport = _CLIENT_TRANSPORTS.get(kind) if isinstance(kind, str) else None
-    if transport is not None:
-        document.record_move(("servers", *path[1:], "transport"), (*path, "type"))
-        server["transport"] = transport
-        return
-    shown = isinstance(kind, str) and kind not in document.external_texts
-    hint = closest(kind, _CLIENT_TRANSPORTS) if shown else None
-    document.add_problem((*path, "type"), "must be `stdio`, `http`, `streamable-http` or `sse`", hint)
-
-
-def _translate_disabled(server: dict[str, Any], path: KeyPath, document: Document) -> None:
-    disabled = server.pop("disabled")
-    if isinstance(disabled, bool):
-        server["enabled"] = not disabled
-        return
-    document.add_problem((*path, "disabled"), "must be true or false")
-
-
 def _check_names(document: Document) -> None:
     """Check that every project and server which one section names is defined in another.
 
@@ -222,7 +159,7 @@ def _check_secrets_are_unique(document: Document) -> None:
 def _require_defined(
     document: Document, path: KeyPath, kind: str, name: str, defined: Collection[str], also: tuple[str, ...] = ()
 ) -> None:
-    if name in defined or name in also or path in document.unresolved:
+    if name in defined or name in also or document.is_unresolved(path):
         return
     if name in document.external_texts:  # may be a secret: do not repeat it
         document.add_problem(path, f"no such {kind}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     StringConstraints,
     model_validator,
@@ -314,6 +315,17 @@ class GatewayConfig(Part):
     audit: Audit = Audit()
     search: Search = Search()
     state: State = State()
+    _notes: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the file says in a client's words and is read in ours, or ignored: each with its position."""
+        return self._notes
+
+    def with_notes(self, notes: Iterable[str]) -> GatewayConfig:
+        copy = self.model_copy()
+        copy._notes = tuple(notes)
+        return copy
 
     def is_flat(self, server: Server) -> bool:
         """Whether a project of the server exposes its tools by name."""

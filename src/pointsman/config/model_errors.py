@@ -15,7 +15,6 @@ from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, G
 
 MAX_EXPLAINED = 100
 _KEY_ITSELF = "[key]"  # pydantic's last step if the key of a mapping is wrong and not its value
-_CLIENT_KEYS = {"type": "transport", "disabled": "enabled", "timeout": "timeouts"}  # as clients write them
 
 
 def explain(error: ValidationError, document: Document) -> None:
@@ -31,7 +30,7 @@ def explain(error: ValidationError, document: Document) -> None:
         wrong_key = path[-1:] == (_KEY_ITSELF,)
         if wrong_key:
             path = path[:-1]
-        if any(path[:length] in document.unresolved for length in range(1, len(path) + 1)):
+        if document.is_unresolved(path):
             continue  # already reported, with the real reason
         if detail["type"] == "extra_forbidden":
             document.add_problem(path, "unknown key", _closest_key(path), key=True)
@@ -91,10 +90,7 @@ def _closest_choice(detail: ErrorDetails, secrets: Iterable[str]) -> str | None:
 def _closest_key(path: KeyPath) -> str | None:
     part = _part_at(path[:-1])
     fields = {*part.model_fields, *({"mcpServers"} if part is GatewayConfig else ())}
-    word = str(path[-1])
-    if (meant := _CLIENT_KEYS.get(word)) in fields:
-        return meant
-    return closest(word, fields)
+    return closest(str(path[-1]), fields)
 
 
 def _part_at(path: KeyPath) -> type[Part]:

@@ -9,7 +9,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import read_text
-from pointsman.config.tree import compose
+from pointsman.config.tree import compose_pasted
 
 SEARCH_API_SECTION = "search_api"
 _READ_BY_SEARCH_API = frozenset({SEARCH_API_SECTION, "tokens", "projects", "limits"})
@@ -33,7 +33,7 @@ def _sections(path: Path) -> frozenset[str]:
     except ConfigError:  # reported when the file is loaded
         return frozenset()
     try:
-        root = compose(text, str(path))
+        root = compose_pasted(text, str(path))
     except ConfigError:
         return frozenset(_TOP_LEVEL_KEY.findall(text))
     if not isinstance(root, MappingNode):

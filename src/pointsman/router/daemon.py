@@ -366,3 +366,5 @@ def _needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
 def _log_advice(config: GatewayConfig) -> None:
     for remark in advice(config):
         logger.warning("%s", remark)
+    for note in config.notes:
+        logger.info("%s", note)

@@ -49,7 +49,7 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
         else:
             click.echo(str(error), err=True)
         sys.exit(2)
-    remarks = advice(loaded)
+    remarks = (*advice(loaded), *loaded.notes)
     if as_json:
         _print_json({"ok": True, "problems": [], **({"advice": remarks} if remarks else {})})
         return

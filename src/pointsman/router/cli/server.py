@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +36,22 @@ if TYPE_CHECKING:
 
 TRIAL_S = 120.0
 
-server_argument = click.argument("server_id", metavar="SERVER", shell_complete=complete("servers"))
+
+def _as_id(name: str) -> str:
+    """The id of a server whose entry has a name that is none, such as `My Notes`."""
+    if re.fullmatch(r"(?!.*__)[A-Za-z0-9_-]+", name):
+        return name
+    from pointsman.config.pasted import mended_id
+
+    return mended_id(name) or name
+
+
+server_argument = click.argument(
+    "server_id",
+    metavar="SERVER",
+    shell_complete=complete("servers"),
+    callback=lambda _context, _parameter, name: _as_id(name),
+)
 
 
 @click.group()
@@ -104,8 +120,9 @@ def add(
     from pointsman.config.edits import add_server
     from pointsman.router.cli.edited import Edited, environ, report_edit_errors
 
+    server_id = _as_id(name)
     given: dict[str, Any] = {
-        "name": title,
+        "name": title or (name if name != server_id else None),
         **_target(command),
         "transport": transport,
         "cwd": cwd,
@@ -116,10 +133,10 @@ def add(
     entry = {key: value for key, value in given.items() if value}
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
-        add_server(edited.path, name, entry, environ())
+        add_server(edited.path, server_id, entry, environ())
     _advise_references(given)
     edited.apply()
-    _tell(edited, f"Added server `{name}` to", name, as_json)
+    _tell(edited, f"Added server `{server_id}` to", server_id, as_json)
 
 
 @server.command(name="list")

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from pointsman.config.document import input_variable
+from pointsman.config.pasted import ADDRESS_KEYS, CONFIRMATIONS, ENVIRONMENT_KEYS, WITHOUT_EFFECT, tool_permissions
 from pointsman.config.secrets import PREFIX
 from pointsman.router.clients.client_file import ClientFileError, parsed, read
 from pointsman.router.clients.dialects import DIALECTS, Dialect, Format, project_file, user_file
@@ -21,27 +23,22 @@ from pointsman.router.clients.registry import is_registry_entry, registry_entrie
 MAX_SERVERS = 500  # of one file
 MAX_NAME = 256  # of a server, a variable, a header or a tool
 _SSE = frozenset({"sse"})
-_DIRECT = ("url", "serverUrl", "httpUrl", "uri", "server_url")
-_ENVIRONMENT = ("env", "envs", "environment")
 _UNDERSTOOD = frozenset(
-    {*_DIRECT, *_ENVIRONMENT, "command", "cmd", "args", "cwd", "headers", "http_headers", "env_http_headers", "type"}
+    {
+        *ADDRESS_KEYS,
+        *ENVIRONMENT_KEYS,
+        "command",
+        "cmd",
+        "args",
+        "cwd",
+        "headers",
+        "http_headers",
+        "env_http_headers",
+        "type",
+    }
     | {"transport", "enabled", "disabled", "env_keys", "env_vars", "bearer_token_env_var", "source", "name"}
     | {"startup_timeout_sec", "tool_timeout_sec", "timeout", "enabled_tools", "disabled_tools", "includeTools"}
-    | {"excludeTools", "disabledTools", "tools"}
-)
-_WITHOUT_EFFECT = frozenset(  # on a gateway: confirmations, texts and icons of the client
-    {"autoApprove", "alwaysAllow", "trust", "description", "alwaysLoad", "deferTools", "gallery", "version", "icon"}
-    | {
-        "bundled",
-        "available_tools",
-        "settings",
-        "display_name",
-        "displayName",
-        "required",
-        "dev",
-        "fromGalleryId",
-        "priority",
-    }
+    | {"excludeTools", "disabledTools", "tools", "available_tools"}
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _UNREADABLE = "a value in it is neither text nor a number of usual length"
@@ -119,7 +116,7 @@ def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
     sections = [data[key] for key in _section_keys() if isinstance(data.get(key), Mapping)]
     if not sections and any(isinstance(one, Mapping) and _unusable(one) is None for one in data.values()):
         sections = [data]  # the entries alone
-    if not sections and any(key in data for key in ("command", *_DIRECT)):
+    if not sections and any(key in data for key in ("command", *ADDRESS_KEYS)):
         own = data.get("name")
         sections = [{own if isinstance(own, str) and own else Path(name).stem or "server": data}]
     if not sections:
@@ -193,7 +190,9 @@ def _translated(source: str, name: str, entry: Mapping[str, Any], references: _R
         server["enabled"] = False
     server |= _limits(entry)
     server = {key: value for key, value in server.items() if value not in ([], {}, "")}
-    strange = sorted(_key(key) for key in entry if key not in _UNDERSTOOD | _WITHOUT_EFFECT and key != "config")
+    strange = sorted(
+        _key(key) for key in entry if key not in _UNDERSTOOD | WITHOUT_EFFECT | CONFIRMATIONS and key != "config"
+    )
     notes = [f"`{key}` has no counterpart here and is left out" for key in strange[:10]]
     if references.names:
         names = ", ".join(sorted(references.names))
@@ -220,7 +219,7 @@ def _command_line(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _address(entry: Mapping[str, Any]) -> str | None:
-    return next((entry[key] for key in _DIRECT if isinstance(entry.get(key), str) and entry[key]), None)
+    return next((entry[key] for key in ADDRESS_KEYS if isinstance(entry.get(key), str) and entry[key]), None)
 
 
 def _is_sse(entry: Mapping[str, Any], address: str) -> bool:
@@ -232,7 +231,7 @@ def _is_sse(entry: Mapping[str, Any], address: str) -> bool:
 
 def _environment(entry: Mapping[str, Any], references: _References) -> dict[str, str]:
     found: dict[str, str] = {}
-    for key in _ENVIRONMENT:
+    for key in ENVIRONMENT_KEYS:
         found |= _texts(entry.get(key), references)
     if isinstance(entry.get("command"), Mapping):
         found |= _texts(entry["command"].get("env"), references)
@@ -286,9 +285,9 @@ def _limits(entry: Mapping[str, Any]) -> dict[str, Any]:
     if timeouts:
         limits["timeouts"] = timeouts
     denied = _names(entry, "disabled_tools", "excludeTools", "disabledTools")
-    allowed = [name for name in _names(entry, "enabled_tools", "includeTools", "tools") if name != "*"]
-    permissions = {"*": False, **dict.fromkeys(allowed, True)} if allowed else {}
-    permissions |= dict.fromkeys(denied, False)
+    lists = [key for key in ("enabled_tools", "includeTools", "tools") if isinstance(entry.get(key), list)]
+    lists += ["available_tools"] if entry.get("available_tools") else []  # Goose: an empty one means all
+    permissions = tool_permissions(_names(entry, *lists) if lists else None, denied)
     if permissions:
         limits["tool_permissions"] = permissions
     return limits
@@ -315,7 +314,7 @@ class _References:
         inputs = re.escape("${input:NAME}").replace("NAME", r"([^}]+)")
         files = [r"\{file:([~/][^}]*)\}"] if "{env:NAME}" in forms else []  # OpenCode's
         self._pattern = re.compile("|".join([*escaped, inputs, *files]))
-        own = {name for key in _ENVIRONMENT if isinstance(entry.get(key), Mapping) for name in entry[key]}
+        own = {name for key in ENVIRONMENT_KEYS if isinstance(entry.get(key), Mapping) for name in entry[key]}
         self._own = own - environ.keys()
         self._home = environ.get("HOME", "")
         self.names: set[str] = set()
@@ -341,7 +340,7 @@ class _References:
             return f"${{{name}:-{groups[1]}}}"
         if match[0].startswith("{file:"):
             return f"${{file:{name.replace('~', self._home, 1) if name.startswith('~/') else name}}}"
-        return self.to_variable(re.sub(r"\W", "_", name.upper()) if match[0].startswith("${input:") else name)
+        return self.to_variable(input_variable(name) if match[0].startswith("${input:") else name)
 
 
 def _literal(text: str) -> str:

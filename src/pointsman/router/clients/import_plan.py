@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pointsman.config.document import Document, render
 from pointsman.config.model import ID_PATTERN, RESERVED_SERVER_ID, Server
 from pointsman.config.model_errors import sentence
+from pointsman.config.pasted import MAX_ID, accept_pasted, mended_id
 from pointsman.router.clients.found_servers import Findings, Found, LeftOut, points_here
 from pointsman.router.clients.secret_files import FOLDER, move_secrets
 
@@ -70,8 +71,7 @@ def plan_import(
 
 def free_id(name: str, taken: Collection[str]) -> str:
     """An id made of the name: of a path the last part, with the characters that an id may have."""
-    last = name.rstrip("/").rpartition("/")[2]
-    plain = re.sub(r"_{2,}", "_", re.sub(r"[^A-Za-z0-9_-]+", "-", last)).strip("-")[:56]
+    plain = mended_id(name)[:MAX_ID]
     stem = plain if plain and re.match(ID_PATTERN, plain) else "server"
     if stem not in taken and stem != RESERVED_SERVER_ID:
         return stem
@@ -79,9 +79,9 @@ def free_id(name: str, taken: Collection[str]) -> str:
 
 
 def _servers_of(document: Document) -> dict[str, Any]:
-    data = document.data if isinstance(document.data, dict) else {}
-    sections = (data.get("mcpServers"), data.get("servers"))
-    return {key: entry for section in sections if isinstance(section, dict) for key, entry in section.items()}
+    accept_pasted(document)
+    servers = document.data.get("servers") if isinstance(document.data, dict) else None
+    return servers if isinstance(servers, dict) else {}
 
 
 def _expanded(found: list[Found], path: Path, environ: Mapping[str, str]) -> list[dict[str, Any]]:

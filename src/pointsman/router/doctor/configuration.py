@@ -21,7 +21,8 @@ def check_configuration(inspected: Inspected) -> list[Finding]:
     if inspected.config is None:
         return [Finding(_CHECK, "problem", problem) for problem in inspected.problems]
     remarks = [Finding(_CHECK, "problem", remark) for remark in advice(inspected.config)]
-    return remarks or [Finding(_CHECK, "ok", f"{inspected.config_path} is in order.")]
+    notes = [Finding(_CHECK, "note", text) for text in inspected.config.notes]
+    return [*(remarks or [Finding(_CHECK, "ok", f"{inspected.config_path} is in order.")]), *notes]
 
 
 def check_place(inspected: Inspected) -> list[Finding]:

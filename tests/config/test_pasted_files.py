@@ -1,0 +1,498 @@
+"""Files as people paste and mistype them: each is read as it was meant, or answered with what to write instead."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from pointsman.config.errors import ConfigError
+from pointsman.config.loader import parse
+
+ENVIRON = {"GITHUB_TOKEN": "t0ken", "API_KEY": "k3y", "HOME": "/home/me"}
+
+# What is written, the servers that it becomes (only the keys that differ from a default), and the notes.
+ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
+    "Claude Desktop": (
+        """\
+        {
+          "globalShortcut": "Ctrl+Space",
+          "mcpServers": {
+            "time": {"command": "uvx", "args": ["mcp-server-time", "--port", 8080], "env": {"DEBUG": true}}
+          }
+        }
+        """,
+        {"time": {"command": "uvx", "args": ["mcp-server-time", "--port", "8080"], "env": {"DEBUG": "true"}}},
+        ["f.yaml:2:3: globalShortcut: is ignored: it is a setting of the client"],
+    ),
+    "Claude Code": (
+        """\
+        {"mcpServers": {
+          "github": {"type": "http", "url": "https://api.example/mcp", "alwaysLoad": true,
+                     "headers": {"Authorization": "Bearer ${GITHUB_TOKEN}"}},
+          "time": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"], "env": {}}
+        }}
+        """,
+        {
+            "github": {
+                "url": "https://api.example/mcp",
+                "transport": "http",
+                "headers": {"Authorization": "Bearer t0ken"},
+            },
+            "time": {"command": "uvx", "transport": "stdio", "args": ["mcp-server-time"]},
+        },
+        ["f.yaml:2:64: mcpServers.github.alwaysLoad: is ignored: it has no meaning for a gateway"],
+    ),
+    "Cursor": (
+        """\
+        {"mcpServers": {"search": {"command": "npx", "args": ["-y", "@scope/search", "${userHome}/notes"],
+                                   "env": {"API_KEY": "${env:API_KEY}"}}}}
+        """,
+        {
+            "search": {
+                "command": "npx",
+                "args": ["-y", "@scope/search", "/home/me/notes"],
+                "env": {"API_KEY": "k3y"},
+            }
+        },
+        [],
+    ),
+    "VS Code": (
+        """\
+        {
+          // Asked for when the server starts
+          "inputs": [{"type": "promptString", "id": "github-token", "description": "Token", "password": true}],
+          "servers": {
+            "github": {"type": "http", "url": "https://api.example/mcp",
+                       "headers": {"Authorization": "Bearer ${input:github-token}"}},
+            "time": {"type": "stdio", "command": "uvx", "args": ["mcp-server-time"],}, /* the clock */
+          }
+        }
+        """,
+        {
+            "github": {
+                "url": "https://api.example/mcp",
+                "transport": "http",
+                "headers": {"Authorization": "Bearer t0ken"},
+            },
+            "time": {"command": "uvx", "transport": "stdio", "args": ["mcp-server-time"]},
+        },
+        [
+            "f.yaml:3:3: inputs: a gateway cannot ask; environment variables are used: "
+            "`${input:github-token}` is GITHUB_TOKEN"
+        ],
+    ),
+    "Windsurf": (
+        """\
+        {"mcpServers": {"docs": {"serverUrl": "https://docs.example/mcp", "disabled": true,
+                                 "disabledTools": ["erase"], "headers": {"X-Key": "${env:API_KEY}"}}}}
+        """,
+        {
+            "docs": {
+                "url": "https://docs.example/mcp",
+                "enabled": False,
+                "tool_permissions": {"erase": False},
+                "headers": {"X-Key": "k3y"},
+            }
+        },
+        [],
+    ),
+    "Gemini CLI": (
+        """\
+        {"theme": "Default", "mcpServers": {
+          "docs": {"httpUrl": "https://docs.example/mcp", "trust": true, "timeout": 5000, "includeTools": ["find"]}
+        }}
+        """,
+        {"docs": {"url": "https://docs.example/mcp", "tool_permissions": {"*": False, "find": True}}},
+        [
+            "f.yaml:1:2: theme: is ignored: it is a setting of the client",
+            "f.yaml:2:51: mcpServers.docs.trust: is ignored: confirmations are up to the client; "
+            "`tool_permissions` forbids tools for all clients",
+            "f.yaml:2:66: mcpServers.docs.timeout: is ignored: clients count in different units; "
+            "set `timeouts: {call_s: 60}`, in seconds",
+        ],
+    ),
+    "Cline": (
+        """\
+        {"mcpServers": {
+          "github.com/upstash/context7-mcp": {"command": "npx", "args": ["-y", "@upstash/context7-mcp"],
+            "autoApprove": ["resolve"], "disabled": false, "timeout": 60, "type": "stdio"},
+          "time": {"command": "uvx", "autoApprove": [], "disabled": true}
+        }}
+        """,
+        {
+            "context7-mcp": {
+                "name": "github.com/upstash/context7-mcp",
+                "command": "npx",
+                "args": ["-y", "@upstash/context7-mcp"],
+                "transport": "stdio",
+            },
+            "time": {"command": "uvx", "enabled": False},
+        },
+        [
+            'f.yaml:2:3: mcpServers."github.com/upstash/context7-mcp": has the id `context7-mcp` here '
+            "and keeps this name for display",
+            'f.yaml:3:5: mcpServers."github.com/upstash/context7-mcp".autoApprove: is ignored: confirmations are up to '
+            "the client; `tool_permissions` forbids tools for all clients (also in 1 more place)",
+            'f.yaml:3:52: mcpServers."github.com/upstash/context7-mcp".timeout: is ignored: clients count in '
+            "different units; set `timeouts: {call_s: 60}`, in seconds",
+        ],
+    ),
+    "Roo Code": (
+        """\
+        {"mcpServers": {"docs": {"type": "streamable-http", "url": "https://docs.example/mcp",
+                                 "alwaysAllow": ["find"], "disabledTools": []}}}
+        """,
+        {"docs": {"url": "https://docs.example/mcp", "transport": "http"}},
+        [
+            "f.yaml:2:26: mcpServers.docs.alwaysAllow: is ignored: confirmations are up to the client; "
+            "`tool_permissions` forbids tools for all clients"
+        ],
+    ),
+    "Copilot CLI": (
+        """\
+        {"mcpServers": {"time": {"type": "local", "command": "uvx", "args": ["mcp-server-time"], "tools": ["now"]},
+                        "none": {"type": "local", "command": "uvx", "tools": []}}}
+        """,
+        {
+            "time": {
+                "command": "uvx",
+                "transport": "stdio",
+                "args": ["mcp-server-time"],
+                "tool_permissions": {"*": False, "now": True},
+            },
+            "none": {"command": "uvx", "transport": "stdio", "tool_permissions": {"*": False}},
+        },
+        [],
+    ),
+    "an address that ends in /sse": (
+        """\
+        {"mcpServers": {"old": {"url": "https://old.example/sse"}}}
+        """,
+        {"old": {"url": "https://old.example/sse", "transport": "sse"}},
+        [],
+    ),
+    "YAML with a client's words": (
+        """\
+        servers:
+          docs:
+            serverUrl: https://docs.example/mcp
+            transport: streamable-http
+          time:
+            type: stdio
+            command: uvx
+            disabled: true
+        """,
+        {
+            "docs": {"url": "https://docs.example/mcp", "transport": "http"},
+            "time": {"command": "uvx", "transport": "stdio", "enabled": False},
+        },
+        [],
+    ),
+    "ids with spaces, dots and slashes": (
+        """\
+        servers:
+          My Notes: {command: notes}
+          io.github.time: {command: uvx, name: Clock}
+          "@scope/search": {command: npx}
+        """,
+        {
+            "My-Notes": {"command": "notes", "name": "My Notes"},
+            "io-github-time": {"command": "uvx", "name": "Clock"},
+            "search": {"command": "npx", "name": "@scope/search"},
+        },
+        [
+            'f.yaml:2:3: servers."My Notes": has the id `My-Notes` here and keeps this name for display',
+            'f.yaml:3:3: servers."io.github.time": has the id `io-github-time` here and keeps this name for display',
+            'f.yaml:4:3: servers."@scope/search": has the id `search` here and keeps this name for display',
+        ],
+    ),
+    "a JSON block between YAML keys": (
+        """\
+        servers:
+          notes: {command: notes}
+        {
+          "mcpServers": { // pasted
+            "time": {"command": "uvx", "autoApprove": []}
+          }
+        }
+        listen: {port: 1}
+        """,
+        {"notes": {"command": "notes"}, "time": {"command": "uvx"}},
+        [
+            "f.yaml:5:32: mcpServers.time.autoApprove: is ignored: confirmations are up to the client; "
+            "`tool_permissions` forbids tools for all clients"
+        ],
+    ),
+    "discovery switched off": (
+        """\
+        projects:
+          quiet: {optimization: off}
+          silent: {optimization: false}
+        unassigned: {optimization: "off"}
+        """,
+        {},
+        [],
+    ),
+}
+
+REFUSED: dict[str, tuple[str, list[str]]] = {
+    "a command line in one text": (
+        """\
+        servers:
+          time: {command: uvx mcp-server-time}
+          notes: {command: npx -y, args: ["@scope/notes"]}
+        """,
+        [
+            "f.yaml:2:19: servers.time.command: takes only the program; "
+            "write `command: uvx` and `args: [mcp-server-time]`",
+            "f.yaml:3:20: servers.notes.command: takes only the program; write `command: npx` and `args: [-y, ...]`",
+        ],
+    ),
+    "arguments in one text": (
+        "servers:\n  time:\n    command: uvx\n    args: mcp-server-time --local-timezone 'Europe/Berlin'\n",
+        [
+            "f.yaml:4:11: servers.time.args: must be a list; "
+            "write `args: [mcp-server-time, --local-timezone, Europe/Berlin]`"
+        ],
+    ),
+    "typographic quotes": (
+        "{“mcpServers”: {“time”: {“command”: “uvx”}}}",
+        [
+            'f.yaml:1:2: typographic quotes do not quote in YAML; write "mcpServers"',
+            'f.yaml:1:17: typographic quotes do not quote in YAML; write "time"',
+            'f.yaml:1:26: typographic quotes do not quote in YAML; write "command"',
+            'f.yaml:1:37: typographic quotes do not quote in YAML; write "uvx"',
+        ],
+    ),
+    "a tab": (
+        "servers:\n  time:\n\t\tcommand: uvx\n",
+        ["f.yaml:3:1: a tab cannot indent YAML; use spaces"],
+    ),
+    "no space after the colon": (
+        "servers:\n  time:\n    command:uvx\n    args: [mcp-server-time]\n",
+        ["f.yaml:3:5: a space is missing after the colon; write `command: ...`"],
+    ),
+    "no space after the only colon": (
+        "servers:\n  time:\n    command:uvx\n",
+        ["f.yaml:3:5: servers.time: a space is missing after the colon; write `command: ...`"],
+    ),
+    "a quote that never closes": (
+        "servers:\n  time:\n    command: 'uvx\n    args: [mcp-server-time]\n",
+        ["f.yaml:3:14: the quote that opens here is never closed; add `'` at the end of the value"],
+    ),
+    "a line that starts too far left": (
+        "servers:\n  time:\n    command: uvx\n   args: [mcp-server-time]\n",
+        ["f.yaml:4:4: the indentation fits no line above; keys that belong together start in the same column"],
+    ),
+    "a line that starts too far right": (
+        "servers:\n  time:\n    command: uvx\n      args: [mcp-server-time]\n",
+        ["f.yaml:4:7: this line is indented deeper than line 3, which has a value already; indent both alike"],
+    ),
+    "a block pasted twice": (
+        'mcpServers: {"time": {"command": "uvx"}}\nmcpServers: {"notes": {"command": "notes"}}\n',
+        ["f.yaml:2:1: mcpServers: is a duplicate of the key in line 1; keep one of them"],
+    ),
+    "servers as a list": (
+        "servers:\n  - name: time\n    command: uvx\n",
+        ["f.yaml:1:1: servers: is a list, but must be a mapping; write `time:` instead of `-`, and its keys below it"],
+    ),
+    "JSON without a comma": (
+        '{"mcpServers": {\n  "time": {"command": "uvx"}\n  "notes": {"command": "notes"}\n}}\n',
+        ["f.yaml:3:3: a comma is missing before this, or a quote before it is not closed"],
+    ),
+    "JSON that was not copied to its end": (
+        '{"mcpServers": {\n  "time": {"command": "uvx"}\n',
+        ["f.yaml:1:16: the `{` that opens here is never closed; add `}`"],
+    ),
+    "the fence of a code block": (
+        '```json\n{"mcpServers": {"time": {"command": "uvx"}}}\n```\n',
+        ["f.yaml:1:1: this line encloses a code block of a web page or chat; delete it"],
+    ),
+    "two names that become one id": (
+        """\
+        mcpServers:
+          My Notes: {command: notes}
+          my.io/My-Notes: {command: notes}
+        """,
+        [
+            'f.yaml:3:3: mcpServers."my.io/My-Notes": gets the same id `My-Notes` as `mcpServers."My Notes"`; '
+            "rename one of them"
+        ],
+    ),
+    "a server at the top level": (
+        '"time": {"command": "uvx", "args": ["mcp-server-time"]}',
+        ["f.yaml:1:1: time: is a server, so it belongs below `servers:`; put that line above it and indent it"],
+    ),
+    "the keys of a server at the top level": (
+        "command: uvx\n",
+        [
+            "f.yaml:1:1: command: belongs to a server; write `servers:`, below it an id such as `time:`, "
+            "and this below the id"
+        ],
+    ),
+    "the section of another client": (
+        'context_servers: {"time": {"command": "uvx"}}\nmcp: {servers: {}}',
+        [
+            "f.yaml:1:1: context_servers: is a client's section; rename it `mcpServers`, "
+            "or save it as a file and run `pointsman import FILE`",
+            "f.yaml:2:1: mcp: is a section of VS Code's settings; move `servers` and `inputs` out of it, "
+            "to the top level",
+        ],
+    ),
+    "TOML": (
+        '[mcp_servers.time]\ncommand = "uvx"\nargs = ["mcp-server-time"]\n',
+        ["f.yaml:1:1: this is TOML, not YAML; save it as a .toml file and run `pointsman import FILE`"],
+    ),
+    "an asterisk": (
+        "tokens:\n  laptop:\n    servers: [*]\n",
+        ['f.yaml:3:15: a value that starts with `*` is an alias in YAML; quote it, such as "*"'],
+    ),
+    "a Windows path": (
+        'servers:\n  notes:\n    command: "C:\\Users\\me\\notes.exe"\n',
+        ["f.yaml:3:17: in double quotes `\\` starts an escape; write `\\\\`, or use single quotes"],
+    ),
+    "spaces of a web page": (
+        "servers:\n\u00a0\u00a0time: {command: uvx}\n",
+        ["f.yaml:2:1: this line starts with a character that only looks like a space (U+00A0); type the spaces anew"],
+    ),
+    "a value that a person has to supply": (
+        """\
+        {"servers": {
+          "docs": {"url": "https://docs.example/${input:place}", "headers": {"X": "${env:NOT_SET}"}},
+          "here": {"command": "uvx", "args": ["${workspaceFolder}"], "envFile": ".env"},
+          "mail": {"url": "https://mail.example/mcp", "oauth": {"clientId": "x"}}
+        }}
+        """,
+        [
+            "f.yaml:2:19: servers.docs.url: a gateway cannot ask for `${input:place}`; "
+            "set the environment variable PLACE",
+            "f.yaml:2:75: servers.docs.headers.X: the environment variable NOT_SET is not set; set it, or give a "
+            "default with ${NOT_SET:-...}",
+            "f.yaml:3:39: servers.here.args[0]: `${workspaceFolder}` is the folder that is open in the editor, "
+            "which a gateway does not know; write the path",
+            "f.yaml:3:62: servers.here.envFile: is not supported; write its variables under `env`",
+            "f.yaml:4:47: servers.mail.oauth: is not supported; write a token under `headers`, "
+            'such as `Authorization: "Bearer ${TOKEN}"`',
+        ],
+    ),
+    "keys of clients that contradict": (
+        """\
+        mcpServers:
+          a: {url: "https://a.example", httpUrl: "https://b.example"}
+          b: {command: x, includeTools: [a], tool_permissions: {b: true}}
+          c: {command: x, disabledTools: erase}
+          d: {command: x, env: [A=b]}
+          e: {serverUrl: "${NOT_SET}", httpUrl: "https://b.example"}
+        """,
+        [
+            "f.yaml:2:33: mcpServers.a.httpUrl: means the same as `url`; keep one of them",
+            "f.yaml:3:19: mcpServers.b.includeTools: means the same as `tool_permissions`; keep one of them",
+            "f.yaml:4:34: mcpServers.c.disabledTools: must be a list of names of tools, like [first, second]",
+            "f.yaml:5:19: mcpServers.d.env: must be a mapping; write `NAME: value` instead of `- NAME=value`",
+            "f.yaml:6:18: mcpServers.e.serverUrl: the environment variable NOT_SET is not set; set it, or give a "
+            "default with ${NOT_SET:-...}",
+            "f.yaml:6:32: mcpServers.e.httpUrl: means the same as `serverUrl`; keep one of them",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ACCEPTED)
+def test_a_pasted_block_is_read_as_it_was_meant(case: str) -> None:
+    text, servers, notes = ACCEPTED[case]
+    config = parse(dedent(text), "f.yaml", ENVIRON)
+    assert {server_id: _written(server) for server_id, server in config.servers.items()} == servers
+    assert list(config.notes) == notes
+
+
+def _written(server: Any) -> dict[str, Any]:
+    shown = server.model_dump(exclude_defaults=True)
+    for key in ("env", "headers"):
+        if key in shown:
+            shown[key] = {name: value.get_secret_value() for name, value in shown[key].items()}
+    return {**shown, **({"args": list(shown["args"])} if "args" in shown else {})}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_mistyped_file_is_answered_with_what_to_write(case: str) -> None:
+    text, expected = REFUSED[case]
+    with pytest.raises(ConfigError) as caught:
+        parse(dedent(text), "f.yaml", ENVIRON)
+    assert str(caught.value).splitlines() == expected
+
+
+def test_what_came_from_outside_or_looks_like_a_secret_is_not_repeated() -> None:
+    text = dedent(
+        """\
+        servers:
+          a: {command: "${SECRET}"}
+          b: {command: "${SECRET}", args: "${SECRET}"}
+          c: {command: "run --token sk-0123456789abcdefghij", args: "--key=ghp_0123456789abcdefghijkl"}
+          d: {command: ["${SECRET}", x]}
+          e: ["${SECRET}"]
+          f: {command: x, type: "${SECRET}", tools: "${SECRET}"}
+        projects: ["${SECRET}"]
+        tokens:
+          - name: ${SECRET}
+        """
+    )
+    with pytest.raises(ConfigError) as caught:
+        parse(text, "f.yaml", {"SECRET": "hunter2 hunter3"})
+    assert len(caught.value.problems) == 11
+    assert not any(secret in str(caught.value) for secret in ("hunter", "0123"))
+
+
+def test_a_program_whose_path_has_spaces_is_no_command_line(tmp_path: Path) -> None:
+    program = tmp_path / "My Notes" / "notes"
+    program.parent.mkdir()
+    program.touch()
+    config = parse(f"servers:\n  a: {{command: '{program}'}}\n  b: {{command: /no/such dir/x}}\n", "f.yaml", {})
+    assert config.servers["a"].command == str(program)
+    (tmp_path / "notes2").touch()
+    with pytest.raises(ConfigError, match=r"write `command: .*/notes2` and `args: \[-v\]`"):
+        parse(f"servers:\n  a: {{command: '{tmp_path}/notes2 -v'}}\n", "f.yaml", {})
+
+
+def test_a_display_name_may_have_typographic_quotes() -> None:
+    assert parse("servers: {a: {command: x, name: “A”}}", "f.yaml", {}).servers["a"].name == "“A”"
+
+
+def test_slashes_outside_of_comments_stay() -> None:
+    text = (
+        '{"servers": {"a": {"url": "https://a.example/mcp", "headers": {"X": "/* no */ // no"}}, b: {url: http://b/}}}'
+    )
+    servers = parse(text, "f.yaml", {}).servers
+    assert servers["a"].headers["X"].get_secret_value() == "/* no */ // no"
+    assert servers["b"].url == "http://b/"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: b\n" + "{}\n" * 100_000,
+        "a: b\n" + "{\n" * 100_000,
+        '{"a": ' + "/*" * 200_000,
+        '{"a": ' + '"' * 200_001,
+        "servers:\n" + "".join(f"  'a {number}': {{command: x, trust: true}}\n" for number in range(5_000)) + "x: 1\n",
+        "servers:\n" + "".join(f"  'a{number}/x': {{command: x}}\n" for number in range(10_000)),
+        "servers: {a: {command: '" + "x " * 200_000 + "'}}",
+        "".join(f"a{number}:b\n" for number in range(20_000)),
+    ],
+    ids=["blocks", "braces", "comments", "quotes", "notes", "same ids", "words", "colons"],
+)
+def test_a_large_strange_file_is_refused_in_bounded_time(text: str) -> None:
+    """A bound against hanging: what takes time in proportion to the square of the file would need minutes."""
+    started = time.process_time()
+    with pytest.raises(ConfigError):
+        parse(text, "f.yaml", {})
+    assert time.process_time() - started < 30
+
+
+def test_discovery_is_off() -> None:
+    config = parse(dedent(ACCEPTED["discovery switched off"][0]), "f.yaml", {})
+    assert config.unassigned.optimization is None
+    assert [project.optimization for project in config.projects.values()] == [None, None]
