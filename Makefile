@@ -84,9 +84,10 @@ $(if $(UV),\
 @touch $@
 endef
 
-lock: ## Resolve the dependencies again and write both locks (requires uv)
+lock: ## Resolve the dependencies again and write all locks (requires uv)
 	$(LOCK) --output-file requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) pyproject.toml
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
+	printf 'uv<1\nnodejs-wheel<25\n' | $(LOCK) --output-file requirements-full.lock -
 
 # What `tokenizers` requires to download models from a hub, which Pointsman never does. The locks name every package, so
 # they are installed with --no-deps.

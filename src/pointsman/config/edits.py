@@ -327,7 +327,8 @@ def put(text: str, root: Node | None, keys: Sequence[str], value: bool | str | N
         raise EditError(_NOT_EDITABLE.format(".".join(keys)))
     for own_key, own_value in body.value:
         if own_key.value == key:
-            return _replace_value(text, own_key, own_value, _inline(value))
+            quoted = isinstance(value, str) and own_value.style == '"'
+            return _replace_value(text, own_key, own_value, json.dumps(value) if quoted else _inline(value))
     if body.flow_style:
         return _insert_in_flow(text, body, key, value, newline)
     last = body.value[-1][0].start_mark

@@ -89,6 +89,9 @@ async def test_a_missing_program(tmp_path: Path) -> None:
     uvx, own = (each["message"] for each in findings(ran, "programs"))
     assert "no program `uvx`. Install uv" in uvx
     assert "`servers.own.command`" in own
+    small = findings(await doctor(tmp_path, PATH="/nonexistent", POINTSMAN_IMAGE="small"), "programs")[0]
+    assert "no program `uvx`. This image does not contain uvx" in small["message"]
+    assert "docker compose --profile full up full" in small["message"]
 
 
 async def test_an_old_node_and_an_old_python(tmp_path: Path) -> None:

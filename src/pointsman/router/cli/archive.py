@@ -17,7 +17,7 @@ from pointsman.archive.settings import read_settings as read_archive_settings
 from pointsman.config.model import Server
 from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.options import (
     ConfigCommandError,
     load_gateway_config,
     note,

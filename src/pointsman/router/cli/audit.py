@@ -20,7 +20,7 @@ from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import Table, json_line
 from pointsman.router.audit.query import Filter, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
-from pointsman.router.cli.options import CommandError, ConfigCommandError, note, report_config_errors
+from pointsman.router.cli.common.options import CommandError, ConfigCommandError, note, report_config_errors
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")

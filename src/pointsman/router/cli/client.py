@@ -29,8 +29,8 @@ from pointsman.config.loader import load_tokens
 from pointsman.config.paths import find_config, state_folder, user_config
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings, read_settings
-from pointsman.router.cli.gateway_address import gateway_url, of_project
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.gateway_address import gateway_url, of_project
+from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
     config_option,

@@ -18,7 +18,7 @@ from pointsman.config.loader import advice, examine, read_text
 from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import apply_overrides, read_settings
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.options import (
     config_option,
     json_option,
     load_gateway_config,

@@ -16,7 +16,7 @@ import click
 from pointsman.config.errors import ConfigError
 from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import Settings, apply_overrides, read_settings
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.options import (
     NO_CONFIG,
     config_option,
     json_option,
@@ -24,7 +24,7 @@ from pointsman.router.cli.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.cli.owner import paint, progress
+from pointsman.router.cli.common.owner import paint, progress
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.doctor.examination import examine, with_gateway
 from pointsman.router.doctor.findings import Finding, Inspected

@@ -26,8 +26,8 @@ from pointsman.config.mask import mask_args, mask_url
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.router.cli.client import ClientName, confirmed
-from pointsman.router.cli.gateway_address import configured_url, gateway_url
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.gateway_address import configured_url, gateway_url
+from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
     config_option,

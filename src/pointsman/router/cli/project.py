@@ -9,8 +9,8 @@ import click
 
 from pointsman.config.edits import add_project, set_project
 from pointsman.config.model import UNASSIGNED, GatewayConfig, Project, Unassigned
-from pointsman.router.cli.edited import NO_GATEWAY, Edited, environ, report_edit_errors
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+from pointsman.router.cli.common.options import (
     ConfigCommandError,
     config_option,
     json_option,
@@ -19,7 +19,7 @@ from pointsman.router.cli.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.cli.owner import complete, print_json, table
+from pointsman.router.cli.common.owner import complete, print_json, table
 
 _OFF = "off"
 

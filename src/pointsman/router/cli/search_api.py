@@ -9,8 +9,8 @@ import click
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import apply_search_api_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
-from pointsman.router.cli.first_start import search_api_config_file, welcome_to_search_api
-from pointsman.router.cli.options import CommandError, log_to_stderr, note, report_config_errors
+from pointsman.router.cli.common.first_start import search_api_config_file, welcome_to_search_api
+from pointsman.router.cli.common.options import CommandError, log_to_stderr, note, report_config_errors
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
 from pointsman.router.serving.process import run_event_loop

@@ -11,8 +11,8 @@ from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
-from pointsman.router.cli.first_start import gateway_config_file, welcome
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.first_start import gateway_config_file, welcome
+from pointsman.router.cli.common.options import (
     CommandError,
     config_option,
     log_to_stderr,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
     config_option,
@@ -18,7 +18,7 @@ from pointsman.router.cli.options import (
     note,
     state_dir_option,
 )
-from pointsman.router.cli.owner import (
+from pointsman.router.cli.common.owner import (
     ask_gateway,
     complete,
     owned_folder,
@@ -32,7 +32,7 @@ from pointsman.router.cli.owner import (
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
-    from pointsman.router.cli.edited import Edited
+    from pointsman.router.cli.common.edited import Edited
 
 TRIAL_S = 120.0
 
@@ -118,7 +118,7 @@ def add(
     pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
     """
     from pointsman.config.edits import add_server
-    from pointsman.router.cli.edited import Edited, environ, report_edit_errors
+    from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 
     server_id = _as_id(name)
     given: dict[str, Any] = {
@@ -236,7 +236,7 @@ def _toggle(enabled: bool) -> click.Command:
     @json_option
     def toggle(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
         from pointsman.config.edits import enable_server
-        from pointsman.router.cli.edited import Edited, environ, report_edit_errors
+        from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 
         edited = Edited.find(config_file, state_dir)
         with report_edit_errors(edited.path, "server"):
@@ -259,7 +259,7 @@ server.add_command(_toggle(enabled=False))
 def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Remove SERVER from the configuration, with the comments inside its entry."""
     from pointsman.config.edits import remove_server
-    from pointsman.router.cli.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+    from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
 
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
@@ -308,7 +308,7 @@ def _advise_references(given: dict[str, Any]) -> None:
 
 
 def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
-    from pointsman.router.cli.edited import NO_GATEWAY
+    from pointsman.router.cli.common.edited import NO_GATEWAY
 
     found = edited.server(server_id)
     if as_json:
@@ -370,7 +370,7 @@ def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
 
 def _configured(config_file: Path | None) -> list[dict[str, Any]]:
     from pointsman.config.settings import read_settings
-    from pointsman.router.cli.options import load_gateway_config, report_config_errors, require_config
+    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors, require_config
     from pointsman.router.owner.description import kind_of, target_of
 
     with report_config_errors():
@@ -393,7 +393,7 @@ def _configured(config_file: Path | None) -> list[dict[str, Any]]:
 def _try_alone(server_id: str, config_file: Path | None, folder: Path) -> dict[str, Any]:
     from pointsman.config.errors import closest
     from pointsman.config.settings import read_settings
-    from pointsman.router.cli.options import load_gateway_config, report_config_errors, require_config
+    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors, require_config
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from pointsman.router.cli.options import json_option, state_dir_option
-from pointsman.router.cli.owner import ask_gateway, paint, paint_state, plural, print_json, table
+from pointsman.router.cli.common.options import json_option, state_dir_option
+from pointsman.router.cli.common.owner import ask_gateway, paint, paint_state, plural, print_json, table
 
 
 @click.command()

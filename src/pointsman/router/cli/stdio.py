@@ -20,8 +20,8 @@ from pointsman.router.bridge.bridge import Bridge
 from pointsman.router.bridge.gateway_client import GatewayClient, GatewayUnreachableError
 from pointsman.router.bridge.gateway_locator import GatewayLocator
 from pointsman.router.bridge.pipes import Lines, Output
-from pointsman.router.cli.first_start import ConfigFile, gateway_config_file
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.first_start import ConfigFile, gateway_config_file
+from pointsman.router.cli.common.options import (
     CommandError,
     config_option,
     log_to_stderr,

@@ -28,8 +28,8 @@ from pointsman.config.model import Token
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
 from pointsman.config.values import parse_moment
-from pointsman.router.cli.gateway_address import gateway_url
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.gateway_address import gateway_url
+from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
     config_option,
@@ -39,7 +39,7 @@ from pointsman.router.cli.options import (
     require_config,
     state_dir_option,
 )
-from pointsman.router.cli.owner import owned_folder
+from pointsman.router.cli.common.owner import owned_folder
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from pointsman.router.cli.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
-from pointsman.router.cli.owner import ask_gateway, complete, paint, plural, print_json, progress
+from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
+from pointsman.router.cli.common.owner import ask_gateway, complete, paint, plural, print_json, progress
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`

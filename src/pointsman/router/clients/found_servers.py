@@ -107,7 +107,8 @@ def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
             try:
                 server, notes, reason = registry_server(entry)
             except ValueError:
-                reason = _UNREADABLE
+                findings.left_out.append(LeftOut(name, shown, _UNREADABLE))
+                continue
             if reason is not None:
                 findings.left_out.append(LeftOut(name, shown, reason))
             else:

@@ -20,6 +20,7 @@ from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import read_rows
 from pointsman.router.doctor.findings import Finding, Inspected
 from pointsman.router.doctor.gateway import is_loopback
+from pointsman.router.downstream.stdio.environment import missing_program_hint
 
 VERSION_S = 10.0
 OLDEST_NODE = (18,)
@@ -47,7 +48,9 @@ async def check_programs(inspected: Inspected) -> list[Finding]:
         command, path = str(server.command), _search_path(server, inspected.environ)
         found = shutil.which(command, path=path)
         if found is None and inspected.state_of(server_id) != "running":
-            step = _INSTALL.get(command, f"Install it, or write its full path into `servers.{server_id}.command`")
+            step = missing_program_hint(command, inspected.environ) or _INSTALL.get(
+                command, f"Install it, or write its full path into `servers.{server_id}.command`"
+            )
             findings[Finding("programs", "problem", f"Server `{server_id}`: no program `{command}`. {step}.")] = None
         elif found is not None and (old := await _too_old(found, path)):
             findings[Finding("programs", "problem", f"Server `{server_id}`: {old}")] = None

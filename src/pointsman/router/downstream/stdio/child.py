@@ -16,7 +16,7 @@ from typing import Protocol
 from pointsman.router.downstream.connection import ConnectionLostError
 from pointsman.router.downstream.repeated_failures import times_text
 from pointsman.router.downstream.stderr_log import StderrLog, sanitize
-from pointsman.router.downstream.stdio.environment import child_environment
+from pointsman.router.downstream.stdio.environment import child_environment, missing_program_hint
 from pointsman.router.downstream.stdio.guard import Guard, when_exited
 
 logger = logging.getLogger(__name__)
@@ -314,6 +314,7 @@ def _why_not_started(command: Command, error: OSError | ValueError) -> str:
         return f"`{command.name}` cannot be started: its `cwd` is not a folder"
     if isinstance(error, FileNotFoundError):
         hint = "Its arguments go into `args`" if " " in command.name.strip() else "Install it, or correct `command`"
+        hint = missing_program_hint(command.name, os.environ) or hint
         return f"`{command.name}` cannot be started: there is no such program. {hint}"
     if isinstance(error, PermissionError):
         return f"`{command.name}` cannot be started: it is not executable"

@@ -17,6 +17,8 @@ _UV = frozenset({"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_NATIVE_TLS"})
 _NPM = frozenset({"npm_config_registry", "npm_config_cafile", "NPM_CONFIG_REGISTRY", "NPM_CONFIG_CAFILE"})
 _BY_PROGRAM = {"uv": _UV, "uvx": _UV, "npm": _NPM, "npx": _NPM, "pnpm": _NPM, "bunx": _NPM}
 ALWAYS = _BASIC | _NETWORK
+IMAGE = "POINTSMAN_IMAGE"  # set by our container image
+_IN_FULL_IMAGE = frozenset({"uv", "uvx", "node", "npm", "npx", "git"})
 
 
 def child_environment(
@@ -27,3 +29,10 @@ def child_environment(
     env = {name: value for name, value in ours.items() if name in inherited or name.startswith("LC_")}
     env.update(configured)
     return env
+
+
+def missing_program_hint(program: str, environ: Mapping[str, str]) -> str | None:
+    """The next step for a program that the small container image leaves out; None: for any other, and elsewhere."""
+    if environ.get(IMAGE) != "small" or program not in _IN_FULL_IMAGE:
+        return None
+    return f"This image does not contain {program}; the image `full` does: `docker compose --profile full up full`"

@@ -25,7 +25,7 @@ from pointsman.config.purpose import is_only_for_search_api
 from pointsman.config.sample import GATEWAY, SEARCH_API, render_sample, write_sample
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings
-from pointsman.router.cli.options import CommandError, ConfigCommandError, load_gateway_config
+from pointsman.router.cli.common.options import CommandError, ConfigCommandError, load_gateway_config
 from pointsman.router.clients.entry import own_command
 from pointsman.router.clients.found_servers import offer
 from pointsman.router.serving.first_token import GATEWAY_MARKER, SEARCH_API_MARKER, FirstToken

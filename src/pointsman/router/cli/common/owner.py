@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from pointsman.config.paths import NoHomeError, usual_state_folder
-from pointsman.router.cli.options import CommandError, NoGatewayCommandError
+from pointsman.router.cli.common.options import CommandError, NoGatewayCommandError
 from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, ask
 
 COMPLETION_S = 1.0

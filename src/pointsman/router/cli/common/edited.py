@@ -12,14 +12,14 @@ from typing import Any
 from pointsman.config.edits import EditError, InvalidEntryError, NameTakenError, UnknownNameError
 from pointsman.config.files import ReplaceError
 from pointsman.config.settings import read_settings
-from pointsman.router.cli.options import (
+from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
     note,
     report_config_errors,
     require_config,
 )
-from pointsman.router.cli.owner import owned_folder, progress
+from pointsman.router.cli.common.owner import owned_folder, progress
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 RELOAD_S = 30.0

@@ -1,0 +1,1 @@
+"""What several commands share: options, output, the configuration file, the gateway that runs, the first start."""
