@@ -357,6 +357,13 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
             "rename one of them"
         ],
     ),
+    "a block that contains the gateway itself": (
+        '{"mcpServers": {"pointsman": {"url": "http://127.0.0.1:3282/mcp"}}}',
+        [
+            "f.yaml:1:17: mcpServers.pointsman: is reserved for the gateway's own tools; choose another id, "
+            "such as `pointsman-2`, or delete the entry if it is this gateway itself"
+        ],
+    ),
     "a server at the top level": (
         '"time": {"command": "uvx", "args": ["mcp-server-time"]}',
         ["f.yaml:1:1: time: is a server, so it belongs below `servers:`; put that line above it and indent it"],
