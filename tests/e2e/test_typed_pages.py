@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,15 +16,20 @@ import pytest
 
 from pointsman.config.loader import parse
 from pointsman.router.clients.found_servers import of_text
+from tests.e2e.foreign_servers import PYPI, everything_over, needs_npm, needs_pypi
 from tests.gateway_process import own_environment
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/guide/clients.md", "docs/guide/import.md", "docs/guide/stdio.md"]
+PAGES = [
+    "README.md",
+    *(f"docs/guide/{name}.md" for name in ("clients", "import", "operations", "stdio", "troubleshooting", "tutorial")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = re.compile(
     r"<!-- client: (?!stdio)\S+ -->\n```.*?^```", re.DOTALL | re.MULTILINE
 )  # clients/test_clients.py
 BIN = Path(sys.executable).parent
+COLOUR = re.compile(r"\x1b\[\d*[mK]")
 RUN_S = 120.0  # a bound against hanging
 ENDLESS_S = 2.0
 CLOCK = ROOT / "tests/e2e/clients/clock_server.py"
@@ -146,3 +152,62 @@ async def test_the_first_start_offers_the_servers_of_the_clients_and_shows_none_
     for command in commands:
         code, shown = await person.types(command)
         assert code == 0, shown
+
+
+def tutorial() -> list[tuple[str, str, list[str]]]:
+    """Each command of the tutorial with the prose before its block, and what the page shows below it."""
+    prose, *rest = re.split(r"^```console\n", (ROOT / "docs/guide/tutorial.md").read_text(), flags=re.MULTILINE)
+    steps: list[tuple[str, str, list[str]]] = []
+    for piece in rest:
+        block, _, after = piece.partition("\n```\n")
+        for command in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            line, *shown = command.splitlines()
+            steps.append((prose, line, shown))
+            prose = ""
+        prose = after
+    return [step for step in steps if step[1].startswith("pointsman ")]
+
+
+def sentences(shown: list[str]) -> list[str]:
+    """The beginnings of what the page shows about servers and results, which are the same everywhere."""
+    texts = [text.removeprefix("problem").strip().removeprefix("servers").strip() for text in shown]
+    return [re.split(r"[,:]", text)[0] for text in texts if text.startswith(("Server `", "The sum of"))]
+
+
+async def types_until(person: Person, line: str, expected: list[str]) -> None:
+    """Type a line; one that looks at the servers again and again, until the gateway has noticed what happened."""
+    printed, looks = "", line.startswith((MAY_FIND_PROBLEMS, "pointsman server test"))
+    try:
+        async with asyncio.timeout(RUN_S):
+            while True:
+                code, printed = await person.types(line)
+                assert code == 0 or looks, f"{line}\n{printed}"
+                printed = COLOUR.sub("", printed)
+                if all(text in printed for text in expected):
+                    return
+                assert looks, f"{line}\n{expected}\n{printed}"
+    except TimeoutError:
+        raise AssertionError(f"{line} never says {expected}:\n{printed}") from None
+
+
+class TestTutorial:
+    pytestmark = needs_pypi + needs_npm
+
+    async def test_the_tutorial_works_as_typed(self, person: Person) -> None:
+        config = person.home / ".config/pointsman/pointsman.yaml"
+        acts: list[str] = []
+        async with AsyncExitStack() as remote:
+            url = (await remote.enter_async_context(everything_over("streamableHttp")))["url"]
+            for prose, line, shown in tutorial():
+                if "change `mcp-server-time` to `mcp-server-tiem`" in prose:
+                    config.write_text(config.read_text().replace("server-time", "server-tiem"))
+                    acts.append("broken")
+                if "Correct the name" in prose:
+                    config.write_text(config.read_text().replace("server-tiem", "server-time"))
+                    acts.append("repaired")
+                if "stop the remote server" in prose:
+                    await remote.aclose()
+                    acts.append("stopped")
+                typed = line.replace("uvx mcp-server-time", str(PYPI / "mcp-server-time"))
+                await types_until(person, typed.replace("http://127.0.0.1:3001/mcp", url), sentences(shown))
+        assert acts == ["broken", "repaired", "stopped"]
