@@ -192,6 +192,20 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
         },
         [],
     ),
+    "ids that are also keys": (
+        """\
+        mcpServers:
+          tools: {command: uvx, disabled: true}
+          env: {command: uvx, isActive: false, tools: [1]}
+          command: {baseUrl: "https://a.example/mcp", transportType: sse}
+        """,
+        {
+            "tools": {"command": "uvx", "enabled": False},
+            "env": {"command": "uvx", "enabled": False, "tool_permissions": {"*": False, "1": True}},
+            "command": {"url": "https://a.example/mcp", "transport": "sse"},
+        },
+        [],
+    ),
     "ids with spaces, dots and slashes": (
         """\
         servers:
@@ -308,6 +322,26 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
         '{"mcpServers": {\n  "time": {"command": "uvx"}\n',
         ["f.yaml:1:16: the `{` that opens here is never closed; add `}`"],
     ),
+    "JSON between keys that was not copied to its end": (
+        'listen: {port: 1}\n{\n  "mcpServers": {\n    "time": {"command": "uvx"}\n  }\n',
+        ["f.yaml:2:1: the `{` that opens here is never closed; add `}`"],
+    ),
+    "JSON between keys without a comma": (
+        'listen: {port: 1}\n{"mcpServers": {\n  "time": {"command": "uvx"}\n  "notes": {"command": "notes"}\n}}\n',
+        ["f.yaml:4:3: a comma is missing before this, or a quote before it is not closed"],
+    ),
+    "JSON as a value that is not indented": (
+        'listen: {port: 1}\nmcpServers:\n{\n  "time": {"command": "uvx"}\n}\n',
+        ["f.yaml:3:1: put this `{` behind the colon of line 2"],
+    ),
+    "an item of a list behind the colon": (
+        "servers:\n  time:\n    command: uvx\n    args: - mcp-server-time\n",
+        ["f.yaml:4:11: an item of a list (`- ...`) starts on a line of its own"],
+    ),
+    "a brace too many": (
+        '{"mcpServers": {"time": {"command": "uvx"}}}}\n',
+        ["f.yaml:1:45: there is one `}` too many; delete it"],
+    ),
     "the fence of a code block": (
         '```json\n{"mcpServers": {"time": {"command": "uvx"}}}\n```\n',
         ["f.yaml:1:1: this line encloses a code block of a web page or chat; delete it"],
@@ -321,6 +355,13 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
         [
             'f.yaml:3:3: mcpServers."my.io/My-Notes": gets the same id `My-Notes` as `mcpServers."My Notes"`; '
             "rename one of them"
+        ],
+    ),
+    "a block that contains the gateway itself": (
+        '{"mcpServers": {"pointsman": {"url": "http://127.0.0.1:3282/mcp"}}}',
+        [
+            "f.yaml:1:17: mcpServers.pointsman: is reserved for the gateway's own tools; choose another id, "
+            "such as `pointsman-2`, or delete the entry if it is this gateway itself"
         ],
     ),
     "a server at the top level": (

@@ -110,7 +110,7 @@ class Document:
         return (1, 1) if mark is None else (mark.line + 1, mark.column + 1)
 
     def _build(self, node: Node, path: KeyPath) -> Any:
-        as_written = len(path) > 1 and path[-2] in _AS_WRITTEN
+        as_written = len(path) > 1 and path[-2] in _AS_WRITTEN and not _is_key_of_entry(path)
         identity = (id(node), as_written)
         if identity in self._built:  # an alias: built once, however often it is used
             return self._built[identity]
@@ -195,6 +195,11 @@ class Document:
     def _add(self, node: Node, path: KeyPath, reason: str) -> None:
         mark = node.start_mark
         self.problems.append(ConfigProblem(self.file_name, mark.line + 1, mark.column + 1, render(path), reason))
+
+
+def _is_key_of_entry(path: KeyPath) -> bool:
+    """Whether `path` is like `servers.env.enabled`, where `env` is an id and not the key."""
+    return len(path) == 3 and path[0] in ("servers", "mcpServers", "projects", "tokens")
 
 
 def render(path: KeyPath) -> str:

@@ -15,7 +15,7 @@ from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
 from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.model_errors import explain
-from pointsman.config.pasted import accept_pasted
+from pointsman.config.pasted import CLIENT_SECTION, accept_pasted
 
 MAX_BYTES = 8 * 1_048_576
 
@@ -136,6 +136,8 @@ def _check_names(document: Document) -> None:
     if RESERVED_SERVER_ID in servers:
         free = next(name for name in _new_names(RESERVED_SERVER_ID) if name not in servers)
         reason = f"is reserved for the gateway's own tools; choose another id, such as `{free}`"
+        if document.origin(("servers", RESERVED_SERVER_ID))[0] == CLIENT_SECTION:
+            reason += ", or delete the entry if it is this gateway itself"
         document.add_problem(("servers", RESERVED_SERVER_ID), reason, key=True)
     _check_secrets_are_unique(document)
 

@@ -19,11 +19,11 @@ from pointsman.config.model import ID_PATTERN, GatewayConfig
 from pointsman.config.secrets import holds_secret
 
 CLIENT_SECTION = "mcpServers"  # a client's own block of servers
-ADDRESS_KEYS = ("url", "serverUrl", "httpUrl", "uri", "server_url")
+ADDRESS_KEYS = ("url", "serverUrl", "httpUrl", "uri", "server_url", "baseUrl")
 ENVIRONMENT_KEYS = ("env", "envs", "environment")
 WITHOUT_EFFECT = frozenset(  # on a gateway: texts and icons of the client, and when it loads tools
     {"description", "alwaysLoad", "deferTools", "gallery", "version", "icon", "bundled", "settings", "display_name"}
-    | {"displayName", "required", "dev", "fromGalleryId", "priority"}
+    | {"displayName", "required", "dev", "fromGalleryId", "priority", "serverInstructions", "chatMenu", "iconPath"}
 )
 CONFIRMATIONS = frozenset({"autoApprove", "alwaysAllow", "trust"})
 
@@ -42,6 +42,8 @@ _TRANSPORTS = {
 }
 _ALIASES = {
     "type": "transport",
+    "transportType": "transport",
+    "isActive": "enabled",
     **dict.fromkeys(ADDRESS_KEYS[1:], "url"),
     **dict.fromkeys(ENVIRONMENT_KEYS[1:], "env"),
     "http_headers": "headers",

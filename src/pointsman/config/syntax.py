@@ -134,11 +134,16 @@ def _quote(mistake: _Mistake) -> _Answer | None:
     return None
 
 
-def _alias(mistake: _Mistake) -> _Answer | None:
+def _special_start(mistake: _Mistake) -> _Answer | None:
+    """A text that starts with a character that has a meaning in YAML."""
     if mistake.context == "while scanning an alias":
         return mistake.at_start('a value that starts with `*` is an alias in YAML; quote it, such as "*"')
     if undefined := re.fullmatch(r"found undefined alias '(.*)'", mistake.problem):
         return mistake.here(f"`*{undefined[1]}` is an alias of nothing; if it is meant as text, quote it")
+    if mistake.context.endswith((" anchor", " tag", " directive", " block scalar")):
+        line, column = mistake.start or (mistake.line, mistake.column)
+        character = mistake.line_text(line)[column : column + 1]
+        return line, column, f"a value that starts with `{character}` has a special meaning in YAML; quote it"
     return None
 
 
@@ -194,6 +199,20 @@ def _group(mistake: _Mistake) -> _Answer | None:
     return mistake.here("the indentation fits no line above; keys that belong together start in the same column")
 
 
+def _value(mistake: _Mistake) -> _Answer | None:
+    """Something else in the place of a value."""
+    if mistake.problem == "sequence entries are not allowed here":
+        return mistake.here("an item of a list (`- ...`) starts on a line of its own")
+    found = re.fullmatch(r"expected the node content, but found '(.*)'", mistake.problem)
+    if found is None:
+        return None
+    if found[1] == "<stream end>":
+        return mistake.here("the file ends within a block; a brace or a bracket is missing at its end")
+    if found[1] == "-":
+        return mistake.here("inside braces and brackets a list is written as [first, second], without `-`")
+    return mistake.here(f"unexpected `{found[1]}`; delete it, or write a value before it")
+
+
 def _bracket(mistake: _Mistake) -> _Answer | None:
     found = re.fullmatch(r"expected ',' or '([}\]])', but got '(.*)'", mistake.problem)
     if found is None:
@@ -217,9 +236,10 @@ _RULES: tuple[Callable[[_Mistake], _Answer | None], ...] = (
     _other_format,
     _character,
     _quote,
-    _alias,
+    _special_start,
     _colon,
     _group,
+    _value,
     _bracket,
     _anything,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from ruamel.yaml import YAML
@@ -44,11 +44,9 @@ def compose(text: str, file_name: str, *, blocks: bool = False) -> Node | None:
         ConfigError: it is not YAML; its one problem has the position.
     """
     try:
-        root = _composed(text)
+        root = _compose_with_blocks(text) if blocks else _composed(text)
     except MarkedYAMLError as error:
-        root = _compose_with_blocks(text) if blocks else None
-        if root is None:
-            raise ConfigError([explain_syntax(error, text, file_name, _MAX_DEPTH)]) from None
+        raise ConfigError([explain_syntax(error, text, file_name, _MAX_DEPTH)]) from None
     except ReaderError as error:
         reason = f"the character U+{error.character:04X} is not allowed in YAML"
         raise ConfigError([_problem_at(text, error.position, reason, file_name)]) from None
@@ -114,31 +112,36 @@ def _blank_json_comments(text: str) -> str:
 
 
 def _compose_with_blocks(text: str) -> Node | None:
-    """The tree of YAML keys with blocks of JSON between them, such as a pasted `{"mcpServers": ...}`.
-
-    None: there are no such blocks, or they are not the reason why the text is not YAML.
-    """
-    blocks = list(islice(_json_blocks(text), _MAX_BLOCKS + 1))
-    if not 0 < len(blocks) <= _MAX_BLOCKS:
-        return None
-    rest, position = "", 0
-    for start, end in blocks:
-        rest += text[position:start] + _blank(text[start:end])
-        position = end
-    pieces = [_blank(text[:start]) + _blank_json_comments(text[start:end]) for start, end in blocks]
+    """The tree of YAML, in which blocks of JSON may stand between the keys, such as a pasted `{"mcpServers": ...}`."""
     try:
-        root, *others = (_composed(piece) for piece in (rest + text[position:], *pieces))
-    except (MarkedYAMLError, ReaderError, ValueError, OverflowError):
-        return None
-    for other in others:
-        if not isinstance(root, MappingNode) or not isinstance(other, MappingNode):
-            return None
-        root.value = sorted([*root.value, *other.value], key=lambda pair: pair[0].start_mark.index)
+        return _composed(text)
+    except MarkedYAMLError:
+        ranges = list(islice(_json_blocks(text), _MAX_BLOCKS + 1))
+        root = _compose_rest(text, ranges) if len(ranges) <= _MAX_BLOCKS else None
+        if root is None:  # the blocks are not the reason why this is not YAML
+            raise
+    for start, end in ranges:
+        block = _composed(_blank(text[:start]) + _blank_json_comments(text[start:end]))
+        pairs = block.value if isinstance(block, MappingNode) else []
+        root.value = sorted([*root.value, *pairs], key=lambda pair: pair[0].start_mark.index)
     return root
 
 
+def _compose_rest(text: str, ranges: Sequence[tuple[int, int]]) -> MappingNode | None:
+    """The tree of the keys around the blocks; None if there are none, or they are not YAML either."""
+    rest, position = "", 0
+    for start, end in ranges:
+        rest += text[position:start] + _blank(text[start:end])
+        position = end
+    try:
+        root = _composed(rest + text[position:]) if ranges else None
+    except MarkedYAMLError:
+        return None
+    return root if isinstance(root, MappingNode) else None
+
+
 def _json_blocks(text: str) -> Iterator[tuple[int, int]]:
-    """The ranges from a brace at the start of a line to the brace that closes it."""
+    """The ranges from a brace at the start of a line to the brace that closes it, or to the end of the text."""
     position = 0
     while start := _LINE_WITH_BRACE.search(text, position):
         if text[position : start.start()].rstrip().endswith(":"):
@@ -149,6 +152,7 @@ def _json_blocks(text: str) -> Iterator[tuple[int, int]]:
             if depth == 0:
                 break
         else:
+            yield start.start(), len(text)
             return
         position = mark.end()
         yield start.start(), position

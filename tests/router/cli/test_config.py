@@ -50,6 +50,27 @@ def test_what_is_allowed_but_hardly_meant_is_told_beside_it(folder: Path) -> Non
     assert answer == {"ok": True, "problems": [], "advice": [remark]}
 
 
+def test_a_pasted_block_is_noted_and_its_servers_are_edited_by_either_name(folder: Path) -> None:
+    file = folder / "pointsman.yaml"
+    file.write_text('{"mcpServers": {"My Notes": {"command": "notes", "trust": true}}}\n')
+    notes = [
+        'pointsman.yaml:1:17: mcpServers."My Notes": has the id `My-Notes` here and keeps this name for display',
+        'pointsman.yaml:1:50: mcpServers."My Notes".trust: is ignored: confirmations are up to the client; '
+        "`tool_permissions` forbids tools for all clients",
+    ]
+    result = run("config", "validate", "pointsman.yaml")
+    assert (result.exit_code, result.stderr.splitlines()) == (0, notes)
+    assert json.loads(run("config", "validate", "pointsman.yaml", "--json").stdout)["advice"] == notes
+    for name, verb, enabled in (("My Notes", "disable", False), ("My-Notes", "enable", True)):
+        edited = run("server", verb, name, "--config", "pointsman.yaml")
+        assert (edited.exit_code, edited.stdout) == (0, f"{verb.title()}d server `My-Notes` in pointsman.yaml.\n")
+        assert parse(file.read_text(), "f", {}).servers["My-Notes"].enabled is enabled
+    assert run("server", "add", "--config", "pointsman.yaml", "My Clock", "uvx").exit_code == 0
+    assert parse(file.read_text(), "f", {}).servers["My-Clock"].name == "My Clock"
+    assert run("server", "remove", "My Notes", "--config", "pointsman.yaml").exit_code == 0
+    assert list(parse(file.read_text(), "f", {}).servers) == ["My-Clock"]
+
+
 def test_problems_are_lines_on_stderr_and_exit_code_2(folder: Path) -> None:
     (folder / "bad.yaml").write_text(BROKEN)
     for args in (("validate", "bad.yaml"), ("validate", "--config", "bad.yaml"), ("show", "--config", "bad.yaml")):

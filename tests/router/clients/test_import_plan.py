@@ -302,3 +302,18 @@ def test_a_value_that_is_no_text_leaves_out_its_server_alone(value: str) -> None
 def test_a_name_that_is_too_long_leaves_out_its_server_alone() -> None:
     servers = {"bad": {"command": "x", "env": {"A" * 2000: "1"}}, "good": {"command": "x"}}
     assert list(planned(of_text(json.dumps({"mcpServers": servers}), "a.json", {})).servers) == ["good"]
+
+
+def test_a_server_that_was_pasted_in_a_client_s_words_is_not_added_again() -> None:
+    text = json.dumps({"mcpServers": {"acme.com/docs": {"serverUrl": "https://docs.example/mcp"}}})
+    again = of_text(json.dumps({"mcpServers": {"d": {"httpUrl": "https://docs.example/mcp"}}}), "f.json", {})
+    other = of_text(json.dumps({"mcpServers": {"docs": {"httpUrl": "https://other.example/mcp"}}}), "f.json", {})
+    plan = planned(again, other, text=text)
+    assert [left.reason for left in plan.left_out] == ["it is the same as `docs`"]
+    assert list(plan.servers) == ["docs-2"]
+
+
+@pytest.mark.parametrize("key", ["tools", "includeTools", "enabled_tools"])
+def test_an_empty_list_of_allowed_tools_allows_none(key: str) -> None:
+    found = of_text(json.dumps({"mcpServers": {"a": {"command": "x", key: []}}}), "f.json", {})
+    assert found.servers[0].server["tool_permissions"] == {"*": False}

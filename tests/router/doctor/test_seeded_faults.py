@@ -12,6 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from pointsman.config.loader import parse
+from pointsman.router.doctor.configuration import check_configuration
+from pointsman.router.doctor.findings import Inspected
 from tests.gateway_process import gateway_process, write_config
 from tests.router.cli.commands import Ran, run
 
@@ -239,3 +242,11 @@ async def test_a_gateway_that_answers_nobody(tmp_path: Path) -> None:
     with (state / "gateway.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert "does not answer" in problem(await doctor(tmp_path), "gateway")
+
+
+def test_a_pasted_block_is_a_note_and_no_problem(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    config = parse('{"mcpServers": {"time": {"command": "uvx", "trust": true}}}', str(file), {})
+    found = check_configuration(Inspected(config, (), file, tmp_path))
+    assert [each.level for each in found] == ["ok", "note"]
+    assert "mcpServers.time.trust: is ignored" in found[1].message
