@@ -344,7 +344,7 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
     server_id = found["id"]
     reason = found["reason"] or "no reason is known"
     word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
-    click.echo(f"Server `{server_id}` {paint(word, 'red')}: {reason}.", err=True)
+    click.echo(f"Server `{server_id}` {paint(word, 'red')}: {reason.rstrip('.')}.", err=True)
     from pointsman.router.owner.last_words import last_words, telling_lines
 
     for line in telling_lines(found["log"]) if "log" in found else last_words(folder, server_id):

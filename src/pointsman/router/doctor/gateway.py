@@ -154,7 +154,7 @@ def _failed(inspected: Inspected, one: dict[str, object]) -> Finding:
         )
     elif one["kind"] in ("http", "sse"):
         help_ = f"Check `servers.{server_id}.url` and its headers. `pointsman server test {server_id}` tries it again"
-    return Finding("servers", "problem", f"Server `{server_id}` does not run: {reason}. {help_}.", lines)
+    return Finding("servers", "problem", f"Server `{server_id}` does not run: {reason.rstrip('.')}. {help_}.", lines)
 
 
 def is_loopback(host: str) -> bool:
