@@ -217,6 +217,28 @@ async def test_a_message_that_is_neither_request_nor_answer_is_refused_by_its_id
             assert (answer["id"], answer["error"]["code"]) == (number, -32600)
 
 
+@pytest.mark.parametrize("source", ["null", "file"])
+@pytest.mark.parametrize("sink", ["null", "file"])
+async def test_files_and_the_null_device_are_as_good_as_pipes(source: str, sink: str, tmp_path: Path) -> None:
+    written, answered = tmp_path / "in", tmp_path / "out"
+    write_config(tmp_path / "pointsman.yaml", {}, "ptm_unused")
+    written.write_text('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    with (
+        (Path("/dev/null") if source == "null" else written).open("rb") as stdin,
+        (Path("/dev/null") if sink == "null" else answered).open("wb") as stdout,
+    ):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *arguments(tmp_path)),
+            stdin=stdin,
+            stdout=stdout,
+            env=environment(tmp_path, None),
+            cwd=tmp_path,
+        )
+        assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
+    if source == sink == "file":
+        assert json.loads(answered.read_text())["id"] == 1
+
+
 async def test_large_messages_pass_in_both_directions(tmp_path: Path) -> None:
     config = asker(tmp_path) | {"limits": {"result_preview_chars": 0}}
     async with gateway_process(tmp_path, config) as gateway, bridge(tmp_path, gateway.token) as wire:

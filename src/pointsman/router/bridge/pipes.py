@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 from collections.abc import AsyncIterator
 from typing import BinaryIO
 
@@ -43,11 +45,10 @@ class Lines:
         try:
             reader = asyncio.StreamReader(limit=_PIECE)
             loop = asyncio.get_running_loop()
-            try:
-                await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._source)
-            except ValueError:  # a regular file, which is always ready
+            if not _can_wait_for(self._source):
                 self._feed(await asyncio.to_thread(self._source.read))
                 return
+            await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._source)
             while data := await reader.read(_PIECE):
                 self._feed(data)
         except OSError:
@@ -76,11 +77,10 @@ class Output:
         self.gone = asyncio.Event()
 
     async def open(self) -> None:
+        if not _can_wait_for(self._sink):
+            return
         loop = asyncio.get_running_loop()
-        try:
-            transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._sink)
-        except ValueError:
-            return  # a regular file, which never blocks
+        transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, self._sink)
         self._writer = asyncio.StreamWriter(transport, protocol, None, loop)
 
     async def write(self, message: bytes) -> None:
@@ -98,3 +98,9 @@ class Output:
                 await self._writer.drain()
         except OSError:
             self.gone.set()
+
+
+def _can_wait_for(stream: BinaryIO) -> bool:
+    """Whether an event loop can wait for it. Files and /dev/null are always ready; libuv aborts the process on them."""
+    mode = os.fstat(stream.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stream.isatty()
