@@ -151,7 +151,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
         "servers: {time: {command: uvx, era: modren}}\nprojects: {a: {optimization: vector}}",
         [
             "f.yaml:1:37: servers.time.era: must be `auto`, `legacy` or `modern` (did you mean `modern`?)",
-            "f.yaml:2:30: projects.a.optimization: must be `bm25` or `cloud`",
+            "f.yaml:2:30: projects.a.optimization: must be `bm25` or `cloud`, or `off`",
         ],
     ),
     "servers that cannot be reached": (
@@ -287,7 +287,7 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:6:7: mcpServers.b.type: means the same as `transport`; keep one of them",
             "f.yaml:6:72: mcpServers.b.disabled: must be true or false",
             "f.yaml:7:3: mcpServers.c: `transport: sse` needs `url`",
-            "f.yaml:8:21: mcpServers.d.alwaysAllowed: unknown key",
+            "f.yaml:8:21: mcpServers.d.alwaysAllowed: unknown key (did you mean `alwaysAllow`?)",
             "f.yaml:9:6: mcpServers.e: must be a mapping of keys to values",
         ],
     ),

@@ -241,6 +241,14 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
             "`tool_permissions` forbids tools for all clients"
         ],
     ),
+    "two JSON blocks": (
+        """\
+        {"mcpServers": {"time": {"command": "uvx"}}}
+        {"servers": {"notes": {"type": "STDIO", "command": "notes"}}}
+        """,
+        {"notes": {"command": "notes", "transport": "stdio"}, "time": {"command": "uvx"}},
+        [],
+    ),
     "discovery switched off": (
         """\
         projects:
@@ -341,6 +349,36 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
     "a brace too many": (
         '{"mcpServers": {"time": {"command": "uvx"}}}}\n',
         ["f.yaml:1:45: there is one `}` too many; delete it"],
+    ),
+    "entries of JSON below a YAML key": (
+        'servers:\n  "time": {"command": "uvx"},\n  "notes": {"command": "notes"}\n',
+        ["f.yaml:2:29: delete this comma; commas stand only inside braces and brackets"],
+    ),
+    "a section inside the other": (
+        'servers:\n  {"mcpServers": {"time": {"command": "uvx"}}}\n',
+        ["f.yaml:2:4: servers.mcpServers: is a section, not a server; write it at the top level"],
+    ),
+    "servers that are only a text": (
+        """\
+        servers:
+          a: https://a.example/mcp
+          b: uvx mcp-server-time
+          c:
+            command = uvx
+        """,
+        [
+            "f.yaml:2:6: servers.a: must be a mapping; write the address below it, as `url: ...`",
+            "f.yaml:3:6: servers.b: must be a mapping; below it, write `command: uvx` and `args: [mcp-server-time]`",
+            "f.yaml:5:5: servers.c: a colon is needed, not `=`; write `command: ...`",
+        ],
+    ),
+    "a dash without a space": (
+        "servers:\n  time:\n    command: uvx\n    args:\n    -mcp-server-time\n    -x\n",
+        ["f.yaml:5:5: a space is missing after the `-` of this item"],
+    ),
+    "a value that starts with #": (
+        "servers:\n  time: {command: uvx, args: [#1]}\n",
+        ["f.yaml:2:31: `#` starts a comment here; quote a value that starts with it"],
     ),
     "the fence of a code block": (
         '```json\n{"mcpServers": {"time": {"command": "uvx"}}}\n```\n',

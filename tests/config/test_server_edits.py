@@ -32,6 +32,7 @@ SHAPES = {
     "with comments": '{\n  // mine\n  "mcpServers": {\n    "time": {"command": "uvx"}, // #1\n  },\n}\n',
     "JSON between keys": 'servers:\n  two:\n    command: b\n  # 3\n\n{\n  "mcpServers": {\n    "time": '
     '{"command": "uvx"}\n  }\n}\nlisten: {port: 1}\n',
+    "two JSON blocks": '{"servers": {"two": {"command": "b"}}}\n{"mcpServers": {"time": {"command": "uvx"}}}\n',
     "a path as its id": "servers:\n  host.example/tools/time:  # clock\n    command: uvx\n",
     "set already": "servers:\n  time:\n    enabled: true  # yes\n    command: uvx\n",
     "without a value": "servers:\n  time:\n    command: uvx\n    enabled:   # as usual\n",

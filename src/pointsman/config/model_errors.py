@@ -11,9 +11,13 @@ from pydantic_core import ErrorDetails
 
 from pointsman.config.document import Document, KeyPath
 from pointsman.config.errors import closest
-from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Part
+from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Part, Server
 
 MAX_EXPLAINED = 100
+_MORE_KEYS: Mapping[type[Part], tuple[str, ...]] = {  # of pasted blocks
+    GatewayConfig: ("mcpServers",),
+    Server: ("serverUrl", "httpUrl", "disabled", "autoApprove", "alwaysAllow"),
+}
 _KEY_ITSELF = "[key]"  # pydantic's last step if the key of a mapping is wrong and not its value
 
 
@@ -36,7 +40,8 @@ def explain(error: ValidationError, document: Document) -> None:
             document.add_problem(path, "unknown key", _closest_key(path), key=True)
             continue
         hint = _closest_choice(detail, document.external_texts) if detail["type"] == "literal_error" else None
-        document.add_problem(path, sentence(detail), hint, key=wrong_key)
+        more = ", or `off`" if path[-1:] == ("optimization",) else ""
+        document.add_problem(path, sentence(detail) + more, hint, key=wrong_key)
 
 
 def sentence(detail: ErrorDetails) -> str:
@@ -89,7 +94,7 @@ def _closest_choice(detail: ErrorDetails, secrets: Iterable[str]) -> str | None:
 
 def _closest_key(path: KeyPath) -> str | None:
     part = _part_at(path[:-1])
-    fields = {*part.model_fields, *({"mcpServers"} if part is GatewayConfig else ())}
+    fields = {*part.model_fields, *_MORE_KEYS.get(part, ())}
     return closest(str(path[-1]), fields)
 
 

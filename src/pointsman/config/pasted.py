@@ -37,7 +37,7 @@ _TRANSPORTS = {
     "remote": "http",
     "streamable-http": "http",
     "streamable_http": "http",
-    "streamableHttp": "http",
+    "streamablehttp": "http",
     "sse": "sse",
 }
 _ALIASES = {
@@ -83,6 +83,7 @@ _CLIENT_SETTINGS = frozenset(
         "theme",
     }
 )
+_OFF = frozenset({"off", "none", "no", "false", "disabled"})
 _OTHER_SECTIONS = ("context_servers", "extensions", "mcp", "mcp_servers")
 
 
@@ -202,9 +203,12 @@ class _Pasted:
         target: KeyPath = ("servers", server_id)
         if path != target:
             self._document.record_move(target, path)
-        if isinstance(entry, str) and (joined := re.match(r"([A-Za-z_]+):\S", entry)):
-            self._document.reject(target, f"a space is missing after the colon; write `{joined[1]}: ...`")
+        if isinstance(entry, str) and not self._document.is_unresolved(target):
+            self._document.reject(target, _text_as_entry("" if entry in self._outside else entry))
         if not isinstance(entry, dict):
+            return entry
+        if path[1] == CLIENT_SECTION and all(isinstance(value, dict) for value in entry.values()):
+            self._document.reject(target, "is a section, not a server; write it at the top level", key=True)
             return entry
         server = _Translation(self._document, target, dict(entry), in_client_section=path[0] == CLIENT_SECTION)
         server.translate()
@@ -265,7 +269,7 @@ class _Translation:
 
     def _translate_transport(self, written_as: str | None) -> None:
         kind = self.entry.get("transport")
-        transport = _TRANSPORTS.get(kind) if isinstance(kind, str) else None
+        transport = _TRANSPORTS.get(kind.lower()) if isinstance(kind, str) else None
         if transport is not None:
             self.entry["transport"] = transport
         elif written_as is not None and kind is not None:
@@ -346,10 +350,23 @@ def _misplaced(key: str, value: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _text_as_entry(text: str) -> str:
+    """What to write instead of a server that is only a text."""
+    if text.startswith(("http://", "https://")):
+        return "must be a mapping; write the address below it, as `url: ...`"
+    if joined := re.match(r"([A-Za-z_]+):\S", text):
+        return f"a space is missing after the colon; write `{joined[1]}: ...`"
+    if equated := re.match(r"([A-Za-z_]+) ?= ?\S", text):
+        return f"a colon is needed, not `=`; write `{equated[1]}: ...`"
+    words = _split(text)
+    return f"must be a mapping; below it, {_as_command(words, more=False)}" if words else _MAPPING
+
+
 def _switched_off(project: Any) -> Any:
-    if not isinstance(project, dict) or project.get("optimization") not in (False, "off", "none"):
-        return project
-    return {**project, "optimization": None}
+    strategy = project.get("optimization") if isinstance(project, dict) else None
+    if strategy is False or (isinstance(strategy, str) and strategy.lower() in _OFF):
+        return {**project, "optimization": None}
+    return project
 
 
 def _same_id(server_id: str, path: KeyPath, other: KeyPath) -> str:

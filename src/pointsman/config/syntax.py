@@ -17,6 +17,7 @@ TYPOGRAPHIC_QUOTES = tuple("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
 _SHOWN = 60  # characters of a corrected text
 _NO_SPACE = re.compile(r"\s*(?:- +)?[\"']?([A-Za-z_][\w.-]*)[\"']?:(?![\s/]|$)")
 _LONE_WORD = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*")
+_COMMENT_AS_VALUE = re.compile(r"[\[{,:][ \t]*+(#)[^\s#]")
 _TOML_TABLE = re.compile(r"^\[{1,2}[\w.\"-]+\]{1,2}[ \t]*$", re.MULTILINE)
 
 
@@ -176,6 +177,8 @@ def _lone_line(mistake: _Mistake) -> _Answer:
         if above is not None and mistake.line_text(above).rstrip().endswith(":"):
             return line, column, f"put this `{{` behind the colon of line {above + 1}"
         return line, column, "this block of JSON is not complete: a brace, a quote or a comma is missing in it"
+    if re.match(r"\s*-\w", mistake.line_text(line)):
+        return line, column, "a space is missing after the `-` of this item"
     return line, column, "this line is neither `key: value` nor an item of a list (`- value`)"
 
 
@@ -190,6 +193,8 @@ def _group(mistake: _Mistake) -> _Answer | None:
     found = re.fullmatch(r"expected (?:<block end>|'<document start>'), but found \(?'([^']*)',?\)?", mistake.problem)
     if found is None:
         return None
+    if found[1] == ",":
+        return mistake.here("delete this comma; commas stand only inside braces and brackets")
     if found[1] == "<scalar>":
         return mistake.here("text follows the end of a value; a quote is missing or too many here or in the line above")
     if mistake.context == "while parsing a block collection" or found[1] in ("-", "<block sequence start>"):
@@ -207,7 +212,9 @@ def _value(mistake: _Mistake) -> _Answer | None:
     if found is None:
         return None
     if found[1] == "<stream end>":
-        return mistake.here("the file ends within a block; a brace or a bracket is missing at its end")
+        return _comment(mistake) or mistake.here(
+            "the file ends within a block; a brace or a bracket is missing at its end"
+        )
     if found[1] == "-":
         return mistake.here("inside braces and brackets a list is written as [first, second], without `-`")
     return mistake.here(f"unexpected `{found[1]}`; delete it, or write a value before it")
@@ -220,11 +227,25 @@ def _bracket(mistake: _Mistake) -> _Answer | None:
     closing, got = found[1], found[2]
     opening = {"}": "{", "]": "["}[closing]
     if got == "<stream end>":
-        return mistake.at_start(f"the `{opening}` that opens here is never closed; add `{closing}`")
+        return _comment(mistake) or mistake.at_start(
+            f"the `{opening}` that opens here is never closed; add `{closing}`"
+        )
     if got in ("}", "]"):
         line = mistake.start[0] + 1 if mistake.start else mistake.line + 1
         return mistake.here(f"`{closing}` is missing before this `{got}`, for the `{opening}` in line {line}")
     return mistake.here("a comma is missing before this, or a quote before it is not closed")
+
+
+def _comment(mistake: _Mistake) -> _Answer | None:
+    """A value that is read as a comment, and with it the bracket behind it."""
+    found = _COMMENT_AS_VALUE.search(mistake.text)
+    if found is None:
+        return None
+    line, column = (
+        mistake.text.count("\n", 0, found.start(1)),
+        found.start(1) - mistake.text.rfind("\n", 0, found.start(1)) - 1,
+    )
+    return line, column, "`#` starts a comment here; quote a value that starts with it"
 
 
 def _anything(mistake: _Mistake) -> _Answer:

@@ -128,16 +128,18 @@ def _compose_with_blocks(text: str) -> Node | None:
 
 
 def _compose_rest(text: str, ranges: Sequence[tuple[int, int]]) -> MappingNode | None:
-    """The tree of the keys around the blocks; None if there are none, or they are not YAML either."""
+    """The tree of the keys around the blocks, perhaps empty; None if there are no blocks, or the keys are not YAML."""
     rest, position = "", 0
     for start, end in ranges:
         rest += text[position:start] + _blank(text[start:end])
         position = end
     try:
-        root = _composed(rest + text[position:]) if ranges else None
+        root = _composed(rest + text[position:])
+        if root is None and len(ranges) > 1:  # nothing but blocks
+            root = _composed(_blank(text[: ranges[0][0]]) + "{}")
     except MarkedYAMLError:
         return None
-    return root if isinstance(root, MappingNode) else None
+    return root if ranges and isinstance(root, MappingNode) else None
 
 
 def _json_blocks(text: str) -> Iterator[tuple[int, int]]:
