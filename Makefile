@@ -22,8 +22,10 @@ run: .venv/.runtime ## Start the gateway; the first run creates a configuration 
 	@$(BIN)/pointsman serve
 
 # A part of the tests, chosen by PYTEST_ARGS, is not held to the coverage of all of them.
-test: install foreign ## Run all tests, with coverage; PYTEST_ARGS=... runs some of them, without
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(or $(PYTEST_ARGS),--cov --cov-report=)
+test: install foreign ## Run all tests but those of `make clients`, with coverage; PYTEST_ARGS=... runs some, without
+	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients' --cov --cov-report=)
+
+PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: install ## Check formatting, lint, types and import rules
 	$(BIN)/ruff format --check .
@@ -118,7 +120,8 @@ conformance: install .foreign/conformance/.installed ## Run the official conform
 # Third-party programs from PyPI and npm. If one cannot be installed, its tests are skipped with a message.
 foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
 
-clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed ## Install the third-party clients and agents that the tests use
+clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed foreign ## Install third-party clients and agents, and run the tests that drive them
+	$(PYTEST) -m clients tests/e2e
 
 .foreign/python/.installed: tests/e2e/foreign/requirements.txt | .venv/.installed
 	$(call from-pypi,servers)
