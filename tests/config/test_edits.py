@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.config.document import Document
 from pointsman.config.edits import (
     EditError,
     InvalidEntryError,
@@ -28,6 +27,7 @@ from pointsman.config.edits import (
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import load, parse
 from pointsman.config.sample import render_sample
+from pointsman.config.yaml.document import Document
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 

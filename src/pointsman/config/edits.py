@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
-from pointsman.config.document import Document
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import rewrite
 from pointsman.config.loader import validate
 from pointsman.config.pasted import CLIENT_SECTION, mended_id
-from pointsman.config.tree import CORE, NULL, child, compose, compose_pasted
+from pointsman.config.yaml.document import Document
+from pointsman.config.yaml.tree import CORE, NULL, child, compose, compose_pasted
 
 _NOT_EDITABLE = "`{}` is written in a form that Pointsman cannot edit safely; edit the file by hand"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pointsman.config.document import Document, KeyPath
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
 from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted
+from pointsman.config.yaml.document import Document, KeyPath
 
 MAX_BYTES = 8 * 1_048_576
 

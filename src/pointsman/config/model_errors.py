@@ -9,9 +9,9 @@ from typing import Any, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from pointsman.config.document import Document, KeyPath
 from pointsman.config.errors import closest
 from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Part, Server
+from pointsman.config.yaml.document import Document, KeyPath
 
 MAX_EXPLAINED = 100
 _MORE_KEYS: Mapping[type[Part], tuple[str, ...]] = {  # of pasted blocks

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pointsman.config.document import Document, KeyPath, input_variable, render
 from pointsman.config.errors import closest
 from pointsman.config.model import ID_PATTERN, GatewayConfig
 from pointsman.config.secrets import holds_secret
+from pointsman.config.yaml.document import Document, KeyPath, input_variable, render
 
 CLIENT_SECTION = "mcpServers"  # a client's own block of servers
 ADDRESS_KEYS = ("url", "serverUrl", "httpUrl", "uri", "server_url", "baseUrl")

@@ -9,7 +9,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import read_text
-from pointsman.config.tree import compose_pasted
+from pointsman.config.yaml.tree import compose_pasted
 
 SEARCH_API_SECTION = "search_api"
 _READ_BY_SEARCH_API = frozenset({SEARCH_API_SECTION, "tokens", "projects", "limits"})

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pointsman.config.document import input_variable
 from pointsman.config.pasted import ADDRESS_KEYS, CONFIRMATIONS, ENVIRONMENT_KEYS, WITHOUT_EFFECT, tool_permissions
 from pointsman.config.secrets import PREFIX
+from pointsman.config.yaml.document import input_variable
 from pointsman.router.clients.client_file import ClientFileError, parsed, read
 from pointsman.router.clients.dialects import DIALECTS, Dialect, Format, project_file, user_file
 from pointsman.router.clients.registry import is_registry_entry, registry_entries, registry_server

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pointsman.config.document import Document
 from pointsman.config.loader import read_text
 from pointsman.config.model import Listen
 from pointsman.config.settings import Settings
+from pointsman.config.yaml.document import Document
 from pointsman.router.serving.state_folder import find_running
 
 

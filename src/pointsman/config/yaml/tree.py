@@ -12,7 +12,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from pointsman.config.errors import ConfigError, ConfigProblem
-from pointsman.config.syntax import TYPOGRAPHIC_QUOTES, explain_syntax, without_quotes
+from pointsman.config.yaml.syntax import TYPOGRAPHIC_QUOTES, explain_syntax, without_quotes
 
 CORE = "tag:yaml.org,2002:"
 MERGE = CORE + "merge"

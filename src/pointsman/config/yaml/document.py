@@ -17,7 +17,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pointsman.config.errors import ConfigProblem
 from pointsman.config.files import NotRegularFileError, open_regular
-from pointsman.config.tree import CORE, MERGE, NULL, child, compose_pasted, is_visible_scalar
+from pointsman.config.yaml.tree import CORE, MERGE, NULL, child, compose_pasted, is_visible_scalar
 
 KeyPath = tuple[str | int, ...]  # ("servers", "time", "args", 0)
 
