@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,8 @@ def checkout(tmp_path: Path) -> Path:
 
 def make_run(checkout: Path) -> subprocess.CompletedProcess[str]:
     command = ("make", "run", "UV=", "PYTHON=./system-python")
-    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=60)
+    outside = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=60, env=outside)
 
 
 def calls(checkout: Path) -> list[str]:
