@@ -71,7 +71,7 @@ async def test_a_server_that_fails_is_told_with_its_own_words(shop: Shop, tmp_pa
     assert "pointsman server log broken" in added.stderr
     tried = await run(tmp_path, "server", "test", "gone")
     assert (tried.code, "no-such-program-anywhere" in tried.stderr) == (1, True)
-    invalid = await run(tmp_path, "server", "add", "two words", "uvx", "x")
+    invalid = await run(tmp_path, "server", "add", "clock", "uvx mcp-server-time")
     assert invalid.code == 2
     assert "was not changed" in invalid.stderr
 

@@ -16,7 +16,7 @@ from tests.router.raw_client import ERAS, Era, Json, Speaker, speaker
 
 ARGUMENT_MB = 2
 CALLS = 25
-ALLOWED_MB = ARGUMENT_MB * CALLS / 3  # kept by every call, the arguments alone would take three times as much
+ALLOWED_MB = ARGUMENT_MB * CALLS / 2  # kept by every call, the arguments alone would take twice as much
 LATE_S = 0.1  # long enough for the gateway to watch whether the client is still there
 
 Call = Callable[[Speaker, Path], Awaitable[Json]]
