@@ -323,7 +323,7 @@ def _token_of(setup: Setup, gateway: Gateway) -> str | None:
 
 
 def _remove_token(config: Path, name: str) -> None:
-    with suppress(UnknownNameError):  # somebody has revoked it already
+    with suppress(UnknownNameError):  # it is revoked already
         remove_token(config, name, os.environ)
 
 
@@ -383,7 +383,7 @@ def _indented(text: str) -> str:
 
 
 def confirmed(yes: bool) -> bool:
-    """Ask; where nobody can answer, say how to go on. True: go on."""
+    """Ask for confirmation; without a terminal, name the option that confirms. Returns whether to continue."""
     if yes:
         return True
     if not sys.stdin.isatty():

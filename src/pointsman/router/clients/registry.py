@@ -29,7 +29,7 @@ def registry_entries(data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def registry_server(entry: Mapping[str, Any]) -> tuple[Server, tuple[str, ...], str | None]:
-    """The server, what a person has to know, and the reason if there is no server to be had."""
+    """Return the server, notes for the user, and the reason if the entry has no usable server."""
     values = _Values()
     packages = [one for one in entry.get("packages") or () if isinstance(one, Mapping)]
     package = next((one for one in packages if _runnable(one)), None)

@@ -27,7 +27,7 @@ error: Failed to fetch: https://index.example/simple/mcp-server-time/
 """
 NPM = """npm error code E404
 npm error 404 Not Found - GET https://registry.example/mcp-nothing - Not found
-npm error A complete log of this run can be found in: /root/.npm/_logs/x.log
+npm error A complete log of this run can be found in: /home/me/.npm/_logs/x.log
 """
 PYTHON = """INFO starting
 Traceback (most recent call last):

@@ -59,7 +59,7 @@ class ConfigFile:
             self._create()
             return True
         unused = self.first_token.find(token.sha256 for token in config.tokens.values())
-        if unused is None or len(config.tokens) > 1:  # with another token, nobody waits for this one
+        if unused is None or len(config.tokens) > 1:  # the owner has another token
             return False
         return self._replace(unused)
 
