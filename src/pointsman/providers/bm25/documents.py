@@ -15,22 +15,32 @@ from weakref import WeakKeyDictionary
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.schema import parameters_of
-from pointsman.providers.text import calm, tokens, without_cjk
+from pointsman.providers.text import calm, sentences, tokens, without_cjk
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
     from numpy.typing import NDArray
 
 
-Field = Literal["name", "server", "description", "parameter", "parameter description"]
+Field = Literal["name", "server", "title", "description", "parameter", "parameter description"]
 
 # How often a field's tokens count in the document that is ranked, weightiest first.
-WEIGHTS: Mapping[Field, int] = {"name": 6, "server": 4, "description": 2, "parameter": 1, "parameter description": 1}
+WEIGHTS: Mapping[Field, int] = {
+    "name": 6,
+    "server": 4,
+    "title": 2,
+    "description": 2,
+    "parameter": 1,
+    "parameter description": 1,
+}
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
+# A word that several parameters repeat (`source_timezone`, `target_timezone`) says no more than one of them.
+COUNTED_ONCE: frozenset[Field] = frozenset({"parameter", "parameter description"})
 
 # The purpose of a tool is at the beginning of its text; the rest of a long one matches everything.
 MAX_DESCRIPTION_CHARS = 800
+MAX_TITLE_CHARS = 200
 MAX_NAMES_CHARS = 300  # of all parameters together
 MAX_DETAILS_CHARS = 600  # of their descriptions
 # Bounds for what a server may send; real tools stay far below.
@@ -38,6 +48,8 @@ MAX_PARAMETERS = 200
 MAX_PARAMETER_CHARS = 500
 MAX_DEPTH = 3
 MAX_MEANING_CHARS = 4_000
+MAX_PURPOSE_CHARS = 300  # of the first sentence of a description
+WHOLE_WEIGHT = 2  # of the vector of all texts of a tool, relative to that of its purpose
 
 _BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")
 
@@ -79,6 +91,7 @@ def texts_of(document: ToolDocument) -> Texts:
     return {
         "name": document.tool_name,
         "server": document.server_name,
+        "title": _beginning(document.title, MAX_TITLE_CHARS),
         "description": _beginning(document.description, MAX_DESCRIPTION_CHARS),
         "parameter": names,
         "parameter description": details,
@@ -100,7 +113,8 @@ def lean(document: ToolDocument) -> ToolDocument:
     """A copy without what search does not read, for caches of many documents."""
     texts = texts_of(document)
     schema = LeanSchema(texts["parameter"], texts["parameter description"])
-    return ToolDocument(document.tool_key, document.tool_name, document.server_name, texts["description"], schema)
+    names = document.tool_key, document.tool_name, document.server_name
+    return ToolDocument(*names, texts["description"], schema, texts["title"])
 
 
 def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
@@ -119,7 +133,11 @@ def _beginning(text: str, room: int) -> str:
 
 def tokens_by_field(texts: Texts) -> Tokens:
     """The costly half of preparing a tool. Needs no shared state, so it runs outside the lock."""
-    return {field: tokens(texts[field]) for field in FIELDS}
+    by_field: dict[Field, Sequence[str]] = {field: tokens(texts[field]) for field in FIELDS}
+    for field in COUNTED_ONCE:
+        by_field[field] = list(dict.fromkeys(by_field[field]))
+    by_field["title"] = [token for token in by_field["title"] if token not in by_field["name"]]  # most repeat the name
+    return by_field
 
 
 def prepare(by_field: Tokens, vocabulary: Vocabulary) -> Prepared:
@@ -139,12 +157,20 @@ def prepare(by_field: Tokens, vocabulary: Vocabulary) -> Prepared:
     )
 
 
-def embeddable_text(texts: Texts) -> str:
-    """The text to embed, without CJK, which the model hardly covers; empty if that is most of it."""
-    identifiers = (texts["name"], texts["server"], texts["parameter"])
-    name, server, parameters = (_BOUNDARY.sub(" ", calm(text)) for text in identifiers)
-    text = f"{name} {server} {calm(texts['description'])} {parameters}".strip()[:MAX_MEANING_CHARS]
-    return without_cjk(text)
+def embeddable_texts(texts: Texts) -> tuple[str, str]:
+    """The texts to embed: a tool's purpose, which is its name and first sentence, and all of its texts.
+
+    Without CJK, which the model hardly covers; both empty if that is most of the text.
+    """
+    name, server, parameters = (_BOUNDARY.sub(" ", calm(texts[field])) for field in ("name", "server", "parameter"))
+    title, description, details = (calm(texts[field]) for field in ("title", "description", "parameter description"))
+    whole = without_cjk(_joined(name, server, title, description, parameters, details)[:MAX_MEANING_CHARS])
+    purpose = _joined(name, title, next(iter(sentences(description)), "")[:MAX_PURPOSE_CHARS])
+    return (without_cjk(purpose), whole) if whole else ("", "")
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, map(str.strip, parts)))
 
 
 def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
@@ -205,7 +231,9 @@ class PreparedTools:
         missing = [place for place, known in enumerate(prepared) if known.vector is None]
         for start in range(0, len(missing), EMBEDDED_AT_ONCE):
             places = missing[start : start + EMBEDDED_AT_ONCE]
-            made = unit(embedder.sums([embeddable_text(texts_of(tools[place])) for place in places]))
+            pairs = [embeddable_texts(texts_of(tools[place])) for place in places]
+            purposes, wholes = (unit(embedder.sums(texts)) for texts in zip(*pairs, strict=True))
+            made = unit(purposes + WHOLE_WEIGHT * wholes)
             for place, vector in zip(places, made, strict=True):
                 prepared[place].vector = vector.astype(np.float16)  # a copy: a view would keep the vectors of all
         vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.documents import Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
-from pointsman.providers.bm25.postings import Floats, Postings, Rows
-from pointsman.providers.bm25.query import PAIR_LENGTH, SYNONYM_WEIGHT, Query, synonyms_of
+from pointsman.providers.bm25.postings import Floats, Postings
+from pointsman.providers.bm25.query import PAIR_LENGTH, Query
+from pointsman.providers.bm25.synonyms import SYNONYM_WEIGHT, synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.text import has_cjk
 
@@ -28,6 +29,10 @@ Array = TypeVar("Array", Floats, NDArray[np.float32])
 
 MEANING_WEIGHT = 0.5  # the rest is for the words
 NAME_WEIGHT = 0.05  # of the share of the name that the query has
+PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the whole request
+EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
+LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
+TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
 
@@ -53,7 +58,17 @@ class Match(Generic[Array]):
     """How well each tool matches a query, by words or by meaning."""
 
     whole: Array  # the whole query
-    part: Array  # the sentence of it that matches best
+    parts: Array  # its sentences, a row for each
+
+    def combined(self) -> Array:
+        """The match of the whole query plus that of the sentence that a tool matches best.
+
+        A sentence whose best tool has few of its words asks for that tool nonetheless: all sentences are scaled to
+        about the same best score. Of a query of one sentence, the shares of the best score stay as they are.
+        """
+        tops = self.parts.max(axis=1, initial=0)
+        scales = np.where(tops > 0, tops.max() / np.where(tops > 0, tops, 1), 1) ** EQUALITY
+        return self.whole + PART_WEIGHT * (self.parts * scales[:, None]).max(axis=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +109,13 @@ class Index:
             return None
         by_words = self._match_words(query)
         by_meaning = self._match_meaning(query)
-        words = by_words.whole + by_words.part
+        words = by_words.combined()
         matches = words > 0
         scores = _shares_of_best(words)
         if by_meaning is not None:
-            similarity = by_meaning.whole + by_meaning.part
-            matches |= similarity >= 2 * SIMILAR
-            scores = (1 - MEANING_WEIGHT) * scores + MEANING_WEIGHT * _shares_of_best(similarity)
+            matches |= by_meaning.whole + by_meaning.parts.max(axis=0) >= 2 * SIMILAR
+            shares = _shares_of_best(by_meaning.combined(), (1 + PART_WEIGHT) * LEAST_COSINE)
+            scores = (1 - MEANING_WEIGHT) * scores + MEANING_WEIGHT * shares
         if not matches.any():
             return None
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
@@ -111,8 +126,8 @@ class Index:
         evidence = Evidence(
             coverage=self._coverage(query, best),
             score=float(by_words.whole[best]) / rarest,
-            part_score=float(by_words.part[best]) / rarest,
-            cosine=None if by_meaning is None else float(by_meaning.part[best]),
+            part_score=float(by_words.parts[:, best].max()) / rarest,
+            cosine=None if by_meaning is None else float(by_meaning.parts[:, best].max()),
             words=query.length,
             tools=len(self.documents),
         )
@@ -120,36 +135,28 @@ class Index:
 
     def _match_words(self, query: Query) -> Match[Floats]:
         """The part of BM25Plus that depends on the query."""
-        several = len(query.parts) > 1
-        scores = np.zeros((1 + len(query.parts) if several else 1, len(self.documents)))
-        for token in query.tokens:
-            gains = self._gains(token)
-            if gains is None:
-                continue
-            rows, values = gains
-            scores[0, rows] += values
-            for number, part in enumerate(query.parts if several else (), 1):
-                if token in part:
-                    scores[number, rows] += values
-        return Match(scores[0], scores[1:].max(axis=0) if several else scores[0])
+        scores = np.zeros((1 + len(query.parts), len(self.documents)))
+        tokens = list(query.tokens)
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            block = tokens[start : start + TOKENS_AT_ONCE]
+            gains = np.zeros((len(block), len(self.documents)))
+            for row, token in zip(gains, block, strict=True):
+                self._add_gains(row, token)
+            has = np.array([[True] * len(block), *([token in part for token in block] for part in query.parts)])
+            scores += has.astype(np.float64) @ gains
+        return Match(scores[0], scores[1:])
 
-    def _gains(self, token: str) -> tuple[Rows, Floats] | None:
-        """The tools that have a token or one of its synonyms, and the gain of each by the better of them."""
-        idf = self._postings.idf
+    def _add_gains(self, gains: Floats, token: str) -> None:
+        """The gain of each tool that has a token or one of its synonyms, by the better of them."""
         word = self._number(token)
         others = [other for synonym in synonyms_of(token) if (other := self._number(synonym)) is not None]
-        if not others:
-            return None if word is None else self._postings.matching(word)
-        most = np.inf if word is None else idf[word]
-        gained = np.zeros(len(self.documents))
+        most = np.inf if word is None else self._postings.worth(word)
         for other in others:
             rows, values = self._postings.matching(other, most)
-            gained[rows] = np.maximum(gained[rows], SYNONYM_WEIGHT * values)
+            gains[rows] = np.maximum(gains[rows], SYNONYM_WEIGHT * values)
         if word is not None:
             rows, values = self._postings.matching(word)
-            gained[rows] = np.maximum(gained[rows], values)
-        rows = gained.nonzero()[0].astype(np.int32)
-        return rows, gained[rows]
+            gains[rows] = np.maximum(gains[rows], values) if others else values
 
     def _number(self, token: str) -> int | None:
         number = self.vocabulary.get(token)
@@ -160,9 +167,7 @@ class Index:
             return None
         parts = self._meaning.embedder.sums(query.embedded)
         whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
-        if len(parts) == 1:
-            return Match(whole, whole)
-        return Match(whole, (self._meaning.vectors @ unit(parts).T).max(axis=1))
+        return Match(whole, whole[None, :] if len(parts) == 1 else unit(parts) @ self._meaning.vectors.T)
 
     def _coverage(self, query: Query, row: int) -> float:
         total = covered = 0.0
@@ -178,9 +183,9 @@ class Index:
         return covered / total if total else 0.0
 
 
-def _shares_of_best(figures: Floats | Vectors) -> Floats:
-    """As shares of the highest figure, none below 0."""
-    best = figures.max(initial=0)
+def _shares_of_best(figures: Floats | Vectors, least: float = 0) -> Floats:
+    """As shares of the highest figure, or of `least` if all are lower; none below 0."""
+    best = figures.max(initial=least)
     shares = np.maximum(figures, 0).astype(np.float64)
     return shares / best if best > 0 else shares
 

@@ -15,6 +15,8 @@ Counted = tuple[NDArray[np.int32], NDArray[np.int32]]  # the words of a document
 K1 = 3.2
 B = 0.6
 DELTA = 1.0
+# The exponent of idf in our own ranking. Below 1, one rare word, often a value such as a city, decides less alone.
+RARITY = 0.8
 
 
 class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
@@ -49,10 +51,15 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
     def matching(self, word: int, most: float = np.inf) -> tuple[Rows, Floats]:
         """The documents that have the word, and the gain of each: the score without the part that all documents get.
 
-        `most` bounds the idf of a synonym, which is worth no more than the word it stands for.
+        `most` bounds the worth of a synonym, which is worth no more than the word it stands for.
         """
         rows, gains = self._of(word)
-        return rows, min(self.idf[word], most) * gains
+        return rows, min(self.worth(word), most) * gains
+
+    def worth(self, word: int) -> float:
+        """The idf of a word, with its differences reduced; that of the rarest stays as it is."""
+        rarest = self.rarest
+        return float(rarest * (self.idf[word] / rarest) ** RARITY)
 
     def has(self, row: int, word: int) -> bool:
         if word not in self.idf:

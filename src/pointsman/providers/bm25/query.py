@@ -1,10 +1,9 @@
-"""A query parsed into sentences and tokens, and the synonyms of tokens."""
+"""A query parsed into sentences and tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
 
@@ -12,7 +11,6 @@ MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
 MAX_WORDS = 2_000  # distinct ones, of all texts of a request together: each costs a stemming and a look-up
 PAIR_LENGTH = 0.5  # the length in words of two characters of CJK text: every other pair spans two words
-SYNONYM_WEIGHT = 0.25  # of a synonym, relative to the word itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,92 +62,3 @@ def _embeddable(texts: Sequence[str]) -> tuple[str, ...]:
     """The sentences without CJK text, which the model hardly covers; empty if that is most of the text."""
     whole = [calm(text) for text in texts]
     return tuple(map(without_cjk, whole)) if without_cjk(" ".join(whole)) else ()
-
-
-# Words that people use for one another when they ask for a tool.
-_GROUPS = """
-    delete remove erase
-    create add make new
-    find search lookup query
-    get fetch retrieve read obtain
-    list show display
-    update edit modify change
-    send post submit
-    start launch run begin
-    stop cancel end
-    check verify validate
-    convert translate transform
-    calculate compute
-    summarize summary
-    analyze analysis
-    download save
-    upload import
-    buy purchase order
-    price cost fee
-    money currency cash
-    shop store
-    product item
-    company business firm
-    stock share equity
-    crypto cryptocurrency bitcoin
-    image picture photo
-    video clip
-    movie film
-    song music track
-    tv television show
-    game gaming
-    book ebook novel
-    news article headline
-    mail email message
-    chat talk conversation
-    meeting appointment event calendar
-    schedule plan itinerary
-    task todo
-    bug issue ticket
-    error exception bug
-    repo repository
-    code program script
-    database db sql
-    document file doc pdf
-    website site webpage page web
-    url link
-    chart graph plot diagram
-    user account member
-    information info detail
-    number count
-    history past
-    location place address
-    nearby near close
-    map route direction navigation
-    trip travel vacation
-    holiday vacation
-    hotel accommodation lodging
-    flight airline plane
-    car vehicle
-    house home property estate
-    weather forecast climate
-    recipe cooking meal dish food
-    restaurant dining
-    exercise workout fitness
-    doctor physician
-    drug medicine medication
-    job career work
-    law legal
-    test exam quiz
-    gift present
-"""
-
-
-def synonyms_of(token: str) -> tuple[str, ...]:
-    """The tokens that may stand for a token."""
-    return _table().get(token, ())
-
-
-@cache
-def _table() -> dict[str, tuple[str, ...]]:
-    table: dict[str, dict[str, None]] = {}
-    for line in _GROUPS.strip().splitlines():
-        group = [stem(word) for word in line.split()]
-        for token in group:
-            table.setdefault(token, {}).update((other, None) for other in group if other != token)
-    return {token: tuple(others) for token, others in table.items()}
