@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from pointsman.providers.base import ToolDocument
+from pointsman.providers.bm25.actions import Kind, kind_of_tool
+from pointsman.providers.bm25.spelling import is_correctable
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.schema import parameters_of
-from pointsman.providers.text import calm, sentences, tokens, without_cjk
+from pointsman.providers.text import STOP_WORDS, calm, sentences, stem, without_cjk, words
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
@@ -54,14 +56,23 @@ WHOLE_WEIGHT = 2  # of the vector of all texts of a tool, relative to that of it
 _BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")
 
 Texts = Mapping[Field, str]
-Tokens = Mapping[Field, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What is read of a tool's texts."""
+
+    tokens: Mapping[Field, Sequence[str]]
+    words: Mapping[str, str]  # each once, with its token
+    kind: Kind | None
 
 
 class Vocabulary:
-    """Numbers for tokens. Only grows, so that numbers stay comparable."""
+    """Numbers for tokens, and the words that they come from. Only grows, so that numbers stay comparable."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._words: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -72,6 +83,14 @@ class Vocabulary:
     def get(self, token: str) -> int | None:
         return self._numbers.get(token)
 
+    def note_words(self, words: Mapping[str, str]) -> None:
+        """Note words with their tokens, as far as they can stand for a misspelt one."""
+        self._words.update((word, self.number(token)) for word, token in words.items() if is_correctable(word))
+
+    def words(self) -> dict[str, int]:
+        """The words with the numbers of their tokens, as they are now: other threads may add some meanwhile."""
+        return self._words.copy()
+
 
 @dataclass(slots=True, eq=False)
 class Prepared:
@@ -80,6 +99,7 @@ class Prepared:
     words: NDArray[np.int32]
     counts: NDArray[np.int32]  # weighted: as if each field occurred as often as it weighs
     fields: NDArray[np.uint8]  # that have the word, a bit for each
+    kind: Kind | None  # whether it reads or writes, by its name
     vector: NDArray[np.float16] | None = None  # the embedding; computed when it is first needed
 
     def fields_by_word(self) -> dict[int, int]:
@@ -131,29 +151,34 @@ def _beginning(text: str, room: int) -> str:
     return text if len(text) <= room else text[:room].rpartition(" ")[0] or text[:room]
 
 
-def tokens_by_field(texts: Texts) -> Tokens:
+def read(texts: Texts) -> Read:
     """The costly half of preparing a tool. Needs no shared state, so it runs outside the lock."""
-    by_field: dict[Field, Sequence[str]] = {field: tokens(texts[field]) for field in FIELDS}
-    for field in COUNTED_ONCE:
-        by_field[field] = list(dict.fromkeys(by_field[field]))
-    by_field["title"] = [token for token in by_field["title"] if token not in by_field["name"]]  # most repeat the name
-    return by_field
+    found: dict[str, str] = {}
+    tokens: dict[Field, Sequence[str]] = {}
+    for field in FIELDS:
+        said = [word for word in words(texts[field]) if word not in STOP_WORDS]
+        found.update((word, stem(word)) for word in said)
+        tokens[field] = [found[word] for word in (dict.fromkeys(said) if field in COUNTED_ONCE else said)]
+    tokens["title"] = [token for token in tokens["title"] if token not in tokens["name"]]  # most repeat the name
+    return Read(tokens, found, kind_of_tool(words(texts["name"])))
 
 
-def prepare(by_field: Tokens, vocabulary: Vocabulary) -> Prepared:
+def prepare(tool: Read, vocabulary: Vocabulary) -> Prepared:
     import numpy as np
 
     counts: dict[int, int] = {}
     fields: dict[int, int] = {}
     for bit, (field, weight) in enumerate(WEIGHTS.items()):
-        for token in by_field[field]:
+        for token in tool.tokens[field]:
             word = vocabulary.number(token)
             counts[word] = counts.get(word, 0) + weight
             fields[word] = fields.get(word, 0) | 1 << bit
+    vocabulary.note_words(tool.words)
     return Prepared(
         np.fromiter(counts, np.int32, len(counts)),
         np.fromiter(counts.values(), np.int32, len(counts)),
         np.fromiter(fields.values(), np.uint8, len(counts)),
+        tool.kind,
     )
 
 
@@ -218,9 +243,9 @@ class PreparedTools:
         texts = texts_of(tool)
         content = _digest(texts)
         # Outside the lock: a search over thousands of new tools must not block the others.
-        by_field = None if content in self._by_content else tokens_by_field(texts)
+        tool_read = None if content in self._by_content else read(texts)
         with self._lock:
-            prepared = self._by_document[tool] = self._of_content(content, texts, by_field)
+            prepared = self._by_document[tool] = self._of_content(content, texts, tool_read)
             return prepared
 
     def vectors(
@@ -239,12 +264,10 @@ class PreparedTools:
         vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)
         return vectors
 
-    def _of_content(self, content: bytes, texts: Texts, by_field: Tokens | None) -> Prepared:
+    def _of_content(self, content: bytes, texts: Texts, tool: Read | None) -> Prepared:
         prepared = self._by_content.get(content)
-        if prepared is None:
-            if by_field is None:  # evicted in the meantime
-                by_field = tokens_by_field(texts)
-            prepared = self._by_content[content] = prepare(by_field, self.vocabulary)
+        if prepared is None:  # if it was evicted in the meantime, it is read again
+            prepared = self._by_content[content] = prepare(tool or read(texts), self.vocabulary)
             while len(self._by_content) > max(self._kept, 2 * len(self._by_document)):
                 self._by_content.popitem(last=False)
         self._by_content.move_to_end(content)

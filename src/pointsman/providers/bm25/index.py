@@ -10,19 +10,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.providers.base import ToolDocument
+from pointsman.providers.bm25.actions import KINDS, Kind
 from pointsman.providers.bm25.documents import Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
-from pointsman.providers.bm25.query import PAIR_LENGTH, Query
-from pointsman.providers.bm25.synonyms import SYNONYM_WEIGHT, synonyms_of
+from pointsman.providers.bm25.query import HINT_WEIGHT, PAIR_LENGTH, Query
+from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, Corrections, Spelling, replace_words
+from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
-from pointsman.providers.text import has_cjk
+from pointsman.providers.text import has_cjk, stem
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
@@ -31,6 +34,7 @@ MEANING_WEIGHT = 0.5  # the rest is for the words
 NAME_WEIGHT = 0.05  # of the share of the name that the query has
 PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the whole request
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
+OTHER_KIND = 0.8  # of its score remains to a tool that writes where the request is to read, and the reverse
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
@@ -58,7 +62,12 @@ class Match(Generic[Array]):
     """How well each tool matches a query, by words or by meaning."""
 
     whole: Array  # the whole query
-    parts: Array  # its sentences, a row for each
+    parts: Array  # its parts, a row for each
+
+    def times(self, factors: Floats) -> Match[Array]:
+        """The match with factors for each part and tool; the whole query gets the best of a tool's factors."""
+        factors = factors.astype(self.parts.dtype)
+        return Match(self.whole * factors.max(axis=0), self.parts * factors)
 
     def combined(self) -> Array:
         """The match of the whole query plus that of the sentence that a tool matches best.
@@ -94,6 +103,7 @@ class Index:
         self._meaning = meaning
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
+        self._of_kind = {kind: np.array([document.kind == kind for document in documents]) for kind in KINDS}
 
     def fit(self, query: Query) -> Floats:
         """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning."""
@@ -107,8 +117,11 @@ class Index:
         """None: no tool matches."""
         if not query.tokens or not self.documents:
             return None
-        by_words = self._match_words(query)
-        by_meaning = self._match_meaning(query)
+        agreement = self._agreement(query.kinds)
+        corrections = self._corrections(query)
+        by_words = self._match_words(query, corrections).times(agreement)
+        by_meaning = self._match_meaning(query, corrections)
+        by_meaning = by_meaning and by_meaning.times(agreement)
         words = by_words.combined()
         matches = words > 0
         scores = _shares_of_best(words)
@@ -133,7 +146,7 @@ class Index:
         )
         return Scored(scores, best, evidence)
 
-    def _match_words(self, query: Query) -> Match[Floats]:
+    def _match_words(self, query: Query, corrections: Corrections) -> Match[Floats]:
         """The part of BM25Plus that depends on the query."""
         scores = np.zeros((1 + len(query.parts), len(self.documents)))
         tokens = list(query.tokens)
@@ -141,37 +154,62 @@ class Index:
             block = tokens[start : start + TOKENS_AT_ONCE]
             gains = np.zeros((len(block), len(self.documents)))
             for row, token in zip(gains, block, strict=True):
-                self._add_gains(row, token)
+                self._add_gains(row, token, corrections)
+                if token in query.hints:
+                    row *= HINT_WEIGHT
             has = np.array([[True] * len(block), *([token in part for token in block] for part in query.parts)])
             scores += has.astype(np.float64) @ gains
         return Match(scores[0], scores[1:])
 
-    def _add_gains(self, gains: Floats, token: str) -> None:
-        """The gain of each tool that has a token or one of its synonyms, by the better of them."""
+    def _add_gains(self, gains: Floats, token: str, corrections: Corrections) -> None:
+        """The gain of each tool that has a token or a word that stands for it, by the better of them."""
         word = self._number(token)
-        others = [other for synonym in synonyms_of(token) if (other := self._number(synonym)) is not None]
         most = np.inf if word is None else self._postings.worth(word)
-        for other in others:
+        for other, weight in self._stand_ins(token, corrections).items():
             rows, values = self._postings.matching(other, most)
-            gains[rows] = np.maximum(gains[rows], SYNONYM_WEIGHT * values)
+            gains[rows] = np.maximum(gains[rows], weight * values)
         if word is not None:
             rows, values = self._postings.matching(word)
-            gains[rows] = np.maximum(gains[rows], values) if others else values
+            gains[rows] = np.maximum(gains[rows], values)
+
+    def _stand_ins(self, token: str, corrections: Corrections) -> dict[int, float]:
+        """The words of the tools that may stand for a token, by number, each with its weight."""
+        weights = dict.fromkeys(map(stem, corrections.get(token, ())), CORRECTED_WEIGHT) or synonyms_of(token)
+        return {number: weight for other, weight in weights.items() if (number := self._number(other)) is not None}
+
+    def _corrections(self, query: Query) -> Corrections:
+        """For each token that no tool has, nor a synonym of it, the words of the tools that are spelt alike."""
+        unknown = [token for token in query.tokens if self._number(token) is None]
+        unknown = [token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))]
+        return {token: found for token in unknown if (found := self._spelling.stand_ins(query.tokens[token]))}
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(word for word, number in self.vocabulary.words().items() if number in self._postings.idf)
+
+    def _agreement(self, kinds: Sequence[Kind | None]) -> Floats:
+        """For each part of a query and each tool: less than 1 if one of them reads and the other writes."""
+        factors = np.ones((len(kinds), len(self.documents)))
+        for part, kind in zip(factors, kinds, strict=True):
+            if kind is not None:
+                part[self._of_kind["reads" if kind == "writes" else "writes"]] = OTHER_KIND
+        return factors
 
     def _number(self, token: str) -> int | None:
         number = self.vocabulary.get(token)
         return number if number in self._postings.idf else None
 
-    def _match_meaning(self, query: Query) -> Match[Vectors] | None:
+    def _match_meaning(self, query: Query, corrections: Corrections) -> Match[Vectors] | None:
         if self._meaning is None or not query.embedded:
             return None
-        parts = self._meaning.embedder.sums(query.embedded)
+        meant = {query.tokens[token]: words[0] for token, words in corrections.items()}
+        parts = self._meaning.embedder.sums([replace_words(text, meant) for text in query.embedded])
         whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
         return Match(whole, whole[None, :] if len(parts) == 1 else unit(parts) @ self._meaning.vectors.T)
 
     def _coverage(self, query: Query, row: int) -> float:
         total = covered = 0.0
-        for token in query.tokens:
+        for token in query.tokens.keys() - query.hints:
             word = self._number(token)
             if word is None:
                 total += self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)

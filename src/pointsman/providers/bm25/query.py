@@ -1,27 +1,32 @@
-"""A query parsed into sentences and tokens."""
+"""A query parsed into sentences, their steps, and tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pointsman.providers.bm25.actions import Kind, kind_of_request, steps
+from pointsman.providers.bm25.values import words_for_values
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
 
 MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
 MAX_WORDS = 2_000  # distinct ones, of all texts of a request together: each costs a stemming and a look-up
+HINT_WEIGHT = 0.5  # of a word that says what a value is, relative to one of the text
 PAIR_LENGTH = 0.5  # the length in words of two characters of CJK text: every other pair spans two words
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A text and its sentences, each of which may ask for something else."""
+    """A text and its parts, sentences or steps of them, each of which may ask for something else."""
 
     tokens: dict[str, str]  # each token once, with the word that it came from
-    texts: tuple[str, ...]  # its sentences
+    hints: frozenset[str]  # those of the tokens that are not in the text, but say what a value in it is
+    texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
+    kinds: tuple[Kind | None, ...]  # whether they ask for something to be read or to be written
     length: float  # in words
-    embedded: tuple[str, ...]  # its sentences as they are embedded; empty: search by words alone
+    embedded: tuple[str, ...]  # its parts as they are embedded; empty: search by words alone
 
 
 def parse_all(texts: Sequence[str]) -> list[Query]:
@@ -37,9 +42,10 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
     text = text[:MAX_CHARS]
-    pieces = sentences(text)
+    pieces = [step for sentence in sentences(text) for step in steps(sentence)]
     pieces[MAX_PARTS - 1 :] = [" ".join(pieces[MAX_PARTS - 1 :])]  # the rest is one more part
     tokens: dict[str, str] = {}
+    hints: dict[str, str] = {}
     parts: list[frozenset[str]] = []
     texts: list[str] = []
     for piece in pieces:
@@ -51,14 +57,19 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
                 token = stem(word)
                 tokens.setdefault(token, word)
                 part.add(token)
+        for word in words_for_values(piece):
+            hints.setdefault(stem(word), word)
+            part.add(stem(word))
         if part:
             parts.append(frozenset(part))
             texts.append(piece)
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
-    return Query(tokens, tuple(texts), tuple(parts), length, _embeddable(texts))
+    kinds = tuple(map(kind_of_request, texts))
+    unsaid = frozenset(hints.keys() - tokens.keys())
+    return Query(hints | tokens, unsaid, tuple(texts), tuple(parts), kinds, length, _embeddable(texts))
 
 
 def _embeddable(texts: Sequence[str]) -> tuple[str, ...]:
-    """The sentences without CJK text, which the model hardly covers; empty if that is most of the text."""
-    whole = [calm(text) for text in texts]
+    """The parts without CJK text, which the model hardly covers; empty if that is most of the text."""
+    whole = [calm(" ".join((text, *words_for_values(text)))) for text in texts]
     return tuple(map(without_cjk, whole)) if without_cjk(" ".join(whole)) else ()
