@@ -80,8 +80,10 @@ def test_a_word_is_counted_in_every_field_that_has_it() -> None:
 
 def test_identifiers_are_taken_apart_before_their_meaning_is_looked_up() -> None:
     tool = ToolDocument("k", "getForecast_v2", "my-weather", "Looks ahead.", {"properties": {"cityName": {}}})
-    assert embeddable_texts(texts_of(tool)) == "get Forecast v2 my weather Looks ahead. city Name"
-    assert embeddable_texts(texts_of(document("天气"))) == ""
+    purpose, whole = embeddable_texts(texts_of(tool))
+    assert purpose == "get Forecast v2 Looks ahead."
+    assert whole == "get Forecast v2 my weather Looks ahead. city Name"
+    assert embeddable_texts(texts_of(document("天气"))) == ("", "")
 
 
 def test_a_tool_that_shouts_means_the_same() -> None:

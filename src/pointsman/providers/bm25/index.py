@@ -8,7 +8,7 @@ other (figures: docs/concepts/search.md, fit: bench/quality/calibrate.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
@@ -31,10 +31,13 @@ Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
 MEANING_WEIGHT = 0.5  # the rest is for the words
-NAME_WEIGHT = 0.05  # of the share of the name that the query has
+NAME_WEIGHT = 0.07  # of the share of the name that the query has
 PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the whole request
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
+ALTERNATION = 0.92  # of its score remains to a tool for each better one that fits the same part of the request
+LOWERED = 10  # tools of a part that are lowered one by one; the others are lowered as the last of them
 OTHER_KIND = 0.8  # of its score remains to a tool that writes where the request is to read, and the reverse
+UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
@@ -44,8 +47,8 @@ FALL = 3  # how fast the tools behind the best lose relevance with their share o
 SMALLEST = 200  # tools
 SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (1.83, 1.04, 0.83, -0.54, -1.26)
-WITH_MEANING = (2.36, 0.86, 0.58, -0.72, -1.39, 5.48)
+WORDS_ALONE = (4.83, 0.82, 0.33, 0.09, -0.24, -0.89, -1.28)
+WITH_MEANING = (5.13, 0.72, 0.2, 0.07, -0.82, -0.96, -1.54, 4.64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +73,17 @@ class Match(Generic[Array]):
         return Match(self.whole * factors.max(axis=0), self.parts * factors)
 
     def combined(self) -> Array:
-        """The match of the whole query plus that of the sentence that a tool matches best.
+        """The match of the whole query plus that of the part that a tool matches best.
 
-        A sentence whose best tool has few of its words asks for that tool nonetheless: all sentences are scaled to
-        about the same best score. Of a query of one sentence, the shares of the best score stay as they are.
+        Of a query of one part, the shares of the best score stay as they are.
         """
+        return self.whole + PART_WEIGHT * self.equalized().max(axis=0)
+
+    def equalized(self) -> Array:
+        """The parts, scaled to about the same best score: one with few words asks for its tool nonetheless."""
         tops = self.parts.max(axis=1, initial=0)
         scales = np.where(tops > 0, tops.max() / np.where(tops > 0, tops, 1), 1) ** EQUALITY
-        return self.whole + PART_WEIGHT * (self.parts * scales[:, None]).max(axis=0)
+        return self.parts * scales[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +140,18 @@ class Index:
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
         scores += NAME_WEIGHT * self._name_coverage.of(numbers)
         scores *= matches
+        if len(query.parts) > 1:
+            _alternate(scores, by_words, by_meaning)
         best = int(scores.argmax())
+        part = int(by_words.parts[:, best].argmax())
         rarest = self._postings.rarest
+        said = query.tokens.keys() - query.hints
         evidence = Evidence(
-            coverage=self._coverage(query, best),
+            coverage=self._coverage(said, best),
             score=float(by_words.whole[best]) / rarest,
-            part_score=float(by_words.parts[:, best].max()) / rarest,
+            part_coverage=self._coverage(query.parts[part] - query.hints, best),
+            part_score=float(by_words.parts[part, best]) / rarest,
+            known=sum([self._number(token) is not None for token in said]) / max(1, len(said)),
             cosine=None if by_meaning is None else float(by_meaning.parts[:, best].max()),
             words=query.length,
             tools=len(self.documents),
@@ -157,8 +169,10 @@ class Index:
                 self._add_gains(row, token, corrections)
                 if token in query.hints:
                     row *= HINT_WEIGHT
-            has = np.array([[True] * len(block), *([token in part for token in block] for part in query.parts)])
-            scores += has.astype(np.float64) @ gains
+            # Sums of rows, not a product of matrices: that would give equal tools figures that differ in the last bit.
+            scores[0] += gains.sum(axis=0)
+            for row, part in zip(scores[1:], query.parts, strict=True):
+                row += gains[[token in part for token in block]].sum(axis=0)
         return Match(scores[0], scores[1:])
 
     def _add_gains(self, gains: Floats, token: str, corrections: Corrections) -> None:
@@ -192,6 +206,7 @@ class Index:
         factors = np.ones((len(kinds), len(self.documents)))
         for part, kind in zip(factors, kinds, strict=True):
             if kind is not None:
+                part[~self._of_kind[kind]] = UNKNOWN_KIND
                 part[self._of_kind["reads" if kind == "writes" else "writes"]] = OTHER_KIND
         return factors
 
@@ -207,9 +222,10 @@ class Index:
         whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
         return Match(whole, whole[None, :] if len(parts) == 1 else unit(parts) @ self._meaning.vectors.T)
 
-    def _coverage(self, query: Query, row: int) -> float:
+    def _coverage(self, tokens: Collection[str], row: int) -> float:
+        """The share of the tokens that a tool has; rare ones count more."""
         total = covered = 0.0
-        for token in query.tokens.keys() - query.hints:
+        for token in tokens:
             word = self._number(token)
             if word is None:
                 total += self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
@@ -228,14 +244,31 @@ def _shares_of_best(figures: Floats | Vectors, least: float = 0) -> Floats:
     return shares / best if best > 0 else shares
 
 
+def _alternate(scores: Floats, by_words: Match[Floats], by_meaning: Match[Vectors] | None) -> None:
+    """Lower every tool, in place, for each better one that fits the same part of the query.
+
+    So the list serves all steps of a task before it offers the fifth tool for one of them.
+    """
+    parts = _shares_of_best(by_words.equalized())
+    if by_meaning is not None:
+        parts += _shares_of_best(by_meaning.equalized())
+    served = parts.argmax(axis=0)
+    order = np.argsort(-scores, kind="stable")
+    for part in range(len(parts)):
+        rows = order[served[order] == part]
+        scores[rows] *= ALTERNATION ** np.minimum(np.arange(len(rows)), LOWERED)
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The evidence for the best hit of one query."""
 
     coverage: float  # the share of the query's words that it has; rare words count more
     score: float  # of the words that it has, in units of the rarest
-    part_score: float  # the same for the sentence that matches best
-    cosine: float | None  # between that sentence and the tool; None: not compared
+    part_coverage: float  # both for the part of the query that matches best
+    part_score: float
+    known: float  # the share of the query's words that any tool has
+    cosine: float | None  # between a part of the query and the tool, the best; None: not compared
     words: float  # in the query
     tools: int  # in the index: among many, a seeming match is more likely by chance
 
@@ -250,5 +283,6 @@ def features(evidence: Evidence) -> tuple[float, ...]:
     """The variables of the fit."""
     size = math.log(max(evidence.tools, SMALLEST))
     length = math.log1p(max(evidence.words, SHORTEST))
-    figures = (evidence.coverage * evidence.score, evidence.part_score, size, length)
+    by_words = evidence.coverage * evidence.score, evidence.part_coverage * evidence.part_score
+    figures = (*by_words, size * evidence.part_score, evidence.known, size, length)
     return figures if evidence.cosine is None else (*figures, evidence.cosine)

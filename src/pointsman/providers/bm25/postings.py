@@ -16,7 +16,7 @@ K1 = 3.2
 B = 0.6
 DELTA = 1.0
 # The exponent of idf in our own ranking. Below 1, one rare word, often a value such as a city, decides less alone.
-RARITY = 0.8
+RARITY = 0.9
 
 
 class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types

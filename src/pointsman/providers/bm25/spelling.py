@@ -14,7 +14,6 @@ LONG = 8  # letters from which a word may have two slips
 MAX_STAND_INS = 3
 MAX_WORDS = 50_000  # that are looked through; real catalogs have far fewer
 KEPT = 1_024  # words of requests whose stand-ins are remembered
-ENDS = 2  # letters at the beginning or at the end that a misspelt word shares with the one that is meant
 
 
 Corrections = Mapping[str, Sequence[str]]  # the words that may be meant by a token
@@ -29,11 +28,12 @@ def is_correctable(word: str) -> bool:
 class Spelling:
     """The words of one catalog, by their first and by their last letters.
 
-    A slip is at one end of a word or at the other, so the word that is meant is found by the other end.
+    The first letter is rarely wrong, and a slip is at one end of a word or at the other: the word that is meant has the
+    same first letter, and the next or the last ones in common with what is written.
     """
 
     def __init__(self, words: Iterable[str]) -> None:
-        self._by_ends: dict[tuple[bool, str], list[str]] = {}
+        self._by_ends: dict[str, list[str]] = {}
         for word in islice(words, MAX_WORDS):
             for key in _ends(word):
                 self._by_ends.setdefault(key, []).append(word)
@@ -57,5 +57,5 @@ def replace_words(text: str, meant: Mapping[str, str]) -> str:
     return _WORD.sub(lambda word: meant.get(word[0], word[0]), text) if meant else text
 
 
-def _ends(word: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
-    return (True, word[:ENDS]), (False, word[-ENDS:])
+def _ends(word: str) -> tuple[str, str]:
+    return word[:2], f"{word[0]}-{word[-2:]}"

@@ -26,7 +26,7 @@ _SAME = """
     folder directory
     section chapter
     usage reference caller
-    now current
+    now current today
     website site webpage
     information info
     car vehicle
@@ -98,7 +98,6 @@ _RELATED = """
     gift present
 
     rename move
-    today now
     difference diff change compare
     undo restore reset
     copy duplicate clone
