@@ -38,6 +38,8 @@ _NEXT_STEP = re.compile(
     rf"(?=(?:{'|'.join(_VERBS)})\b)",
     re.IGNORECASE,
 )
+LOOKING = frozenset({"show", "display", "see", "view", "look"})  # these hardly tell one tool from another
+
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 MAX_WORDS = 12  # of a request, in which its verb is looked for
 

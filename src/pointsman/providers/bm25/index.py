@@ -21,7 +21,7 @@ from pointsman.providers.bm25.actions import KINDS, Kind
 from pointsman.providers.bm25.documents import Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
-from pointsman.providers.bm25.query import HINT_WEIGHT, PAIR_LENGTH, Query
+from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
 from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, Corrections, Spelling, replace_words
 from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
@@ -39,6 +39,7 @@ LOWERED = 10  # tools of a part that are lowered one by one; the others are lowe
 OTHER_KIND = 0.8  # of its score remains to a tool that writes where the request is to read, and the reverse
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
+COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
@@ -47,8 +48,8 @@ FALL = 3  # how fast the tools behind the best lose relevance with their share o
 SMALLEST = 200  # tools
 SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (4.83, 0.82, 0.33, 0.09, -0.24, -0.89, -1.28)
-WITH_MEANING = (5.13, 0.72, 0.2, 0.07, -0.82, -0.96, -1.54, 4.64)
+WORDS_ALONE = (6.1, 0.79, 0.36, 0.09, 0.31, -1.09, -1.52)
+WITH_MEANING = (5.8, 0.74, 0.2, 0.07, -0.61, -1.08, -1.65, 4.86)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,8 @@ class Index:
             gains = np.zeros((len(block), len(self.documents)))
             for row, token in zip(gains, block, strict=True):
                 self._add_gains(row, token, corrections)
-                if token in query.hints:
-                    row *= HINT_WEIGHT
+                if token in query.faint:
+                    row *= FAINT_WEIGHT
             # Sums of rows, not a product of matrices: that would give equal tools figures that differ in the last bit.
             scores[0] += gains.sum(axis=0)
             for row, part in zip(scores[1:], query.parts, strict=True):
@@ -219,8 +220,9 @@ class Index:
             return None
         meant = {query.tokens[token]: words[0] for token, words in corrections.items()}
         parts = self._meaning.embedder.sums([replace_words(text, meant) for text in query.embedded])
-        whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
-        return Match(whole, whole[None, :] if len(parts) == 1 else unit(parts) @ self._meaning.vectors.T)
+        vectors = self._meaning.vectors
+        whole: Vectors = (vectors @ unit(parts.sum(axis=0, keepdims=True))[0]).round(COSINE_DIGITS)
+        return Match(whole, whole[None, :] if len(parts) == 1 else (unit(parts) @ vectors.T).round(COSINE_DIGITS))
 
     def _coverage(self, tokens: Collection[str], row: int) -> float:
         """The share of the tokens that a tool has; rare ones count more."""

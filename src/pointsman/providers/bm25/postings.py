@@ -24,15 +24,12 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
 
     idf: dict[int, float]
     corpus_size: int
+    rarest: float  # the idf of a word that no document has
 
     def __init__(self, corpus: Sequence[Counted], k1: float = K1, b: float = B, delta: float = DELTA) -> None:
         self._terms: dict[int, tuple[Rows, Floats, float]] = {}
+        self._worths: dict[int, float] = {}
         super().__init__(corpus, k1=k1, b=b, delta=delta)  # pyright: ignore[reportArgumentType]
-
-    @property
-    def rarest(self) -> float:
-        """The idf of a word that no document has."""
-        return float(np.log(self.corpus_size + 1))
 
     def get_scores(self, query: Iterable[int]) -> Floats:
         """As the parent: every document has a score, even if it has none of the words."""
@@ -58,8 +55,10 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
 
     def worth(self, word: int) -> float:
         """The idf of a word, with its differences reduced; that of the rarest stays as it is."""
-        rarest = self.rarest
-        return float(rarest * (self.idf[word] / rarest) ** RARITY)
+        worth = self._worths.get(word)
+        if worth is None:
+            worth = self._worths[word] = self.rarest * (self.idf[word] / self.rarest) ** RARITY
+        return worth
 
     def has(self, row: int, word: int) -> bool:
         if word not in self.idf:
@@ -87,6 +86,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         words = np.concatenate([none, *(words for words, _ in corpus)])
         counts = np.concatenate([none, *(counts for _, counts in corpus)])
         self.corpus_size = len(corpus)
+        self.rarest = float(np.log(self.corpus_size + 1))
         rows = np.repeat(np.arange(self.corpus_size, dtype=np.int32), [len(words) for words, _ in corpus])
         lengths = np.bincount(rows, weights=counts, minlength=self.corpus_size)
         self.avgdl = lengths.sum() / self.corpus_size if lengths.any() else 1.0  # never divided by zero

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pointsman.providers.bm25.actions import Kind, kind_of_request, steps
+from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, steps
 from pointsman.providers.bm25.values import words_for_values
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
 
 MAX_CHARS = 8_000  # as many as a discovery takes
 MAX_PARTS = 12
 MAX_WORDS = 2_000  # distinct ones, of all texts of a request together: each costs a stemming and a look-up
-HINT_WEIGHT = 0.5  # of a word that says what a value is, relative to one of the text
+FAINT_WEIGHT = 0.5  # of a word that says what a value is (`file`) or that one wants to see (`show`), relative to others
 PAIR_LENGTH = 0.5  # the length in words of two characters of CJK text: every other pair spans two words
 
 
@@ -22,6 +22,7 @@ class Query:
 
     tokens: dict[str, str]  # each token once, with the word that it came from
     hints: frozenset[str]  # those of the tokens that are not in the text, but say what a value in it is
+    faint: frozenset[str]  # those that count less: the hints, and verbs that say no more than that one wants to see
     texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
     kinds: tuple[Kind | None, ...]  # whether they ask for something to be read or to be written
@@ -66,7 +67,8 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
     kinds = tuple(map(kind_of_request, texts))
     unsaid = frozenset(hints.keys() - tokens.keys())
-    return Query(hints | tokens, unsaid, tuple(texts), tuple(parts), kinds, length, _embeddable(texts))
+    faint = unsaid | {token for token, word in tokens.items() if word in LOOKING}
+    return Query(hints | tokens, unsaid, faint, tuple(texts), tuple(parts), kinds, length, _embeddable(texts))
 
 
 def _embeddable(texts: Sequence[str]) -> tuple[str, ...]:

@@ -73,7 +73,8 @@ _RELATED = """
     code program script
     database sql
     document file doc pdf
-    website page web
+    website web
+    website page
     url link page address
     chart graph plot diagram
     user account member

@@ -7,17 +7,18 @@ MAX_CHARS = 300  # of one value; the rest of a longer one changes nothing
 _AROUND = ".,;:!?()[]{}<>\"'`"
 _DOMAINS = frozenset("com org net io dev ai app edu gov".split())
 _ROOTS = ("/", "~/", "./", "../", "~\\", ".\\", "..\\")
-_MEDIA = {
+_KINDS = {
+    "document": "md rst txt pdf doc docx odt",
     "image": "png jpg jpeg gif svg webp bmp tiff",
     "audio": "mp3 wav flac ogg m4a",
     "video": "mp4 mov avi mkv webm",
 }
 _OTHER_FILES = """
-    txt md rst csv tsv json yaml yml toml xml html htm pdf doc docx odt xls xlsx ods ppt pptx log ini cfg conf env lock
+    csv tsv json yaml yml toml xml html htm xls xlsx ods ppt pptx log ini cfg conf env lock
     py js ts tsx jsx java c h cpp cs go rs rb php sh sql swift kt ipynb zip tar gz
 """
 _FILES: dict[str, tuple[str, ...]] = {ending: ("file",) for ending in _OTHER_FILES.split()}
-_FILES |= {ending: ("file", kind) for kind, endings in _MEDIA.items() for ending in endings.split()}
+_FILES |= {ending: ("file", kind) for kind, endings in _KINDS.items() for ending in endings.split()}
 
 
 def words_for_values(text: str) -> dict[str, None]:
