@@ -56,8 +56,7 @@ def cases(sets: Sequence[ToolSet], embeddings: bool) -> list[Case]:
 
 
 def fit(known: Sequence[Case]) -> Floats:
-    """Logistic regression by Newton's method. Foreign requests weigh more than right hits, and the right hits of all sets
-    alike."""
+    """Logistic regression by Newton's method. The right hits of all sets weigh alike, foreign requests more."""
     rows = np.array([[1.0, *features(case.evidence)] for case in known])
     right = np.array([float(case.right) for case in known])
     hits = Counter(case.searched for case in known if case.right)

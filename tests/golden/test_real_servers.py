@@ -1,8 +1,8 @@
 """Discovery over the tools of nine real servers: requests of one step that went wrong once, and tasks of several.
 
-`real_servers.json` has the tool lists of the servers for files, git, time, fetch, memory, SQLite, GitHub, Slack
-(modelcontextprotocol/servers) and Playwright (microsoft/playwright-mcp) as of November 2026, without the limits in their
-schemas.
+`real_servers.json` has the tool lists of the servers for files, git, time, fetch, memory, SQLite, GitHub and Slack
+(modelcontextprotocol/servers) and of Playwright (microsoft/playwright-mcp) as of November 2026, without the limits in
+their schemas.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def test_every_right_answer_exists() -> None:
 
 
 @both_ways
-async def test_the_right_tool_comes_first_or_near_it(embeddings: bool, catalogs: dict[bool, ToolCatalogService]) -> None:
+async def test_the_right_tool_comes_first_or_near_it(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
     missed = {}
     for each in asked():
         found = keys(await catalogs[embeddings].search(ME, [each.ask], None, 10))

@@ -96,7 +96,10 @@ def squeezed(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """The stem of a word of letters, the same for irregular forms and British spellings; ids and numbers are returned as they are and do not fill the cache."""
+    """The stem of a word of letters, the same for irregular forms and British spellings.
+
+    Ids and numbers are returned as they are and do not fill the cache.
+    """
     return _stem(word) if word.isascii() and word.isalpha() else word
 
 

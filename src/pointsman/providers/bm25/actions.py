@@ -26,11 +26,15 @@ _WRITING = """
 # Verbs of neither kind, or of both, which begin a step nonetheless.
 _OTHERS = """
     call calculate click compile compress compute convert copy draw email encrypt fill filter follow forward generate
-    go import inform keep leave log mail navigate open pick plan play provide pull refresh report resize run sort start stop
-    sync take tell test thank turn type undo use wait welcome
+    go import inform keep leave log mail navigate open pick plan play provide pull refresh report resize run sort start
+    stop sync take tell test thank turn type undo use wait welcome
 """
-_KINDS: dict[str, Kind] = dict.fromkeys(_READING.split(), "reads") | dict.fromkeys(_WRITING.split(), "writes")
-_QUESTIONS = frozenset("what which who whom whose when where why how is are was were does do did has have".split())
+_BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING}
+_KINDS = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
+_QUESTION_WORDS = """
+    what which who whom whose when where why how is are was were does do did has have
+"""
+_QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
 _VERBS = sorted((_READING + _WRITING + _OTHERS).split())
 _NEXT_STEP = re.compile(

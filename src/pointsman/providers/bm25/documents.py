@@ -212,7 +212,7 @@ def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) 
 
 KEPT_CONTENTS = 1_000  # at least, about 2 KB each: tools that may come back, as those of a server that restarts
 EMBEDDED_AT_ONCE = 256
-MAX_WORDS = 500_000  # of the vocabulary; beyond it, all is prepared anew
+MAX_WORDS = 100_000  # of the vocabulary; beyond it, all is prepared anew. 10,000 real tools have about 20,000
 
 
 class PreparedTools:

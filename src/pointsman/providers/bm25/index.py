@@ -48,8 +48,8 @@ FALL = 3  # how fast the tools behind the best lose relevance with their share o
 SMALLEST = 200  # tools
 SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (6.1, 0.79, 0.36, 0.09, 0.31, -1.09, -1.52)
-WITH_MEANING = (5.8, 0.74, 0.2, 0.07, -0.61, -1.08, -1.65, 4.86)
+WORDS_ALONE = (5.89, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
+WITH_MEANING = (5.5, 0.67, 0.17, 0.07, -0.55, -1.04, -1.61, 4.81)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +78,15 @@ class Match(Generic[Array]):
 
         Of a query of one part, the shares of the best score stay as they are.
         """
-        return self.whole + PART_WEIGHT * self.equalized().max(axis=0)
+        combined: Array = self.whole + PART_WEIGHT * self.equalized().max(axis=0)
+        return combined
 
     def equalized(self) -> Array:
         """The parts, scaled to about the same best score: one with few words asks for its tool nonetheless."""
         tops = self.parts.max(axis=1, initial=0)
         scales = np.where(tops > 0, tops.max() / np.where(tops > 0, tops, 1), 1) ** EQUALITY
-        return self.parts * scales[:, None]
+        equalized: Array = self.parts * scales[:, None].astype(self.parts.dtype)
+        return equalized
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +150,9 @@ class Index:
         rarest = self._postings.rarest
         said = query.tokens.keys() - query.hints
         evidence = Evidence(
-            coverage=self._coverage(said, best),
+            coverage=self._coverage(said, corrections, best),
             score=float(by_words.whole[best]) / rarest,
-            part_coverage=self._coverage(query.parts[part] - query.hints, best),
+            part_coverage=self._coverage(query.parts[part] - query.hints, corrections, best),
             part_score=float(by_words.parts[part, best]) / rarest,
             known=sum([self._number(token) is not None for token in said]) / max(1, len(said)),
             cosine=None if by_meaning is None else float(by_meaning.parts[:, best].max()),
@@ -195,7 +197,9 @@ class Index:
     def _corrections(self, query: Query) -> Corrections:
         """For each token that no tool has, nor a synonym of it, the words of the tools that are spelt alike."""
         unknown = [token for token in query.tokens if self._number(token) is None]
-        unknown = [token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))]
+        unknown = [
+            token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))
+        ]
         return {token: found for token in unknown if (found := self._spelling.stand_ins(query.tokens[token]))}
 
     @cached_property
@@ -224,18 +228,21 @@ class Index:
         whole: Vectors = (vectors @ unit(parts.sum(axis=0, keepdims=True))[0]).round(COSINE_DIGITS)
         return Match(whole, whole[None, :] if len(parts) == 1 else (unit(parts) @ vectors.T).round(COSINE_DIGITS))
 
-    def _coverage(self, tokens: Collection[str], row: int) -> float:
-        """The share of the tokens that a tool has; rare ones count more."""
+    def _coverage(self, tokens: Collection[str], corrections: Corrections, row: int) -> float:
+        """The share of the tokens that a tool has; rare ones count more, and words that stand for one count less."""
         total = covered = 0.0
         for token in tokens:
             word = self._number(token)
             if word is None:
-                total += self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
-                continue
-            idf = self._postings.idf[word]
+                idf = self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
+            else:
+                idf = self._postings.idf[word]
             total += idf
-            if self._postings.has(row, word):
+            if word is not None and self._postings.has(row, word):
                 covered += idf
+            else:
+                others = self._stand_ins(token, corrections).items()
+                covered += idf * max([weight for other, weight in others if self._postings.has(row, other)], default=0)
         return covered / total if total else 0.0
 
 

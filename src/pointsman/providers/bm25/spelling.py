@@ -53,7 +53,7 @@ class Spelling:
 
 
 def replace_words(text: str, meant: Mapping[str, str]) -> str:
-    """The text with the words that are meant in place of those that are written; a capital marks a name, which stays."""
+    """The text with the words that are meant in place of those that are written. A name, with a capital, stays."""
     return _WORD.sub(lambda word: meant.get(word[0], word[0]), text) if meant else text
 
 

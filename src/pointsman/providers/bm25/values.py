@@ -5,7 +5,7 @@ from __future__ import annotations
 MAX_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
 _AROUND = ".,;:!?()[]{}<>\"'`"
-_DOMAINS = frozenset("com org net io dev ai app edu gov".split())
+_DOMAINS = frozenset(["com", "org", "net", "io", "dev", "ai", "app", "edu", "gov"])
 _ROOTS = ("/", "~/", "./", "../", "~\\", ".\\", "..\\")
 _KINDS = {
     "document": "md rst txt pdf doc docx odt",
@@ -17,7 +17,7 @@ _OTHER_FILES = """
     csv tsv json yaml yml toml xml html htm xls xlsx ods ppt pptx log ini cfg conf env lock
     py js ts tsx jsx java c h cpp cs go rs rb php sh sql swift kt ipynb zip tar gz
 """
-_FILES: dict[str, tuple[str, ...]] = {ending: ("file",) for ending in _OTHER_FILES.split()}
+_FILES: dict[str, tuple[str, ...]] = dict.fromkeys(_OTHER_FILES.split(), ("file",))
 _FILES |= {ending: ("file", kind) for kind, endings in _KINDS.items() for ending in endings.split()}
 
 
