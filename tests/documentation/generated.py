@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.documentation import configuration
+from tests.documentation import commands, configuration
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^<!-- generated: (\w[^\n]*?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
@@ -22,6 +22,8 @@ SOURCES: Mapping[str, Callable[..., str]] = {
     "configuration": configuration.keys,
     "values": configuration.values,
     "variables": configuration.variables,
+    "commands": commands.overview,
+    "command": commands.command,
 }
 
 

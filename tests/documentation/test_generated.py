@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config import model
+from pointsman.router.cli.main import COMMANDS
 from tests.documentation import configuration
 from tests.documentation.generated import ROOT, names, pages, rewritten
 
@@ -38,3 +39,10 @@ def test_the_programs_that_download_are_named() -> None:
     text = configuration.descriptions(model.Timeouts)["connect_s"]
     assert f" {model.DOWNLOAD_S:g} for " in text
     assert all(f"`{program}`" in text for program in model.DOWNLOADERS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_section(name: str) -> None:
+    assert f"command {name}" in names(REFERENCE / "commands.md"), (
+        f"add a section with <!-- generated: command {name} -->"
+    )
