@@ -88,7 +88,7 @@ class CommandLast(click.Command):
 
 @server.command(cls=CommandLast)
 @click.argument("name")
-@click.argument("command", metavar="COMMAND_OR_URL", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="COMMAND [ARGS]... | URL", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header. Repeatable.")
 @click.option("--transport", type=click.Choice(["http", "sse"]), help="Of a URL. Default: http.")
@@ -144,7 +144,7 @@ def add(
 @state_dir_option
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """List all servers and how each of them is."""
+    """List all servers: state, tools, program or host, and the reason if one does not run."""
     try:
         listed = ask(owned_folder(state_dir), "servers")["servers"] if config_file is None else None
     except NoGatewayError:
@@ -221,7 +221,7 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
 @state_dir_option
 @json_option
 def restart(server_id: str, state_dir: Path | None, as_json: bool) -> None:
-    """Start SERVER anew. Calls under way may finish on the old connection."""
+    """Open a new connection to SERVER, then close the old one. Calls under way may finish."""
     with progress(f"Restarting `{server_id}` ..."):
         found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id)
     _show(found, owned_folder(state_dir), as_json)
@@ -257,7 +257,10 @@ server.add_command(_toggle(enabled=False))
 @state_dir_option
 @json_option
 def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """Remove SERVER from the configuration, with the comments inside its entry."""
+    """Remove SERVER from the configuration, with the comments inside its entry.
+
+    Refused while a token names the server.
+    """
     from pointsman.config.edits import remove_server
     from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
 
