@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -52,6 +52,7 @@ from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
+from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
 from pointsman.router.serving.tasks import TaskSet
@@ -81,6 +82,7 @@ class Launch:
     # Called when folder and port are ours, to write the first configuration; True: read `config_path` again.
     prepare: Callable[[GatewayConfig], bool] = lambda config: False
     first_token: FirstToken | None = None
+    manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
@@ -120,7 +122,7 @@ class Daemon:
         self._tasks = TaskSet()
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
-        self._reloader = Reloader(launch.config_path, launch.load, self.reload)
+        self._reloader = Reloader(launch.config_path, launch.load, self.reload, around=launch.manager.reloading)
 
     async def start(self) -> None:
         """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
@@ -175,6 +177,7 @@ class Daemon:
             _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
+            self._launch.manager.ready(f"ready on {url}")
             self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")
 
         protocol = guarded_protocol(
@@ -192,6 +195,7 @@ class Daemon:
                 await self._tasks.until(stop)
             finally:
                 self._health.open = False
+                self._launch.manager.stopping()
                 running = self._front.calls_running
                 if running:
                     logger.info("waiting for %d calls to end; a second signal ends at once", running)
@@ -317,8 +321,10 @@ class Daemon:
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._catalog.searchable:
             tasks.start("search model", self._prepare_search, on_failure="log")
+        if self._launch.manager.watchdog_s:
+            tasks.start("watchdog", self._launch.manager.keep_alive)
         yield
-        started = ("session cleanup", "server logs", "stored results", "cloud search preparation")
+        started = ("session cleanup", "server logs", "stored results", "cloud search preparation", "watchdog")
         await tasks.cancel(*self._reloader.tasks, *started, "search model")
 
     async def _summarize(self, parts: Parts) -> None:
@@ -326,7 +332,9 @@ class Daemon:
             async with asyncio.timeout(FIRST_LISTS_S):
                 await self._fleet.settled()
                 await self._catalog.collected(OWNER)
-        self._launch.summary(summary(parts))
+        line = summary(parts)
+        self._launch.summary(line)
+        self._launch.manager.status(f"ready on {parts.url} with {line}")
 
     async def _prepare_search(self) -> None:
         await self._servers_first()
