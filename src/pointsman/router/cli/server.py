@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 TRIAL_S = 120.0
+_URL = ("http://", "https://")
 
 
 def _as_id(name: str) -> str:
@@ -60,7 +61,7 @@ def server() -> None:
 
 
 class CommandLast(click.Command):
-    """Takes options before or after NAME, and leaves everything from the command on as it is."""
+    """Takes options before or after NAME and after a URL, and leaves everything from a command on as it is."""
 
     allow_interspersed_args = False
 
@@ -69,7 +70,11 @@ class CommandLast(click.Command):
             name, *rest = args
             count = self._count_options(rest)
             command = rest[count + 1 :] if rest[count : count + 1] == ["--"] else rest[count:]
-            args = [*rest[:count], "--", name, *command]
+            options = rest[:count]
+            if command and command[0].startswith(_URL):
+                after = 1 + self._count_options(command[1:])
+                options, command = [*options, *command[1:after]], [command[0], *command[after:]]
+            args = [*options, "--", name, *command]
         return super().parse_args(ctx, args)
 
     def _count_options(self, args: Sequence[str]) -> int:
@@ -281,7 +286,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
 
 def _target(command: Sequence[str]) -> dict[str, Any]:
     first, *rest = command
-    if not first.startswith(("http://", "https://")):
+    if not first.startswith(_URL):
         return {"command": first, "args": rest}
     if rest:
         raise ConfigCommandError(f"A URL takes no arguments, but `{rest[0]}` follows it. Write options before the URL.")
