@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
 .PHONY: help install run test check fix lock fuzz bench bench-archive quality soak foreign clients conformance workflows \
-  build sbom
+  build sbom docs
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -39,6 +39,9 @@ check: install ## Check formatting, lint, types and import rules
 fix: install ## Apply ruff's automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: install ## Write the parts of docs/ that are made from the code: keys, commands, metrics, errors, clients
+	$(BIN)/python -m tests.documentation.generated
 
 fuzz: install ## Feed malformed input to all parsers for FUZZ_SECONDS (60); uses atheris if installed
 	$(BIN)/python -m tests.fuzz

@@ -90,12 +90,6 @@ class Person:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def person(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Person]:
     home = tmp_path_factory.mktemp("home")
     (home / "notes").mkdir()

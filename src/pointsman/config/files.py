@@ -88,30 +88,40 @@ def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRI
 
 
 def create(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Create a file with its whole content or not at all, and its folder if that is missing.
+    """`write_new` for commands, with a sentence for the person at the terminal.
 
     Raises:
         FileExistsError: it exists, perhaps because another process was faster; it is not changed.
         ReplaceError: it cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                os.fchmod(file.fileno(), mode)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            _publish(Path(name), path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(name)
-        _sync_folder(path.parent)
+        write_new(path, content, mode)
     except FileExistsError:
         raise
     except OSError as error:
         raise ReplaceError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def write_new(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Create a file with its whole content or not at all, and its folder if that is missing.
+
+    Raises:
+        FileExistsError: it exists, perhaps because another process was faster; it is not changed.
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        _publish(Path(name), path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+    _sync_folder(path.parent)
 
 
 def _publish(finished: Path, path: Path) -> None:

@@ -163,12 +163,6 @@ PATTERNS = [re.compile(re.escape(f"{what} {step}").replace(r"\{\}", ".+")) for w
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
     folder = tmp_path_factory.mktemp("gateway")
     lists: Json = {"tools": [], "resources": [], "prompts": []}

@@ -56,12 +56,6 @@ HIDDEN = [{"name": "gauge\U000e0073", "inputSchema": {"type": "object"}}]
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
     folder = tmp_path_factory.mktemp("gateway")
     tokens = {

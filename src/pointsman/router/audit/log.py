@@ -149,7 +149,7 @@ class AuditLog:
         token_id = request.caller.token_id
         wait_s = self._rate.wait_s(token_id, self._monotonic())
         if wait_s:
-            self._record_rate_limited(request, kind, tool_key, server_id)
+            self.record_refused_request(request, RateLimitedError.code, kind, tool_key, server_id)
             raise too_many_rows(wait_s)
         intent = Intent(
             seq=0,
@@ -169,18 +169,19 @@ class AuditLog:
         )
         return Record(self, *self._write_intent(intent))
 
-    def _record_rate_limited(
-        self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None
+    def record_refused_request(
+        self, request: FrontRequest, code: str, kind: Kind, tool_key: object = None, server_id: str | None = None
     ) -> None:
+        """`record_refusal` for a request whose caller is known. Never raises."""
         self.record_refusal(
-            RateLimitedError.code,
+            code,
             kind=kind,
             method=request.method,
             token_id=request.caller.token_id,
             project_id=request.caller.project_id,
             client=request.client.name,
             request_id=request.id,
-            tool_key=tool_key,
+            tool_key=tool_key if isinstance(tool_key, str) else None,
             server_id=server_id,
         )
 

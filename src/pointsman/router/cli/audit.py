@@ -60,7 +60,7 @@ def row_options(command: _Command) -> _Command:
                 "--since",
                 "since_ms",
                 type=Moment(),
-                help="Only rows since this time: 15m, 2h, 7d ago, or ISO 8601 (UTC).",
+                help="Only rows since this time: a span back from now (30s, 15m, 2h, 7d, 1w), or ISO 8601 (UTC).",
             ),
             click.option(
                 "--until", "until_ms", type=Moment(), help="Only rows before this time; same formats as --since."

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 TRIAL_S = 120.0
+_URL = ("http://", "https://")
 
 
 def _as_id(name: str) -> str:
@@ -60,7 +61,7 @@ def server() -> None:
 
 
 class CommandLast(click.Command):
-    """Takes options before or after NAME, and leaves everything from the command on as it is."""
+    """Takes options before or after NAME and after a URL, and leaves everything from a command on as it is."""
 
     allow_interspersed_args = False
 
@@ -69,7 +70,11 @@ class CommandLast(click.Command):
             name, *rest = args
             count = self._count_options(rest)
             command = rest[count + 1 :] if rest[count : count + 1] == ["--"] else rest[count:]
-            args = [*rest[:count], "--", name, *command]
+            options = rest[:count]
+            if command and command[0].startswith(_URL):
+                after = 1 + self._count_options(command[1:])
+                options, command = [*options, *command[1:after]], [command[0], *command[after:]]
+            args = [*options, "--", name, *command]
         return super().parse_args(ctx, args)
 
     def _count_options(self, args: Sequence[str]) -> int:
@@ -88,7 +93,7 @@ class CommandLast(click.Command):
 
 @server.command(cls=CommandLast)
 @click.argument("name")
-@click.argument("command", metavar="COMMAND_OR_URL", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="COMMAND [ARGS]... | URL", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header. Repeatable.")
 @click.option("--transport", type=click.Choice(["http", "sse"]), help="Of a URL. Default: http.")
@@ -144,7 +149,7 @@ def add(
 @state_dir_option
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """List all servers and how each of them is."""
+    """List all servers: state, tools, program or host, and the reason if one does not run."""
     try:
         listed = ask(owned_folder(state_dir), "servers")["servers"] if config_file is None else None
     except NoGatewayError:
@@ -221,7 +226,7 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
 @state_dir_option
 @json_option
 def restart(server_id: str, state_dir: Path | None, as_json: bool) -> None:
-    """Start SERVER anew. Calls under way may finish on the old connection."""
+    """Open a new connection to SERVER, then close the old one. Calls under way may finish."""
     with progress(f"Restarting `{server_id}` ..."):
         found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id)
     _show(found, owned_folder(state_dir), as_json)
@@ -257,7 +262,10 @@ server.add_command(_toggle(enabled=False))
 @state_dir_option
 @json_option
 def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """Remove SERVER from the configuration, with the comments inside its entry."""
+    """Remove SERVER from the configuration, with the comments inside its entry.
+
+    Refused while a token names the server.
+    """
     from pointsman.config.edits import remove_server
     from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
 
@@ -278,7 +286,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
 
 def _target(command: Sequence[str]) -> dict[str, Any]:
     first, *rest = command
-    if not first.startswith(("http://", "https://")):
+    if not first.startswith(_URL):
         return {"command": first, "args": rest}
     if rest:
         raise ConfigCommandError(f"A URL takes no arguments, but `{rest[0]}` follows it. Write options before the URL.")

@@ -33,7 +33,7 @@ from pointsman.core.seams import (
     ProtocolError,
 )
 from pointsman.router.audit.log import AuditLog, Record
-from pointsman.router.audit.rows import Ending, Kind
+from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
@@ -317,20 +317,6 @@ async def send_to_server(
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
     return await server.request(request.method, params, request, back, spent_s)
-
-
-def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:
-    """Record a request that is refused before its row is begun."""
-    audit.record_refusal(
-        code,
-        kind=kind,
-        method=request.method,
-        token_id=request.caller.token_id,
-        project_id=request.caller.project_id,
-        client=request.client.name,
-        request_id=request.id,
-        tool_key=tool_key if isinstance(tool_key, str) else None,
-    )
 
 
 @dataclass(slots=True, eq=False)

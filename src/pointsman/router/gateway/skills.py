@@ -33,7 +33,6 @@ from pointsman.providers.visible import is_visible_name
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.gateway.cursors import Cursors, refuse_any
-from pointsman.router.gateway.execute import record_refusal
 from pointsman.router.gateway.own_skill import OwnSkill, own_skill
 from pointsman.router.gateway.reads import RESOURCE_NOT_FOUND, Reads, unavailable, uri_parts
 from pointsman.router.gateway.results import as_own_result
@@ -127,7 +126,7 @@ class Skills:
 
     def _unknown(self, request: FrontRequest, code: str, message: str) -> ProtocolError:
         """Also for what the caller may not use, so that its existence cannot be probed."""
-        record_refusal(self._audit, request, code, "read", None)
+        self._audit.record_refused_request(request, code, "read")
         return ProtocolError(INVALID_PARAMS, message, {"code": code, "uri": request.params["uri"][:MAX_URI_CHARS]})
 
     def _recorded(self, request: FrontRequest, server_id: str | None, answer: Json) -> Json:
