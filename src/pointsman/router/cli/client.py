@@ -15,20 +15,14 @@ from typing import Any
 
 import click
 
-from pointsman.config.edits import (
-    EditError,
-    InvalidEntryError,
-    NameTakenError,
-    UnknownNameError,
-    add_token,
-    remove_token,
-)
+from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
 from pointsman.config.errors import closest
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
 from pointsman.config.paths import find_config, state_folder, user_config
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings, read_settings
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.gateway_address import gateway_url, of_project
 from pointsman.router.cli.common.options import (
     CommandError,

@@ -12,19 +12,13 @@ from typing import Any
 
 import click
 
-from pointsman.config.edits import (
-    EditError,
-    InvalidEntryError,
-    NameTakenError,
-    UnknownNameError,
-    add_entries,
-    remove_entry,
-)
+from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_entries, remove_entry
 from pointsman.config.files import NotRegularFileError, ReplaceError, create, open_regular
 from pointsman.config.loader import read_text
 from pointsman.config.mask import mask_args, mask_url
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.client import ClientName, confirmed
 from pointsman.router.cli.common.gateway_address import configured_url, gateway_url
 from pointsman.router.cli.common.options import (
