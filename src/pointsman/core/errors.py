@@ -10,18 +10,47 @@ DownstreamError              a JSON-RPC error that a server answered with
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 TRY_LATER = "Try again later, or use another tool."
 MAY_HAVE_RUN = "The call had been sent and may have run: check before you repeat it, unless the tool only reads."
-SEE_TOOLS = "Call tool_discovery to see the tools you can use."
+
+View = Literal["search", "keys", "flat"]  # how a caller learns of tools; `keys`: tool_discovery is switched off
+
+
+class NextStep(NamedTuple):
+    """What the model does next; it depends on how the caller learns of tools."""
+
+    search: str
+    keys: str
+    flat: str = ""
+
+    def after(self, said: str) -> NextStep:
+        return NextStep(*(f"{said} {step}".strip() for step in self))
+
+    def text(self, view: View) -> str:
+        return {"search": self.search, "keys": self.keys, "flat": self.flat}[view]
+
+
 ASK_OPERATOR = "Ask the operator for the keys of the tools that you can use: tool_discovery is switched off here."
+SEE_TOOLS = NextStep(
+    "Call tool_discovery to see the tools you can use.",
+    ASK_OPERATOR,
+    "Call `tools/list` to see the tools you can use.",
+)
 
 
 class GatewayError(Exception):
-    """An error that the caller can act on. `str(error)` is shown to the model."""
+    """An error that the caller can act on. `text` is shown to the model; `str(error)` is it for `search`."""
 
     code: str
+
+    def __init__(self, said: str, next_step: NextStep | None = None) -> None:
+        self._texts = next_step.after(said) if next_step is not None else None
+        super().__init__(said if self._texts is None else self._texts.search)
+
+    def text(self, view: View) -> str:
+        return str(self) if self._texts is None else self._texts.text(view)
 
 
 class UnknownToolError(GatewayError):
@@ -29,16 +58,10 @@ class UnknownToolError(GatewayError):
 
     code = "unknown_tool"
 
-    def __init__(self, tool_key: str, advice: str = "", next_step: str = SEE_TOOLS) -> None:
+    def __init__(self, tool_key: str, advice: str = "", next_step: NextStep = SEE_TOOLS) -> None:
         """`advice` names only tools that the caller may use."""
         shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."  # callers can send megabytes
-        super().__init__(" ".join(filter(None, (f"No tool `{shown}`.", advice, next_step))))
-        self._arguments = (tool_key, advice, next_step)
-
-    def without_discovery(self) -> UnknownToolError:
-        """The same error where `tool_discovery` is switched off."""
-        tool_key, advice, next_step = self._arguments
-        return UnknownToolError(tool_key, advice, ASK_OPERATOR if next_step == SEE_TOOLS else next_step)
+        super().__init__(f"No tool `{shown}`. {advice}".strip(), next_step)
 
 
 class InvalidArgumentsError(GatewayError):
@@ -48,8 +71,9 @@ class InvalidArgumentsError(GatewayError):
 class ServerUnavailableError(GatewayError):
     code = "server_unavailable"
 
-    def __init__(self, server_id: str, reason: str, advice: str = TRY_LATER) -> None:
-        super().__init__(f"Server `{server_id}` is not available: {reason}. {advice}")
+    def __init__(self, server_id: str, reason: str, advice: str | NextStep = TRY_LATER) -> None:
+        next_step = advice if isinstance(advice, NextStep) else NextStep(*[advice] * 3)
+        super().__init__(f"Server `{server_id}` is not available: {reason}.", next_step)
         self.server_id = server_id
         self.reason = reason
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.config.loader import load
 from tests.gateway_process import gateway_process
 from tests.router.cli.commands import SCRIPT, run
 from tests.router.conftest import WORKSHOP, Shop
@@ -161,6 +162,20 @@ async def test_without_a_gateway_the_file_is_edited_all_the_same(tmp_path: Path)
     assert "| no such database" in tried.stderr
     for needs_gateway in (("server", "restart", "broken"), ("tools", "list"), ("tools", "call", "a:b")):
         assert (await run(tmp_path, *needs_gateway)).code == 3
+
+
+async def test_options_may_follow_a_url(tmp_path: Path) -> None:
+    config = tmp_path / "pointsman.yaml"
+    config.write_text("servers: {}\n")
+    header = ("--header", "Authorization: Bearer ${TRACKER_TOKEN:-}")
+    ran = await run(tmp_path, "server", "add", "tracker", "https://tracker.example/mcp", *header, "--transport", "sse")
+    assert ran.code == 0, ran.stderr
+    [tracker] = load(config, {}).servers.values()
+    assert (tracker.url, tracker.transport, list(tracker.headers)) == (
+        "https://tracker.example/mcp",
+        "sse",
+        ["Authorization"],
+    )
 
 
 async def test_names_are_completed_from_the_running_gateway(shop: Shop, tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 TRIAL_S = 120.0
+RESERVED = "pointsman"  # an id that no server has; its log is that of the gateway
+_URL = ("http://", "https://")
 
 
 def _as_id(name: str) -> str:
@@ -60,7 +62,7 @@ def server() -> None:
 
 
 class CommandLast(click.Command):
-    """Takes options before or after NAME, and leaves everything from the command on as it is."""
+    """Takes options before or after NAME and after a URL, and leaves everything from a command on as it is."""
 
     allow_interspersed_args = False
 
@@ -69,7 +71,11 @@ class CommandLast(click.Command):
             name, *rest = args
             count = self._count_options(rest)
             command = rest[count + 1 :] if rest[count : count + 1] == ["--"] else rest[count:]
-            args = [*rest[:count], "--", name, *command]
+            options = rest[:count]
+            if command and command[0].startswith(_URL):
+                after = 1 + self._count_options(command[1:])
+                options, command = [*options, *command[1:after]], [command[0], *command[after:]]
+            args = [*options, "--", name, *command]
         return super().parse_args(ctx, args)
 
     def _count_options(self, args: Sequence[str]) -> int:
@@ -204,7 +210,9 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
     folder = owned_folder(state_dir)
     written = _log_lines(folder, server_id, lines)
     if written is None:
-        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log"))
+        if server_id == RESERVED:
+            raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
+        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
         raise CommandError(
             f"No log for `{server_id}`: it wrote nothing to stderr, or there is no such server.{others}"
@@ -281,7 +289,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
 
 def _target(command: Sequence[str]) -> dict[str, Any]:
     first, *rest = command
-    if not first.startswith(("http://", "https://")):
+    if not first.startswith(_URL):
         return {"command": first, "args": rest}
     if rest:
         raise ConfigCommandError(f"A URL takes no arguments, but `{rest[0]}` follows it. Write options before the URL.")
@@ -363,12 +371,16 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
+    from pointsman.config.secrets import mask_secrets
     from pointsman.router.downstream.stderr_log import last_lines, log_file
 
+    if server_id == RESERVED:
+        return None
     try:
-        return last_lines(log_file(folder, server_id).read_bytes(), lines)
+        written = last_lines(log_file(folder, server_id).read_bytes(), lines)
     except OSError:
         return None
+    return [mask_secrets(line) for line in written]  # an earlier version has not masked what it wrote
 
 
 def _configured(config_file: Path | None) -> list[dict[str, Any]]:

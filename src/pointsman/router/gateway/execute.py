@@ -95,11 +95,8 @@ class Executor:
                 return await self._execute_leniently(request, back, given)
             with self._begin(request, reading.tool_key, reading.arguments) as record:
                 return await self._run(request, back, record, tool, reading)
-        except UnknownToolError as error:
-            searchable = self._catalog.rights.strategy(request.caller) is not None
-            return failure(error if searchable else error.without_discovery())
         except GatewayError as error:
-            return failure(error)
+            return failure(error, self._catalog.rights.view(request.caller))
 
     async def _execute_leniently(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """Execute a call that is not written exactly, or whose tool cannot be used now.
@@ -171,7 +168,7 @@ class Executor:
                 INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
             ) from None
         except GatewayError as error:
-            return failure(error)
+            return failure(error, "flat")
 
     def _likeliest_key(self, request: FrontRequest, name: str) -> str:
         keys = self._flat.keys(request.caller, name)
