@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 TRIAL_S = 120.0
+RESERVED = "pointsman"  # an id that no server has; its log is that of the gateway
 _URL = ("http://", "https://")
 
 
@@ -209,7 +210,9 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
     folder = owned_folder(state_dir)
     written = _log_lines(folder, server_id, lines)
     if written is None:
-        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log"))
+        if server_id == RESERVED:
+            raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
+        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
         raise CommandError(
             f"No log for `{server_id}`: it wrote nothing to stderr, or there is no such server.{others}"
@@ -368,12 +371,16 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
+    from pointsman.config.secrets import mask_secrets
     from pointsman.router.downstream.stderr_log import last_lines, log_file
 
+    if server_id == RESERVED:
+        return None
     try:
-        return last_lines(log_file(folder, server_id).read_bytes(), lines)
+        written = last_lines(log_file(folder, server_id).read_bytes(), lines)
     except OSError:
         return None
+    return [mask_secrets(line) for line in written]  # an earlier version has not masked what it wrote
 
 
 def _configured(config_file: Path | None) -> list[dict[str, Any]]:
