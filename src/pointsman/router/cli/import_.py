@@ -75,7 +75,7 @@ def import_(
         state = state_folder(state_dir, settings, os.environ)
         path = require_config(config_file, settings)
         if undo:
-            _take_back(path, state)
+            _take_back(state, as_json)
             return
         findings = _findings(file, clients or tuple(DIALECTS.values()), scope, names)
         own_urls = (gateway_url(path, settings, state), configured_url(path, settings))
@@ -145,7 +145,7 @@ def _apply(plan: Plan, path: Path, state: Path) -> None:
         raise
 
 
-def _take_back(path: Path, state: Path) -> None:
+def _take_back(state: Path, as_json: bool) -> None:
     change: Change | None = latest(state, "import", "")
     if change is None:
         raise CommandError("There is no import to take back.")
@@ -156,6 +156,8 @@ def _take_back(path: Path, state: Path) -> None:
                 remove_entry(config, "servers", server_id, os.environ)
     _delete([Path(secret) for secret in change.detail["secrets"]])
     change.discard()
+    if as_json:
+        click.echo(json.dumps({"configuration": str(config), "removed": change.detail["servers"]}, indent=2))
     note(f"The import of {', '.join(change.detail['servers'])} is taken back; see {config}.")
 
 
