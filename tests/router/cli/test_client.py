@@ -193,3 +193,22 @@ def test_a_full_disk_costs_nothing(home: Path) -> None:
     assert config_of(home).read_text().startswith(CONFIG)
     assert not load(config_of(home), {}).tokens
     assert [path.name for path in file.parent.iterdir()] == ["mcp.json"]
+
+
+def test_each_command_has_its_result_as_json_without_a_secret(home: Path) -> None:
+    file = str(cursor_file(home))
+    printed = json.loads(run("print", "cursor", "--json").stdout)
+    assert (printed["file"], printed["entry"]["url"]) == (file, "http://127.0.0.1:3282/mcp")
+    assert json.loads(printed["text"])["mcpServers"]["pointsman"] == printed["entry"]
+    tried = json.loads(run("add", "cursor", "--dry-run", "--json").stdout)
+    assert tried == {"client": "cursor", "file": file, "name": "pointsman", "changed": False, "token": None}
+    added = run("add", "cursor", "--yes", "--json")
+    assert json.loads(added.stdout) == {**tried, "changed": True, "token": "cursor"}
+    assert "ptm_" not in added.stdout
+    assert json.loads(run("add", "cursor", "--json").stdout)["changed"] is False
+    removed = json.loads(run("remove", "cursor", "--yes", "--json").stdout)
+    assert (removed["changed"], removed["token"]) == (True, "cursor")  # which is still valid
+    restored = json.loads(run("undo", "cursor", "--json").stdout)
+    assert (restored["file"], restored["token"]) == (file, None)
+    undone = json.loads(run("undo", "cursor", "--json").stdout)
+    assert (undone["changed"], undone["token"]) == (True, "cursor")

@@ -13,6 +13,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
 from pointsman.core.errors import (
     BUNDLED_CODES,
+    TOOL_ERROR,
     AuditUnavailableError,
     DownstreamError,
     GatewayError,
@@ -52,7 +53,6 @@ from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMA
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
-TOOL_ERROR = "tool_error"  # the row's code when a tool returned `isError`; bundled servers give a code of their own
 RETRY_S = 0.1  # between attempts to send a call that found no connection
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16

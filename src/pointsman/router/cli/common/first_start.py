@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.config.edits import EditError, InvalidEntryError, UnknownNameError, replace_token_hash
+from pointsman.config.edits import InvalidEntryError, UnknownNameError, replace_token_hash
 from pointsman.config.errors import ConfigError
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load, parse
@@ -22,6 +22,7 @@ from pointsman.config.purpose import is_only_for_search_api
 from pointsman.config.sample import GATEWAY, SEARCH_API, render_sample, write_sample
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, load_gateway_config
 from pointsman.router.clients.entry import typed_command
 from pointsman.router.clients.found_servers import offer
