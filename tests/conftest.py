@@ -25,6 +25,7 @@ def _new_interpreter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(fork_server, "enabled", False)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
+    """A test has a loop of its own; one that uses an async fixture of a module shares that fixture's loop."""
     return "asyncio"
