@@ -3,12 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
+# pip compiles one module after the other, and most are never imported: the first start compiles those that are.
+PIP_INSTALL := $(PIP) install --no-compile --no-deps
 # Compiling all modules anew takes 1.5 s of each gateway start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
 .PHONY: help install run test check fix lock fuzz bench bench-archive quality soak foreign clients conformance workflows \
-  build sbom
+  build sbom docs
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -37,6 +39,9 @@ check: install ## Check formatting, lint, types and import rules
 fix: install ## Apply ruff's automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: install ## Write the parts of docs/ that are made from the code: keys, commands, metrics, errors, clients
+	$(BIN)/python -m tests.documentation.generated
 
 fuzz: install ## Feed malformed input to all parsers for FUZZ_SECONDS (60); uses atheris if installed
 	$(BIN)/python -m tests.fuzz
@@ -78,11 +83,11 @@ $(if $(UV),\
 @echo "  2/3  $$(grep -c '==' $1) packages from $1; the first time, they are downloaded (a minute or two)"
 $(if $(UV),\
   @$(UV_INSTALL) --python $(BIN)/python --no-deps --require-hashes --requirement $1,\
-  @$(BIN)/python $(PIP) install --no-deps --require-hashes --requirement $1)
+  @$(BIN)/python $(PIP_INSTALL) --require-hashes --requirement $1)
 @echo "  3/3  Pointsman itself"
 $(if $(UV),\
   @$(UV_INSTALL) --python $(BIN)/python --no-deps --editable .,\
-  @$(BIN)/python $(PIP) install --no-deps --editable .)
+  @$(BIN)/python $(PIP_INSTALL) --editable .)
 @touch $@
 endef
 

@@ -40,12 +40,6 @@ TOOLS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all that change nothing."""
-    return "asyncio"
-
-
 def pages(folder: Path, server_id: str, era: Era, take: tuple[str, ...] = (), **settings: Any) -> Json:
     taken = [part for uri in take for part in ("--take", uri)]
     args = ["-S", str(PROGRAM), "--era", era, "--tag", server_id, "--trace", str(folder / f"{server_id}.trace"), *taken]

@@ -92,11 +92,6 @@ LISTS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("gateway")
     servers = {
