@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 
 from pointsman.catalog.definitions import KnownTool
@@ -245,7 +246,7 @@ def more_tools(results: Sequence[SearchResult], tools: Iterable[KnownTool]) -> s
     best = results[0].tool
     names = [tool.tool_name for tool in tools if tool.server_id == best.server_id]
     shown = {result.tool.tool_name for result in results if result.tool.server_id == best.server_id}
-    words = {name: frozenset(tokens(name)) for name in names}
+    words = {name: _words(name) for name in names}
     counts = Counter(chain.from_iterable(words.values()))
     telling = frozenset(word for word in words[best.tool_name] if 2 * counts[word] <= len(names))
     others = [name for name in names if name not in shown]
@@ -253,6 +254,11 @@ def more_tools(results: Sequence[SearchResult], tools: Iterable[KnownTool]) -> s
     if len(others) <= FEW_TOOLS:
         related += [name for name in others if name not in related]
     return _list_names(best.server_id, related) if related else None
+
+
+@lru_cache(maxsize=16_384)
+def _words(name: str) -> frozenset[str]:
+    return frozenset(tokens(name))
 
 
 def _list_names(server_id: str, names: Sequence[str]) -> str:
