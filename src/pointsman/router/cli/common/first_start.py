@@ -145,7 +145,8 @@ Connect a client, for example:
 `{_program()} client add NAME` sets up Cursor, VS Code and others; `{_program()} client list` shows which.
 
 Next: add a server with `{_program()} server add NAME COMMAND`, or edit the configuration: changes take effect when you
-save it. `{_program()} status` shows how everything is, `{_program()} doctor` what needs you.
+save it. `{_program()} status` shows how everything is, `{_program()} doctor` what needs you, and
+`{_program()} service install` keeps the gateway running.
 {_offer(url)}"""
 
 
