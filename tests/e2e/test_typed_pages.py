@@ -29,7 +29,7 @@ PAGES = [
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = re.compile(
     r"<!-- client: (?!stdio)\S+ -->\n```.*?^```", re.DOTALL | re.MULTILINE
-)  # clients/test_clients.py
+)  # clients/test_clients.py, agents/test_three_commands.py
 BIN = Path(sys.executable).parent
 COLOUR = re.compile(r"\x1b\[\d*[mK]")
 RUN_S = 120.0  # a bound against hanging

@@ -123,7 +123,7 @@ def add(
     pointsman server add time uvx mcp-server-time
     pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
     """
-    from pointsman.config.edits import add_server
+    from pointsman.config.edits import add_server, variables_not_set
     from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 
     server_id = _as_id(name)
@@ -139,9 +139,10 @@ def add(
     entry = {key: value for key, value in given.items() if value}
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
-        add_server(edited.path, server_id, entry, environ())
+        change = add_server(edited.path, server_id, entry, environ())
     _advise_references(given)
-    edited.apply()
+    _name_variables(edited, variables_not_set("servers", server_id, entry, environ()))
+    edited.apply(change)
     _tell(edited, f"Added server `{server_id}` to", server_id, as_json)
 
 
@@ -248,8 +249,8 @@ def _toggle(enabled: bool) -> click.Command:
 
         edited = Edited.find(config_file, state_dir)
         with report_edit_errors(edited.path, "server"):
-            enable_server(edited.path, server_id, enabled, environ())
-        edited.apply()
+            change = enable_server(edited.path, server_id, enabled, environ())
+        edited.apply(change)
         _tell(edited, f"{verb}d server `{server_id}` in", server_id, as_json)
 
     return click.command(verb.lower(), help=f"{verb} SERVER in the configuration.")(toggle)
@@ -274,8 +275,8 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
 
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
-        remove_server(edited.path, server_id, environ())
-    edited.apply()
+        change = remove_server(edited.path, server_id, environ())
+    edited.apply(change)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
         return
@@ -316,6 +317,17 @@ def _advise_references(given: dict[str, Any]) -> None:
                 f"The value of {name} is in the file as plain text. With `${{NAME}}` in its place the gateway reads it "
                 "from its environment, with `${file:PATH}` from a file."
             )
+
+
+def _name_variables(edited: Edited, names: Sequence[str]) -> None:
+    """Say which variables this shell lacks. Only the gateway's own environment matters, and it checks that next."""
+    if not names:
+        return
+    which, verb = ", ".join(names), "is" if len(names) == 1 else "are"
+    if edited.running:
+        note(f"{which} {verb} not set in this shell; the running gateway must have been started with it.")
+    else:
+        note(f"{which} {verb} not set in this shell. Set it where the gateway is started: without it, none starts.")
 
 
 def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
