@@ -41,8 +41,7 @@ def _documents() -> list[str]:
     folder = os.environ.get(archive.DATA)
     if not folder:
         print(f"The public sets of documents are not measured: {archive.DATA} does not name their folder.")
-        return []
-    return archive.measure(Path(folder))
+    return archive.measure(Path(folder) if folder else None)
 
 
 async def _tools() -> list[str]:

@@ -39,7 +39,8 @@ _COURTESY = """
     please kindly thanks thank hi hello hey sorry help helping want wants wanted need needs needed wish like
     love try trying let tell give know hoping wondering wonder interested looking able using use used via
 """
-STOP_WORDS = frozenset((_GRAMMAR + _COURTESY).split())
+FUNCTION_WORDS = frozenset(_GRAMMAR.split())
+STOP_WORDS = FUNCTION_WORDS | frozenset(_COURTESY.split())
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")

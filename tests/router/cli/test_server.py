@@ -38,7 +38,7 @@ async def test_the_last_words_of_a_server_that_fails_can_be_read(tmp_path: Path)
     async with gateway_process(tmp_path, config) as gateway:
         async with asyncio.timeout(30):
             while (found := await server_log(gateway.state_dir, "broken"))[0] != 0:
-                pass
+                await asyncio.sleep(0.02)
         assert "no such database: �[31mcustomers\n" in found[1]
         file = gateway.state_dir / "logs" / "broken.log"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
