@@ -55,7 +55,7 @@ bench: install ## Measure calls, discovery, start and memory, and count the func
 bench-archive: install ## Measure searches and updates in an archive of 100,000 passages (some minutes)
 	$(BIN)/python -m bench.archive
 
-quality: install ## Measure search quality on the sets in POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA
+quality: install foreign ## Measure answers over real servers, and search on the sets that POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA name
 	$(BIN)/python -m bench.quality
 
 SOAK_SECONDS ?= 120
