@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
+# pip compiles one module after the other, and most are never imported: the first start compiles those that are.
+PIP_INSTALL := $(PIP) install --no-compile --no-deps
 # Compiling all modules anew takes 1.5 s of each gateway start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
@@ -90,14 +92,14 @@ $(call from-lock,$1)
 @echo "  3/3  Pointsman itself"
 $(if $(UV),\
   @$(UV_INSTALL) --python $(BIN)/python --no-deps --editable .,\
-  @$(BIN)/python $(PIP) install --no-deps --editable .)
+  @$(BIN)/python $(PIP_INSTALL) --editable .)
 @touch $@
 endef
 
 define from-lock
 $(if $(UV),\
   @$(UV_INSTALL) --python $(BIN)/python --no-deps --require-hashes --requirement $1,\
-  @$(BIN)/python $(PIP) install --no-deps --require-hashes --requirement $1)
+  @$(BIN)/python $(PIP_INSTALL) --require-hashes --requirement $1)
 endef
 
 lock: ## Resolve the dependencies again and write all locks (requires uv)

@@ -5,6 +5,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests import fork_server
+
 # No timing is asserted: on a busy machine the first example, which loads tables, would fail now and then.
 settings.register_profile("pointsman", deadline=None)
 settings.load_profile("pointsman")
@@ -13,6 +15,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell lets what it starts in the background ignore SIGINT, and children inherit that, so that none of them
     # could be interrupted. A handler that does nothing is not inherited: they begin with the usual one.
     signal.signal(signal.SIGINT, lambda *_: None)
+
+fork_server.install()
+
+
+@pytest.fixture(autouse=True)
+def _new_interpreter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("new_interpreter"):
+        monkeypatch.setattr(fork_server, "enabled", False)
 
 
 @pytest.fixture(scope="session")

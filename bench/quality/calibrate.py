@@ -6,13 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.quality.in_process import STRANGERS
+from bench.quality.in_process import STRANGERS, sentence_encoder
 from bench.quality.metrics import area_under_curve
 from bench.quality.sets import ToolSet, load_sets, spread
 from pointsman.core.extras import semantic_is_installed
@@ -20,8 +19,6 @@ from pointsman.providers.bm25.documents import PreparedTools
 from pointsman.providers.bm25.index import Evidence, Index, Meaning, features
 from pointsman.providers.bm25.query import parse
 from pointsman.providers.embeddings import load
-from pointsman.providers.semantic.tool_encoder import EncodedTools, ToolEncoder
-from pointsman.providers.semantic.vector_store import VectorStore
 
 Floats = NDArray[np.float64]
 
@@ -39,12 +36,6 @@ class Case:
 Mode = Literal["words alone", "with embeddings", "with the sentence encoder"]
 
 
-def encoded_of(tools: ToolSet) -> EncodedTools:
-    """The vectors are kept in the system's temporary folder, because they take a minute."""
-    encoder = ToolEncoder(True, VectorStore(Path(gettempdir(), "pointsman-quality-vectors.db")))
-    return encoder.encode_now(tools.documents)
-
-
 def index_of(tools: ToolSet, embeddings: bool) -> Index:
     library = PreparedTools()
     prepared = [library.prepared(document) for document in tools.documents]
@@ -57,7 +48,7 @@ def cases(sets: Sequence[ToolSet], mode: Mode) -> list[Case]:
     embeddings = mode != "words alone"
     for searched, tools in enumerate(sets):
         index = index_of(tools, embeddings)
-        encoded = encoded_of(tools) if mode == "with the sentence encoder" else None
+        encoded = sentence_encoder().encode_now(tools.documents) if mode == "with the sentence encoder" else None
         for asked_by, other in enumerate(sets):
             for asked in spread(other.asked, STRANGERS):
                 query = parse(asked.query)

@@ -7,6 +7,7 @@ import inspect
 import types
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -77,7 +78,7 @@ def descriptions(owner: type[BaseModel]) -> Mapping[str, str]:
     [body] = ast.parse(inspect.getsource(owner)).body
     assert isinstance(body, ast.ClassDef)
     found = {}
-    for field, text in zip(body.body, body.body[1:], strict=False):
+    for field, text in pairwise(body.body):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             found[ast.unparse(field.target)] = " ".join(str(text.value.value).split())
     return found

@@ -42,13 +42,17 @@ from pointsman.catalog.results import (
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.config.model import GatewayConfig, Strategy
-from pointsman.core.errors import ServerUnavailableError, UnknownToolError
+from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailableError
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
-DISCOVER_AGAIN = "The call was not sent. Call tool_discovery to see its tools as they are now."
+LOOK_AGAIN = NextStep(
+    "Call tool_discovery to see its tools as they are now.",
+    ASK_OPERATOR,
+    "Call `tools/list` to see its tools as they are now.",
+).after("The call was not sent.")
 LOOK_AGAIN_S = 0.01  # whether a server whose list failed has gone
 MAX_LOOKS = 10
 HEDGE_S = 0.2  # how long another provider may take before the local one starts searching, too
@@ -473,10 +477,10 @@ def _check_unchanged(answer: Snapshot[KnownTool] | ListFailure, before: KnownToo
         return
     tool = answer.items.get(before.tool_name)
     if tool is None:
-        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", DISCOVER_AGAIN)
+        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", LOOK_AGAIN)
     if tool.digest != before.digest:
         reason = "it has restarted with another definition of this tool"
-        raise ServerUnavailableError(before.server_id, reason, DISCOVER_AGAIN)
+        raise ServerUnavailableError(before.server_id, reason, LOOK_AGAIN)
 
 
 def _why_not_running(source: ToolSource | None) -> str:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 MAX_REWRITE_BYTES = 32 * 1_048_576
 _ATTEMPTS = 10
@@ -57,7 +57,14 @@ class ReplaceError(Exception):
     """The file was not changed. `str(error)` is shown to the person at the terminal."""
 
 
-def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRITE_BYTES) -> None:
+class Rewritten(NamedTuple):
+    """The text of a file before a change, and after it."""
+
+    before: str
+    after: str
+
+
+def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRITE_BYTES) -> Rewritten:
     """Replace the text of `path` (or of the file it links to) by `change(text)`; keep mode and owner.
 
     `change` is called again with the newer text if a program that does not take our lock, such as an editor, saved
@@ -75,9 +82,10 @@ def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRI
                 if len(raw) > max_bytes:
                     raise ReplaceError(f"{path} cannot be changed: it is larger than {max_bytes} bytes.")
                 mark = _BOM if raw.startswith(_BOM) else b""
-                new = mark + change(raw.removeprefix(_BOM).decode()).encode()
-                if _replace_unchanged(target, new, before):
-                    return
+                old = raw.removeprefix(_BOM).decode()
+                new = change(old)
+                if _replace_unchanged(target, mark + new.encode(), before):
+                    return Rewritten(old, new)
     except NotRegularFileError as error:
         raise ReplaceError(f"{path} cannot be changed: {error}.") from error
     except OSError as error:
@@ -85,6 +93,15 @@ def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRI
     except UnicodeDecodeError as error:
         raise ReplaceError(f"{path} cannot be changed: it is not UTF-8 text.") from error
     raise ReplaceError(f"{path} cannot be changed: another program keeps writing it. Try again.")
+
+
+def take_back(path: Path, change: Rewritten) -> bool:
+    """Undo a change; False if the file was changed again since, and stays. Raises ReplaceError."""
+
+    def undo(text: str) -> str:
+        return change.before if text == change.after else text
+
+    return rewrite(path, undo).after == change.before
 
 
 def create(path: Path, content: bytes, mode: int = 0o600) -> None:

@@ -391,6 +391,15 @@ class Audit(Part):
     """Beyond this size the oldest rows are deleted."""
 
 
+class Log(Part):
+    file: bool = True
+    """Write the gateway's messages to `logs/pointsman.log` in the state folder, in addition to stderr."""
+    max_bytes: Annotated[int, Field(ge=4096)] = 5_242_880
+    """Size at which the file becomes `pointsman.log.1` and a new one begins."""
+    files: Annotated[int, Field(ge=1, le=100)] = 5
+    """Number of files to keep, with the current one."""
+
+
 class Search(Part):
     embeddings: bool = True
     """Rank by meaning too, if the embedding model is installed."""
@@ -439,6 +448,8 @@ class GatewayConfig(Part):
     """[How much](#limits) one caller, one server and all together may use."""
     audit: Audit = Audit()
     """[What is recorded](#audit), and how long it is kept."""
+    log: Log = Log()
+    """[The log file](#log) in the state folder."""
     search: Search = Search()
     """[How local search ranks](#search)."""
     state: State = State()

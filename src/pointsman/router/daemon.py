@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -53,12 +54,13 @@ from pointsman.router.owner.operations import OWNER, Parts, operations_of, summa
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
+from pointsman.router.serving.log_file import LogFile, logged_to_file
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import DaemonError, TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -101,26 +103,36 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         if launch.prepare(launch.config):
             launch = replace(launch, config=launch.load())
-        daemon = Daemon(launch, listener)
-        try:
-            await daemon.start()
-            if stop is not None:
-                await daemon.serve(stop)
-                return
-            stop = asyncio.Event()
-            with process.stop_on_signals(stop):
-                await daemon.serve(stop)
-        finally:
-            await daemon.stop()
+        with logged_to_file(launch.state_dir, launch.config.log) as log_file:
+            daemon = Daemon(launch, listener, log_file)
+            try:
+                await daemon.start()
+                await _serve(daemon, stop)
+            except (state_folder.StateFolderError, DaemonError) as error:
+                log_file.say(str(error))
+                raise
+            finally:
+                await daemon.stop()
+                log_file.say("pointsman has ended")
+
+
+async def _serve(daemon: Daemon, stop: asyncio.Event | None) -> None:
+    if stop is not None:
+        await daemon.serve(stop)
+        return
+    stop = asyncio.Event()
+    with process.stop_on_signals(stop):
+        await daemon.serve(stop)
 
 
 class Daemon:
     """One gateway. `start` builds it, `serve` runs it, `reload` replaces its configuration, `stop` closes it."""
 
-    def __init__(self, launch: Launch, listener: socket.socket) -> None:
+    def __init__(self, launch: Launch, listener: socket.socket, log_file: LogFile | None = None) -> None:
         self._current = CurrentConfig(launch.config)
         self._launch = launch
         self._listener = listener
+        self._log_file = log_file
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
@@ -188,6 +200,7 @@ class Daemon:
             _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
+            self._say(f"pointsman {__version__} ready on {url} (process {os.getpid()})")
             self._launch.manager.ready(f"ready on {url}")
             self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")
 
@@ -223,6 +236,8 @@ class Daemon:
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
+        if self._log_file is not None:
+            self._log_file.configure(config.log)
         for key in _needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
         _log_advice(config)
@@ -351,6 +366,7 @@ class Daemon:
                 await self._catalog.collected(OWNER)
         line = summary(parts)
         self._launch.summary(line)
+        self._say(f"pointsman has {line}")
         self._launch.manager.status(f"ready on {parts.url} with {line}")
         await self._encode_tools()
 
@@ -370,6 +386,11 @@ class Daemon:
         with suppress(TimeoutError):
             async with asyncio.timeout(SERVERS_FIRST_S):
                 await self._fleet.settled()
+
+    def _say(self, line: str) -> None:
+        """Write to the log file what a command prints on stderr in its own way."""
+        if self._log_file is not None:
+            self._log_file.say(line)
 
     def _publish(self, server_id: str, change: Change) -> None:
         self.gateway.hub.publish(server_id, change)

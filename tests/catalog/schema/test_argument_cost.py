@@ -188,6 +188,7 @@ def child_cost(job: bytes) -> tuple[float, int]:
         while child.poll() is None:  # `ru_maxrss` would be that of this process, from which it was forked
             with suppress(OSError, StopIteration):  # it has just ended
                 peak, spent_s = peak_kb(child.pid), cpu_s(child.pid)
+            time.sleep(0.001)
     return spent_s - before_s, peak - before_kb
 
 

@@ -16,7 +16,14 @@ from typing import Protocol, overload
 import msgspec
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.core.errors import AuditUnavailableError, DownstreamError, GatewayError, RateLimitedError
+from pointsman.core.errors import (
+    DEFINITION_CHANGED,
+    INTERNAL,
+    AuditUnavailableError,
+    DownstreamError,
+    GatewayError,
+    RateLimitedError,
+)
 from pointsman.core.model import WallClock
 from pointsman.core.seams import FrontRequest, ProtocolError
 from pointsman.router.audit.journal import Journal, encode_line
@@ -33,8 +40,6 @@ UNAUTHORIZED_PER_S = 10.0
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "rate_limited": "denied", "timeout": "timeout"}
 CHANGES_BURST = 100  # rows of one server
 CHANGES_PER_S = 1.0
-
-DEFINITION_CHANGED = "definition_changed"  # the code of a row of kind `change`
 
 logger = logging.getLogger(__name__)
 
@@ -367,7 +372,7 @@ def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
         return "error", str(error.code)
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", None
-    return "error", "internal"
+    return "error", INTERNAL
 
 
 @overload

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 TRIAL_S = 120.0
+RESERVED = "pointsman"  # an id that no server has; its log is that of the gateway
 _URL = ("http://", "https://")
 
 
@@ -122,7 +123,7 @@ def add(
     pointsman server add time uvx mcp-server-time
     pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
     """
-    from pointsman.config.edits import add_server
+    from pointsman.config.edits import add_server, variables_not_set
     from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 
     server_id = _as_id(name)
@@ -138,9 +139,10 @@ def add(
     entry = {key: value for key, value in given.items() if value}
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
-        add_server(edited.path, server_id, entry, environ())
+        change = add_server(edited.path, server_id, entry, environ())
     _advise_references(given)
-    edited.apply()
+    _name_variables(edited, variables_not_set("servers", server_id, entry, environ()))
+    edited.apply(change)
     _tell(edited, f"Added server `{server_id}` to", server_id, as_json)
 
 
@@ -209,7 +211,9 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
     folder = owned_folder(state_dir)
     written = _log_lines(folder, server_id, lines)
     if written is None:
-        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log"))
+        if server_id == RESERVED:
+            raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
+        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
         raise CommandError(
             f"No log for `{server_id}`: it wrote nothing to stderr, or there is no such server.{others}"
@@ -245,8 +249,8 @@ def _toggle(enabled: bool) -> click.Command:
 
         edited = Edited.find(config_file, state_dir)
         with report_edit_errors(edited.path, "server"):
-            enable_server(edited.path, server_id, enabled, environ())
-        edited.apply()
+            change = enable_server(edited.path, server_id, enabled, environ())
+        edited.apply(change)
         _tell(edited, f"{verb}d server `{server_id}` in", server_id, as_json)
 
     return click.command(verb.lower(), help=f"{verb} SERVER in the configuration.")(toggle)
@@ -271,8 +275,8 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
 
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
-        remove_server(edited.path, server_id, environ())
-    edited.apply()
+        change = remove_server(edited.path, server_id, environ())
+    edited.apply(change)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
         return
@@ -313,6 +317,17 @@ def _advise_references(given: dict[str, Any]) -> None:
                 f"The value of {name} is in the file as plain text. With `${{NAME}}` in its place the gateway reads it "
                 "from its environment, with `${file:PATH}` from a file."
             )
+
+
+def _name_variables(edited: Edited, names: Sequence[str]) -> None:
+    """Say which variables this shell lacks. Only the gateway's own environment matters, and it checks that next."""
+    if not names:
+        return
+    which, verb = ", ".join(names), "is" if len(names) == 1 else "are"
+    if edited.running:
+        note(f"{which} {verb} not set in this shell. If the gateway lacks it, too, restart the gateway with it.")
+    else:
+        note(f"{which} {verb} not set in this shell. Set it where the gateway is started: without it, none starts.")
 
 
 def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
@@ -368,12 +383,16 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
+    from pointsman.config.secrets import mask_secrets
     from pointsman.router.downstream.stderr_log import last_lines, log_file
 
+    if server_id == RESERVED:
+        return None
     try:
-        return last_lines(log_file(folder, server_id).read_bytes(), lines)
+        written = last_lines(log_file(folder, server_id).read_bytes(), lines)
     except OSError:
         return None
+    return [mask_secrets(line) for line in written]  # an earlier version has not masked what it wrote
 
 
 def _configured(config_file: Path | None) -> list[dict[str, Any]]:

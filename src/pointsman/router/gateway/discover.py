@@ -31,7 +31,7 @@ async def discover(
         with audit.begin(request, "discovery", queries=_recorded_queries(given)) as record:
             return await _search(catalog, record, usage, request, given)
     except GatewayError as error:
-        return failure(error)
+        return failure(error, catalog.rights.view(request.caller))
 
 
 async def _search(

@@ -169,7 +169,7 @@ class PointsmanGateway:
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
         self._audit.record_refused_request(request, error.code, self._kind(request.method, request.params), tool_key)
         if request.method == "tools/call":
-            return failure(error)
+            return failure(error, self._catalog.rights.view(request.caller))
         raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code, "retryAfterS": error.retry_after_s})
 
     def _kind(self, method: str | None, params: Json) -> Kind:
@@ -196,4 +196,6 @@ class PointsmanGateway:
             self._context_use.answered(request.caller, answer)
             return answer
         self._audit.record_refused_request(request, "unknown_tool", "execute", name)
+        if self._catalog.rights.view(request.caller) == "keys":
+            raise ProtocolError(INVALID_PARAMS, f"Tool not found. Ask the operator for the keys that {EXECUTE} takes.")
         raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from pointsman.catalog.offers import Offers, Target
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamError, GatewayError, RateLimitedError
+from pointsman.core.errors import UNKNOWN_PROMPT, UNKNOWN_RESOURCE, DownstreamError, GatewayError, RateLimitedError
 from pointsman.core.model import Json, ToolKey
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, BackChannel, Era, FrontRequest, ProtocolError
 from pointsman.router.audit.log import AuditLog
@@ -163,7 +163,7 @@ class Reads:
         """Raises ProtocolError."""
         target = await self._offers.prompt(request.caller, name)
         if target is None:
-            self._audit.record_refused_request(request, "unknown_prompt", "read", name)
+            self._audit.record_refused_request(request, UNKNOWN_PROMPT, "read", name)
             raise _no_prompt()
         return target
 
@@ -172,7 +172,7 @@ class Reads:
         caller = request.caller
         targets = await self._offers.resource(caller, uri, self._links.server_of(caller, uri))
         if not targets:
-            self._audit.record_refused_request(request, "unknown_resource", "read")
+            self._audit.record_refused_request(request, UNKNOWN_RESOURCE, "read")
         return targets
 
 

@@ -25,7 +25,7 @@ from pointsman.catalog.skills import (
     why_invalid,
     wrap_skill,
 )
-from pointsman.core.errors import DownstreamError, GatewayError, SkillMismatchError
+from pointsman.core.errors import UNKNOWN_RESOURCE, UNKNOWN_SKILL, DownstreamError, GatewayError, SkillMismatchError
 from pointsman.core.kinds import MAX_URI_CHARS, RESOURCES
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, FrontRequest, ProtocolError
@@ -88,7 +88,7 @@ class Skills:
                 shown = wrap_skill(target.server_id, skill) if target.wrapped else skill
                 return as_own_result({**result, "skill": shown})
         raise self._unknown(
-            request, "unknown_skill", "Skill not found. Call `skills/list` to see the skills you can use."
+            request, UNKNOWN_SKILL, "Skill not found. Call `skills/list` to see the skills you can use."
         )
 
     async def directory(self, request: FrontRequest, back: BackChannel) -> Json:
@@ -106,7 +106,7 @@ class Skills:
                 if page is not None:
                     return page
         why = "Directory not found. Give the URI of a skill without `/SKILL.md`, or of a folder in it."
-        raise self._unknown(request, "unknown_resource", why)
+        raise self._unknown(request, UNKNOWN_RESOURCE, why)
 
     # ------------------------------------------------------------------ which server
 

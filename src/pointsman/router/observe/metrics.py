@@ -215,7 +215,9 @@ class Metrics:
             _visible(self._rate_limited, may_see, names=1),
         )
         changes = _visible(self._tool_changes, may_see, names=1)
-        yield exposition.counter_family("tool_changes", "Tools whose definition changed.", ("server",), changes)
+        yield exposition.counter_family(
+            "tool_changes", "Tools whose definition changed while the gateway ran.", ("server",), changes
+        )
         failures: dict[Labels, Count] = {(): self._journal_failures}
         yield exposition.counter_family("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from exposition.gauge_families(gauges, may_see)

@@ -163,7 +163,9 @@ async def reload(parts: Parts) -> Json:
             problem = await parts.reloader.reload()
     except TimeoutError:
         problem = f"The reload has not ended within {RELOAD_S:g} s. The gateway's log may say why."
-    return {"configuration": str(parts.config_path.absolute()), "problem": problem}
+        return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": False}
+    rejected = parts.reloader.rejected
+    return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": rejected}
 
 
 async def tools(parts: Parts, server_id: str | None = None) -> Json:

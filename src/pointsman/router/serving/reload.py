@@ -84,6 +84,11 @@ class Reloader:
         await done
         return "\n".join(self._refusal) or self._failure
 
+    @property
+    def rejected(self) -> bool:
+        """Whether the last reload found the file invalid."""
+        return bool(self._refusal)
+
     def start(self, tasks: TaskSet) -> None:
         for name, work in zip(self.tasks, (self._request_on_change, self._reload_on_request), strict=True):
             tasks.start(name, work)
