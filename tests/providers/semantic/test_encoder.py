@@ -77,6 +77,11 @@ class TestEncoder:
         assert len(sizes) == 2
         assert max(sizes) <= 64
 
+    def test_a_sentence_that_is_too_long_loses_its_stop_words_first(self) -> None:
+        wordy = "I would like you to please tell me what it is that the weather will be like in Rome"
+        assert (encoder().encode_sentences([wordy], 12) == encoder().encode_sentences(["weather Rome"], 12)).all()
+        assert len(encoder().encode_sentences(["what is it that you would like me to do for you now"], 12)) == 1
+
     def test_a_sentence_is_the_same_among_others(self) -> None:
         alone = encoder().encode("send an e-mail", 64)
         _, among = encoder().encode_sentences(["Look up the address of the new customer.", "send an e-mail"], 64)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pointsman.core.extras import SEMANTIC_MODEL, semantic_is_installed
 from pointsman.providers.embeddings import load_numpy, unit
+from pointsman.providers.text import without_stop_words
 
 if TYPE_CHECKING:  # heavy: loaded with the model
     import numpy as np
@@ -50,16 +51,21 @@ class SentenceEncoder:
     def encode_sentences(self, sentences: Sequence[str], max_tokens: int) -> NDArray[np.float32]:
         """A unit vector for each sentence that has words, in one run of the model over at most `max_tokens` tokens.
 
-        Sentences have equal shares of them: a longer one is cut, and of too many the first are taken.
+        Sentences have equal shares of them: one that is longer loses its stop words and is then cut, and of too many
+        the first are taken.
         """
         import numpy as np
 
-        tokens = [own for sentence in sentences if (own := self._tokens(sentence, max_tokens - _ADDED))]
-        tokens = tokens[: max_tokens // _LEAST_TOKENS]
-        if not tokens:
+        given = [sentence for sentence in sentences if self._tokens(sentence, 1)][: max_tokens // _LEAST_TOKENS]
+        if not given:
             return np.zeros((0, DIMENSIONS), dtype=np.float32)
-        share = max_tokens // len(tokens) - _ADDED
-        return self._vectors([own[:share] for own in tokens])
+        return self._vectors([self._shortened(sentence, max_tokens // len(given) - _ADDED) for sentence in given])
+
+    def _shortened(self, sentence: str, room: int) -> list[int]:
+        tokens = self._tokens(sentence, room + 1)
+        if len(tokens) > room:
+            tokens = self._tokens(without_stop_words(sentence), room) or tokens[:room]
+        return tokens
 
     def _tokens(self, text: str, room: int) -> list[int]:
         if room <= 0:
