@@ -32,11 +32,14 @@ from pointsman.catalog.results import (
     SearchOutcome,
     UsageFigures,
     accept_hits,
+    best_of_each_first,
     fallback_notice,
     fit_notice,
+    more_tools,
     no_tools_notice,
     no_usage,
     rank_by_usage,
+    script_notice,
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
@@ -145,9 +148,19 @@ class ToolCatalogService:
         return tuple(tools)
 
     async def search(
-        self, caller: Caller, queries: Sequence[str], context: str | None, max_results: int, *, request_id: str = ""
+        self,
+        caller: Caller,
+        queries: Sequence[str],
+        context: str | None,
+        max_results: int,
+        *,
+        least_each: int = 1,
+        request_id: str = "",
     ) -> SearchOutcome:
-        """The tools that fit, best first."""
+        """The tools that fit, best first, and of several queries the best of each before all others.
+
+        `least_each` of them are returned for each of several queries, as far as `max_results` allows.
+        """
         strategy = self.rights.strategy(caller)
         if strategy is None:
             return SearchOutcome((), switched_off_notice(caller.project_id), None, False)
@@ -156,16 +169,24 @@ class ToolCatalogService:
         figures = self._usage(caller.project_id, queries) if self.learns else {}
         # Several queries already share the results fairly, so usage only changes their order.
         wanted = max_results + EXTRA_CANDIDATES if figures and len(queries) == 1 else max_results
-        request = SearchRequest(tuple(queries), context, documents, wanted, caller.project_id, request_id)
+        request = SearchRequest(
+            *(tuple(queries), context, documents, wanted, caller.project_id, request_id),
+            explain=False,
+            least_each=least_each if len(queries) > 1 else 1,
+        )
         provider, hits, unavailable = await self._ask_providers(strategy, request)
-        results = accept_hits(available.tools, hits, wanted, len(queries))
+        results = accept_hits(available.tools, hits, wanted, queries)
         if figures:
             results = rank_by_usage(results, figures)[:max_results]
+        if len(queries) > 1:
+            results = best_of_each_first(results)
         fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller, available)
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
-        notice = " ".join(filter(None, (*available.notices, fit, fallback))) or None
+        script = script_notice(results, queries) if available.tools else None
+        notice = " ".join(filter(None, (*available.notices, fit, script, fallback))) or None
         code = unavailable.code if unavailable is not None else None
-        return SearchOutcome(results, notice, provider, unavailable is not None, code)
+        more = more_tools(results, available.tools)
+        return SearchOutcome(results, notice, provider, unavailable is not None, code, more)
 
     async def overview(self, caller: Caller) -> str | None:
         """What the caller's servers do, in a few words; None unless its project has `describe_catalog`.
