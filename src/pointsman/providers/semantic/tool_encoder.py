@@ -28,9 +28,9 @@ if TYPE_CHECKING:  # numpy is heavy: it is loaded with the first search, not wit
 logger = logging.getLogger(__name__)
 
 MAX_TOOL_TOKENS = 128
-# What a request may cost: about 16 ms of CPU for 56 tokens.
-MAX_QUERY_TOKENS = 56
-MAX_REQUEST_TOKENS = 560  # of all queries together
+# What a request may cost: about 14 ms of CPU for 48 tokens.
+MAX_QUERY_TOKENS = 48
+MAX_REQUEST_TOKENS = 480  # of all queries together
 # Cosines: of texts that have nothing in common, and the least that counts in full even if no tool reaches more.
 UNRELATED = 0.1
 RELATED = 0.4
