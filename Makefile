@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
 .PHONY: help install run test check fix lock fuzz bench bench-archive quality soak foreign clients conformance workflows \
-  build sbom docs
+  build sbom docs pictures
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -43,6 +43,9 @@ fix: install ## Apply ruff's automatic fixes
 docs: install ## Write the parts of docs/ that are made from the code: keys, commands, metrics, errors, clients
 	$(BIN)/python -m tests.documentation.generated
 
+pictures: install foreign ## Record the terminal pictures of docs/pictures anew, from a real run
+	$(BIN)/python -m tests.documentation.pictures
+
 fuzz: install ## Feed malformed input to all parsers for FUZZ_SECONDS (60); uses atheris if installed
 	$(BIN)/python -m tests.fuzz
 
@@ -52,7 +55,7 @@ bench: install ## Measure calls, discovery, start and memory, and count the func
 bench-archive: install ## Measure searches and updates in an archive of 100,000 passages (some minutes)
 	$(BIN)/python -m bench.archive
 
-quality: install ## Measure search quality on the sets in POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA
+quality: install foreign ## Measure answers over real servers, and search on the sets that POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA name
 	$(BIN)/python -m bench.quality
 
 SOAK_SECONDS ?= 120

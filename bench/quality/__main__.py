@@ -1,4 +1,5 @@
-"""`make quality`: tools, through the provider, a gateway and the search service; documents, through the archive's tool.
+"""`make quality`: answers over real servers; tools, through the provider, a gateway and the search service; documents,
+through the archive's tool.
 
 Fails under the floors.
 """
@@ -14,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from bench.quality import archive, in_process, over_clients, over_gateway, over_service
+from bench.quality import answers, archive, in_process, over_clients, over_gateway, over_service
 from bench.quality.in_process import Measured
 from bench.quality.metrics import Figures, mean
 from bench.quality.over_clients import Found
@@ -30,7 +31,7 @@ HEADS = ("recall@1", "@3", "@5", "@10", "complete@5", "nDCG@10", "MRR")
 
 
 async def main() -> int:
-    failures = [*await _tools(), *_documents()]
+    failures = [*await answers.measure(), *await _tools(), *_documents()]
     for failure in failures:
         print(f"under the floor: {failure}", file=sys.stderr)
     return 1 if failures else 0
@@ -40,8 +41,7 @@ def _documents() -> list[str]:
     folder = os.environ.get(archive.DATA)
     if not folder:
         print(f"The public sets of documents are not measured: {archive.DATA} does not name their folder.")
-        return []
-    return archive.measure(Path(folder))
+    return archive.measure(Path(folder) if folder else None)
 
 
 async def _tools() -> list[str]:

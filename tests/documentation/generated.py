@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.documentation import commands, configuration, errors, metrics
+from tests.documentation import clients, commands, configuration, errors, metrics
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^<!-- generated: (\w[^\n]*?) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
@@ -24,6 +24,8 @@ SOURCES: Mapping[str, Callable[..., str]] = {
     "variables": configuration.variables,
     "commands": commands.overview,
     "command": commands.command,
+    "clients": clients.overview,
+    "client": clients.client,
     "metrics": metrics.of_gateway,
     "metrics-of-search-service": metrics.of_search_service,
     "errors": errors.of_gateway,

@@ -11,6 +11,7 @@ import pytest
 from pointsman.config import model
 from pointsman.core import errors as core
 from pointsman.router.cli.main import COMMANDS
+from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.front.http import responses
 from pointsman.router.search_api import messages
 from tests.documentation import configuration, errors
@@ -74,3 +75,11 @@ def _below(kind: type[Any]) -> set[type[Any]]:
 
 def _codes(table: str) -> set[str]:
     return set(re.findall(r"^\|(?: [\d, ]+ \|)? `(\w+)` \| ", table, re.MULTILINE)) - {"code"}
+
+
+def test_every_client_has_its_page_and_is_linked() -> None:
+    index = (ROOT / "docs/guide/clients.md").read_text(encoding="utf-8")
+    assert {page.stem for page in (ROOT / "docs/guide/clients").iterdir()} == set(DIALECTS)
+    for name, dialect in DIALECTS.items():
+        assert names(ROOT / f"docs/guide/clients/{name}.md") == [f"client {name}"]
+        assert f"[{dialect.title}](clients/{name}.md)" in index

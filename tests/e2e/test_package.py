@@ -48,7 +48,8 @@ def test_the_wheel_holds_every_module_of_the_checkout_and_no_generic_name(publis
     assert modules <= names
     assert {"pointsman/__init__.py", "pointsman/__main__.py", "pointsman/py.typed"} <= names
     assert "pointsman/config/sample.yaml" in names
-    pages = {f"docs/{part}/{page.name}" for part in PARTS for page in (ROOT / "docs" / part).glob("*")} | {"README.md"}
+    shown = [page for part in PARTS for page in (ROOT / "docs" / part).rglob("*") if page.is_file()]
+    pages = {page.relative_to(ROOT).as_posix() for page in shown} | {"README.md"}
     assert {f"pointsman/archive/pages/{page}" for page in pages} == {name for name in names if "/pages/" in name}
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.loader import parse
+from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.found_servers import of_text
 from tests.e2e.foreign_servers import PYPI, everything_over, needs_npm, needs_pypi
 from tests.gateway_process import own_environment
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     *(f"docs/guide/{name}.md" for name in ("clients", "import", "operations", "stdio", "troubleshooting", "tutorial")),
+    *(f"docs/guide/clients/{name}.md" for name in DIALECTS if name != "goose"),  # its YAML is no configuration of ours
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = re.compile(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.providers import text as module
-from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, stem, tokens, without_cjk, words
+from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, foreign_script, stem, tokens, without_cjk, words
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,16 @@ def test_ids_do_not_fill_the_cache_of_stems() -> None:
         tokens(f"find the order {number}0 A-{number}")
     assert module._stem.cache_info().currsize <= before + 10
     assert module._stem.cache_info().maxsize == 16_384
+
+
+@pytest.mark.parametrize("text", ["покажи файлы", "ファイルを読む", "读取文件", "파일 읽기", "اقرأ الملف"])
+def test_a_text_in_another_script_is_told_from_latin(text: str) -> None:
+    script = foreign_script(f"{text} a")
+    assert script is not None
+    assert script.search(text)
+    assert not script.search("read a file, naïvely")
+
+
+@pytest.mark.parametrize("text", ["", "read a file", "lies die Datei für Zoë", "open GitHub の issue", "→ 42"])
+def test_a_text_mostly_in_latin_is_not(text: str) -> None:
+    assert foreign_script(text) is None

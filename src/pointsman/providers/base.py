@@ -26,6 +26,8 @@ class SearchRequest:
     max_results: int
     project_id: str | None = None  # of the caller, for a service that separates projects
     request_id: str = ""  # as in the audit row
+    explain: bool = True  # whether hits need an explanation by the words that matched
+    least_each: int = 1  # how many tools each of several queries gets, as far as there is room
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class SearchHit:
     relevance: float  # 0..1
     explanation: str | None = None
     intents: tuple[int, ...] = ()  # the indexes of the queries that it serves
+    fits: tuple[float, ...] = ()  # its relevance for each of them; empty: not known
 
 
 class SearchHits(list[SearchHit]):

@@ -39,7 +39,8 @@ _COURTESY = """
     please kindly thanks thank hi hello hey sorry help helping want wants wanted need needs needed wish like
     love try trying let tell give know hoping wondering wonder interested looking able using use used via
 """
-STOP_WORDS = frozenset((_GRAMMAR + _COURTESY).split())
+FUNCTION_WORDS = frozenset(_GRAMMAR.split())
+STOP_WORDS = FUNCTION_WORDS | frozenset(_COURTESY.split())
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
@@ -49,6 +50,34 @@ _CJK_CHARACTER = re.compile(f"[{_CJK}]")
 
 def has_cjk(text: str) -> bool:
     return not text.isascii() and _CJK_CHARACTER.search(text) is not None
+
+
+# Scripts that requests are written in, by the letters that only they have.
+_SCRIPTS = [
+    re.compile(f"[{letters}]")
+    for letters in (
+        _CJK,
+        "\u0370-\u03ff\u1f00-\u1fff",  # Greek
+        "\u0400-\u052f",  # Cyrillic
+        "\u0530-\u058f",  # Armenian
+        "\u0590-\u05ff",  # Hebrew
+        "\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufefc",  # Arabic
+        "\u0900-\u0dff",  # of India and Sri Lanka
+        "\u0e00-\u0eff",  # Thai, Lao
+        "\u1000-\u109f",  # Burmese
+        "\u10a0-\u10ff",  # Georgian
+        "\u1200-\u139f",  # Ethiopic
+        "\u1780-\u17ff",  # Khmer
+    )
+]
+
+
+def foreign_script(text: str) -> re.Pattern[str] | None:
+    """The letters of the script that most of a text is written in, unless that is Latin or another one."""
+    if text.isascii():
+        return None
+    letters = sum(map(str.isalpha, text))
+    return next((script for script in _SCRIPTS if 2 * len(script.findall(text)) > letters), None)
 
 
 def calm(text: str) -> str:

@@ -86,6 +86,9 @@ async def test_the_client_lists_the_gateway_and_calls_a_tool(
         prepared = setup(places, f"Do this. TASK: {TASK}")  # writes the model's settings
         await client("add", name, gateway, home, *FORMS[form])
         assert re.search(expected, await said(command, home, {"MY_TOKEN": gateway.token}))
+        if name == "codex":  # which otherwise begins without servers that take longer than a second
+            with (home / ".codex/config.toml").open("a") as file:
+                file.write("required = true\n")
         prepared.environment["MY_TOKEN"] = gateway.token
         answer = await run(lambda _, __: prepared, places, "")
     assert "It is 21:00 in Asia/Tokyo" in answer

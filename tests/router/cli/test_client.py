@@ -195,6 +195,14 @@ def test_a_full_disk_costs_nothing(home: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["mcp.json"]
 
 
+def test_a_project_s_file_is_refused_where_the_client_reads_no_variable(home: Path) -> None:
+    result = run("add", "zed", "--scope", "project", "--yes")
+    assert result.exit_code == 1
+    assert "must not hold a token" in result.stderr
+    assert "Leave --scope away" in result.stderr
+    assert not (home / "work/.zed").exists()
+
+
 def test_each_command_has_its_result_as_json_without_a_secret(home: Path) -> None:
     file = str(cursor_file(home))
     printed = json.loads(run("print", "cursor", "--json").stdout)

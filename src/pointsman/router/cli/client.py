@@ -173,11 +173,12 @@ def add(
     with _report_errors():
         gateway = _gateway(config_file, state_dir)
         setup = look(dialect, _path(dialect, scope), name)
-        if scope == "project" and variable is None:
-            variable = "POINTSMAN_TOKEN"  # such a file is shared with others
+        shared = scope == "project" and variable is None
+        if shared:
+            variable = "POINTSMAN_TOKEN"
         token = _token_for(setup, gateway, url, variable)
         connection = _connection(dialect, gateway, project, url, stdio, variable, token.secret)
-        entry = entry_for(dialect, connection, name)
+        entry = _shared_entry(setup, connection) if shared else entry_for(dialect, connection, name)
         _show(setup, entry, token)
         wanted = setup.entry != entry
         if not wanted:
@@ -382,6 +383,17 @@ def _path(dialect: Dialect, scope: str) -> Path:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise CommandError(f"{path} leads out of this folder, to {path.resolve()}; nothing was changed.")
     return path
+
+
+def _shared_entry(setup: Setup, connection: Connection) -> dict[str, Any]:
+    """The entry of a file that others share, which must not hold a token."""
+    try:
+        return entry_for(setup.dialect, connection, setup.name)
+    except NotExpressibleError:
+        raise CommandError(
+            f"{setup.path} is for everybody who works on the project, so it must not hold a token, and "
+            f"{setup.dialect.title} does not read variables there. Leave --scope away: your own file is then used."
+        ) from None
 
 
 def _show(setup: Setup, entry: dict[str, Any], token: _ClientToken) -> None:

@@ -325,7 +325,7 @@ def _name_variables(edited: Edited, names: Sequence[str]) -> None:
         return
     which, verb = ", ".join(names), "is" if len(names) == 1 else "are"
     if edited.running:
-        note(f"{which} {verb} not set in this shell; the running gateway must have been started with it.")
+        note(f"{which} {verb} not set in this shell. If the gateway lacks it, too, restart the gateway with it.")
     else:
         note(f"{which} {verb} not set in this shell. Set it where the gateway is started: without it, none starts.")
 

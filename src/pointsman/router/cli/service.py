@@ -131,7 +131,7 @@ def install(
     state_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Write the service's file, and say which commands start the service."""
+    """Write the service's file; print the next commands."""
     found = _find(name, config_file, state_dir, hardened)
     before = found.installed
     result: dict[str, Any] = {**_named(found), "changed": False, "backup": None}
@@ -149,7 +149,7 @@ def install(
         if not dry_run:
             backup = _write(found, before)
             result |= {"changed": True, "backup": str(backup) if backup else None}
-            note(f"Wrote {found.file.path}{f'; {backup} has what was there before' if backup else ''}.")
+            note(f"Wrote {found.file.path}{f'; {backup} has what was there before' if backup else ''}.\n")
     missing = _missing_variables(found)
     if as_json:
         print_json({**result, "next": [command for command, _ in found.file.start], "missingVariables": missing})
@@ -317,6 +317,10 @@ def _say_next(found: _Found, missing: list[str]) -> None:
     running = find_running(found.service.state_dir)
     if running is not None and not _is_service(found, running.pid):
         note(f"A gateway (process {running.pid}) uses the state folder now: stop it before you start the service.\n")
+    if found.manager == "systemd" and shutil.which("systemctl") is None:
+        note(
+            "There is no systemctl here. Without systemd, let your service manager run the command after ExecStart=.\n"
+        )
     note("Next:\n")
     width = max(len(command) for command, _ in found.file.start)
     for command, purpose in found.file.start:

@@ -143,7 +143,8 @@ Connect a client, for example:
 `{command} client add NAME` sets up Cursor, VS Code and others; `{command} client list` shows which.
 
 Next: add a server with `{command} server add NAME COMMAND`, or edit the configuration: changes take effect when you
-save it. `{command} status` shows how everything is, `{command} doctor` what needs you.
+save it. `{command} status` shows how everything is, `{command} doctor` what needs you, and
+`{command} service install` keeps the gateway running.
 {_offer(url, command)}"""
 
 
