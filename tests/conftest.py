@@ -19,10 +19,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 fork_server.install()
 
 
-@pytest.fixture(autouse=True)
-def _new_interpreter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("new_interpreter"):
-        monkeypatch.setattr(fork_server, "enabled", False)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures of any scope, which may start gateways."""
+    fork_server.enabled = item.get_closest_marker("new_interpreter") is None
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,11 @@
 PRELOADED starts a server: an interpreter with one thread that has imported what the module imports. For each start it
 forks, and the child takes the arguments, environment, folder and standard streams of the request and runs the module
 as `python -m` does. The child is a process of its own and a child of the test process: signals, exit codes, sessions,
-sockets and the end of the interpreter are real. What differs from a new interpreter:
+sockets and files are real. What differs from a new interpreter:
 
-- modules are imported already, and all children of a server have the same hash seed;
-- /proc/PID/cmdline and /proc/PID/environ are the server's;
-- resource limits are those of the server.
+- modules are imported and the embedding model is loaded already, and all children of a server have one hash seed;
+- at its end the process waits for its threads, runs its exit functions and flushes, but does not free its objects;
+- /proc/PID/cmdline and /proc/PID/environ are the server's, and so are the resource limits.
 
 A start that needs more than this is left to exec (`_can_fork`): other programs and options, a terminal, `preexec_fn`,
 variables that Python reads when it starts. A test marked `new_interpreter` uses exec throughout.
@@ -52,7 +52,7 @@ Start = dict[str, Any]  # the parameters of `Popen._execute_child`
 
 enabled = True  # False while a test marked `new_interpreter` runs
 _ENVIRONMENT = dict(os.environ)
-servers: dict[str, ForkServer] = {}
+servers: dict[str, ForkServer] = {}  # by module, started when first needed
 _lock = threading.Lock()
 
 
@@ -115,10 +115,7 @@ class ForkServer:
         self._channel, theirs = socket.socketpair()
         command = [sys.executable, "-P", __file__, str(theirs.fileno()), module]
         with theirs:
-            env = {
-                **os.environ,
-                "OPENBLAS_NUM_THREADS": "1",
-            }  # NumPy starts a thread otherwise, and a fork has one only
+            env = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # else NumPy starts threads, which a fork does not have
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=env)
         atexit.register(self.close)
 

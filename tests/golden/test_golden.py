@@ -53,6 +53,7 @@ def test_the_set_is_large_enough_and_every_right_answer_exists() -> None:
     assert {request.how for request in requests()} == WORDS.keys()
 
 
+@pytest.mark.no_cover
 @both_ways
 @pytest.mark.parametrize("how", WORDS)
 async def test_the_right_tool_comes_first_or_among_the_first(how: str, embeddings: bool) -> None:

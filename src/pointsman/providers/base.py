@@ -64,7 +64,7 @@ class SearchProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """As in the audit row: `bm25`, `bm25+static` or `cloud`."""
+        """As in the audit row: `bm25`, `bm25+static`, `bm25+static+minilm` or `cloud`."""
         ...
 
     async def search(self, request: SearchRequest) -> list[SearchHit]:

@@ -95,6 +95,10 @@ def without_cjk(text: str) -> str:
     return rest if 2 * count <= count + sum(map(str.isalpha, rest)) else ""
 
 
+def without_stop_words(text: str) -> str:
+    return " ".join([word for word in text.split() if squeezed(word) not in STOP_WORDS])
+
+
 def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
 

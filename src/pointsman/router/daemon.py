@@ -25,6 +25,9 @@ from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
 from pointsman.providers.cloud.provider import CloudSearchProvider
+from pointsman.providers.semantic.tool_encoder import ToolEncoder
+from pointsman.providers.semantic.vector_store import FILE as VECTORS
+from pointsman.providers.semantic.vector_store import VectorStore
 from pointsman.router.app import build_app
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
@@ -153,6 +156,7 @@ class Daemon:
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(self._catalog.close)
         stack.push_async_callback(self._cloud.close)
+        stack.push_async_callback(asyncio.to_thread, self._encoder.close)
         stack.push_async_callback(self._offers.close)
         keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         self.gateway = PointsmanGateway(
@@ -171,7 +175,14 @@ class Daemon:
         if launch.first_token is not None and launch.first_token.unused is not None:
             self._watch_for_use(launch.first_token)
         self._health = Health(
-            self._catalog, self._cloud, self._fleet, self._audit, self._reloader, self._tasks, launch.state_dir
+            self._catalog,
+            self._cloud,
+            self._encoder,
+            self._fleet,
+            self._audit,
+            self._reloader,
+            self._tasks,
+            launch.state_dir,
         )
         self._build_front(keys)
         self._metrics.watch(self._gauges())
@@ -255,7 +266,12 @@ class Daemon:
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
     def _build_catalog(self) -> None:
-        self._local = BM25SearchProvider(lambda: self._current.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
+        self._encoder = ToolEncoder(
+            lambda: self._current.config.search.semantic, VectorStore(self._launch.state_dir / VECTORS)
+        )
+        self._local = BM25SearchProvider(
+            lambda: self._current.config.search.embeddings, load_wait_s=LOAD_WAIT_S, encoder=self._encoder
+        )
         self._cloud = CloudSearchProvider(self._current.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
         self._catalog = ToolCatalogService(
@@ -317,6 +333,7 @@ class Daemon:
             restarts=lambda: {server_id: server.restarts for server_id, server in servers.items()},
             sessions=lambda: self._front.sessions_open,
             cloud=self._cloud.status,
+            tools_not_encoded=lambda: self._encoder.missing,
             task_restarts=lambda: self._tasks.restarts,
             databases_set_aside=lambda: len(databases_set_aside(self._launch.state_dir)),
             requests=lambda: self._shares.total,
@@ -351,6 +368,13 @@ class Daemon:
         self._launch.summary(line)
         self._say(f"pointsman has {line}")
         self._launch.manager.status(f"ready on {parts.url} with {line}")
+        await self._encode_tools()
+
+    async def _encode_tools(self) -> None:
+        """Have the vectors of all tools computed, or read from disk, before the first discovery."""
+        if self._encoder.in_use and self._catalog.searchable:
+            tools = (await self._catalog.available(OWNER)).tools
+            await self._encoder.encoded(tuple([tool.document for tool in tools]))
 
     async def _prepare_search(self) -> None:
         await self._servers_first()

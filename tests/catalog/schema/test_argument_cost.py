@@ -153,6 +153,7 @@ def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
     return spent_s, grown_kb
 
 
+@pytest.mark.no_cover
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory with /proc")
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=WITHOUT_SHRINKING)
 @given(schemas().filter(can_arrive), arguments)

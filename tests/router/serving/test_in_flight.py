@@ -141,6 +141,7 @@ async def small_call(gateway: GatewayProcess, number: int) -> None:
     assert b'"arguments":{"n":%d}' % number in answer, answer
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("wait_s", [0, 1], ids=["fast readers", "slow readers"])
 @pytest.mark.parametrize("kind", ["http", "http stream", "stdio"])
 async def test_many_large_answers_at_once_are_bounded_in_memory(tmp_path: Path, kind: str, wait_s: float) -> None:
@@ -160,6 +161,7 @@ async def test_many_large_answers_at_once_are_bounded_in_memory(tmp_path: Path, 
         assert await outcome(gateway, keys[-1], arguments, 0) == "whole"
 
 
+@pytest.mark.no_cover
 async def test_many_large_answers_at_once_that_are_stored_are_bounded_in_memory(tmp_path: Path) -> None:
     arguments = {"bytes": SIZE}
     async with asyncio.timeout(LONG_S), large_servers(tmp_path, preview_chars=40_000) as gateway:

@@ -21,14 +21,19 @@ from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings, Rows
 from pointsman.providers.bm25.query import PAIR_LENGTH, SYNONYM_WEIGHT, Query, synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
+from pointsman.providers.semantic.tool_encoder import SentenceMatch
 from pointsman.providers.text import has_cjk
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
 MEANING_WEIGHT = 0.5  # the rest is for the words
+# With the sentence encoder: words .4, meaning .25, sentences .35.
+SENTENCE_WEIGHT = 0.35
+MEANING_BESIDE_SENTENCES = 0.385  # of the rest
 NAME_WEIGHT = 0.05  # of the share of the name that the query has
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
+SIMILAR_SENTENCE = 0.3  # the same for the sentence encoder
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
 
 # Where the fitted sets end: size and length count no further.
@@ -37,6 +42,7 @@ SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
 WORDS_ALONE = (1.83, 1.04, 0.83, -0.54, -1.26)
 WITH_MEANING = (2.36, 0.86, 0.58, -0.72, -1.39, 5.48)
+WITH_SENTENCES = (2.24, 0.85, 0.45, -0.85, -1.42, 1.6, 7.65)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +86,18 @@ class Index:
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
 
-    def fit(self, query: Query) -> Floats:
-        """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning."""
-        scored = self.score(query)
+    def fit(self, query: Query, sentence: SentenceMatch | None = None) -> Floats:
+        """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning.
+
+        `sentence` is the match by the sentence encoder, if that is in use.
+        """
+        scored = self.score(query, sentence)
         if scored is None:
             return np.zeros(len(self.documents))
         share: Floats = scored.scores / scored.scores[scored.best]
         return relevance(scored.evidence) * share**FALL
 
-    def score(self, query: Query) -> Scored | None:
+    def score(self, query: Query, sentence: SentenceMatch | None = None) -> Scored | None:
         """None: no tool matches."""
         if not query.tokens or not self.documents:
             return None
@@ -100,7 +109,11 @@ class Index:
         if by_meaning is not None:
             similarity = by_meaning.whole + by_meaning.part
             matches |= similarity >= 2 * SIMILAR
-            scores = (1 - MEANING_WEIGHT) * scores + MEANING_WEIGHT * _shares_of_best(similarity)
+            meaning = MEANING_WEIGHT if sentence is None else MEANING_BESIDE_SENTENCES
+            scores = (1 - meaning) * scores + meaning * _shares_of_best(similarity)
+        if sentence is not None:
+            matches |= sentence.cosines >= SIMILAR_SENTENCE
+            scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares
         if not matches.any():
             return None
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
@@ -113,6 +126,7 @@ class Index:
             score=float(by_words.whole[best]) / rarest,
             part_score=float(by_words.part[best]) / rarest,
             cosine=None if by_meaning is None else float(by_meaning.part[best]),
+            sentence=None if sentence is None else float(sentence.cosines[best]),
             words=query.length,
             tools=len(self.documents),
         )
@@ -193,13 +207,15 @@ class Evidence:
     score: float  # of the words that it has, in units of the rarest
     part_score: float  # the same for the sentence that matches best
     cosine: float | None  # between that sentence and the tool; None: not compared
+    sentence: float | None  # the same cosine by the sentence encoder
     words: float  # in the query
     tools: int  # in the index: among many, a seeming match is more likely by chance
 
 
 def relevance(evidence: Evidence) -> float:
-    weights = WORDS_ALONE if evidence.cosine is None else WITH_MEANING
-    sum_ = weights[0] + sum(weight * figure for weight, figure in zip(weights[1:], features(evidence), strict=True))
+    figures = features(evidence)
+    weights = next(each for each in (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES) if len(each) == 1 + len(figures))
+    sum_ = weights[0] + sum(weight * figure for weight, figure in zip(weights[1:], figures, strict=True))
     return 1 / (1 + math.exp(-sum_))
 
 
@@ -208,4 +224,4 @@ def features(evidence: Evidence) -> tuple[float, ...]:
     size = math.log(max(evidence.tools, SMALLEST))
     length = math.log1p(max(evidence.words, SHORTEST))
     figures = (evidence.coverage * evidence.score, evidence.part_score, size, length)
-    return figures if evidence.cosine is None else (*figures, evidence.cosine)
+    return (*figures, *[cosine for cosine in (evidence.cosine, evidence.sentence) if cosine is not None])

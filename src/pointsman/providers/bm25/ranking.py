@@ -18,6 +18,7 @@ from pointsman.providers.bm25.query import Query, parse_all, synonyms_of
 
 if TYPE_CHECKING:
     from pointsman.providers.bm25.index import Index
+    from pointsman.providers.semantic.tool_encoder import EncodedTools
 
 ALL_WEIGHT = 0.2  # of the sum over all queries, added to the best of them
 CONTEXT_WEIGHT = 0.3
@@ -28,15 +29,16 @@ MAX_EXPLAINED_WORDS = 6
 _Numbers = tuple[list[int], list[int]]  # of a word itself, and of its synonyms
 
 
-def rank(index: Index, request: SearchRequest) -> SearchHits:
-    """Rank the tools of the index, best first."""
-    *queries, context = parse_all([*request.queries, request.context or ""])
-    fits = [index.fit(query) for query in queries]
+def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = None) -> SearchHits:
+    """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
+    *queries, context = parsed = parse_all([*request.queries, request.context or ""])
+    sentences = encoded.match(parsed) if encoded else [None] * len(parsed)
+    *fits, context_fit = [index.fit(*each) for each in zip(parsed, sentences, strict=True)]
     named = [index.exact_names.rows(text) for text in request.queries]
     for fit, rows in zip(fits, named, strict=True):
         put_first(fit, rows)
     exact = frozenset(chain.from_iterable(named))
-    fused = fuse(fits, index.fit(context), request.max_results, exact, request.least_each)
+    fused = fuse(fits, context_fit, request.max_results, exact, request.least_each)
     explanations: dict[int, str] = {}
     if request.explain:
         explainer = Explainer(queries, context, index.vocabulary)

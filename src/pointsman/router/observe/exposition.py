@@ -78,6 +78,8 @@ def gauge_families(gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
     for name, count in gauges.task_restarts.items():
         tasks.add_metric([name], count)
     yield tasks
+    waiting = "Tools that wait for a vector of the sentence encoder (`search.semantic`)."
+    yield GaugeMetricFamily("pointsman_search_tools_not_encoded", waiting, value=gauges.tools_not_encoded)
     aside = "Corrupt state databases kept in the state folder."
     yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=gauges.databases_set_aside)
     yield GaugeMetricFamily("pointsman_sessions", "Open legacy sessions.", value=gauges.sessions)

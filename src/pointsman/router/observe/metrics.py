@@ -53,6 +53,7 @@ class Gauges:
     sessions: Callable[[], int] = int
     cloud: Callable[[], CloudStatus | None] = lambda: None
     task_restarts: Callable[[], Mapping[str, int]] = dict
+    tools_not_encoded: Callable[[], int] = int
     databases_set_aside: Callable[[], int] = int
     requests: Callable[[], int] = int
     queued: Callable[[], int] = int
@@ -171,6 +172,7 @@ class Metrics:
             gauges.sessions(),
             gauges.cloud(),
             dict(gauges.task_restarts()),
+            gauges.tools_not_encoded(),
             gauges.databases_set_aside(),
             gauges.requests(),
             gauges.queued(),
@@ -313,6 +315,7 @@ class GaugeValues:
     sessions: int
     cloud: CloudStatus | None
     task_restarts: Mapping[str, int]
+    tools_not_encoded: int
     databases_set_aside: int
     requests: int
     queued: int
