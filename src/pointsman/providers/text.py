@@ -11,6 +11,7 @@ from functools import lru_cache
 MAX_TOKEN_CHARS = 64
 
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _APOSTROPHE = re.compile(r"(?<=\w)['\u2019](?=\w)")
 # Runs of one kind of character: a plural acronym (URLs), an acronym (the HTTP of HTTPServer), a word, digits,
 # Chinese, Japanese and Korean, and the letters of all other scripts.
@@ -103,7 +104,7 @@ def sentences(text: str) -> list[str]:
 
 
 def words(text: str) -> Iterator[str]:
-    """The words of a text in lower case and in order, including stop words; of CJK text the pairs of characters."""
+    """The words of a text in lower case and in order, including stop words; of CJK text pairs of characters."""
     text = _folded(text)
     for piece in _PIECE.finditer(text):
         word = piece.group().lower()
@@ -165,7 +166,10 @@ def _plain_character(character: str) -> str:
 
 
 def _pairs(run: str) -> Iterator[str]:
+    """Each two neighbours, and each Chinese character by itself: it carries the meaning of the words that have it."""
     if len(run) == 1:
         yield run
+        return
     for start in range(len(run) - 1):
         yield run[start : start + 2]
+    yield from _HAN.findall(run)

@@ -100,7 +100,7 @@ def _weighted(embeddings: Embeddings, passages: Sequence[PendingPassage]) -> NDA
     texts = [rows.setdefault(passage.text, len(rows)) for passage in passages]
     vectors = embeddings.embed(list(rows), deadline_s=BATCH_DEADLINE_S)
     mixed = vectors[texts] + TITLE_WEIGHT * vectors[titles] + HEADING_WEIGHT * vectors[headings]
-    return unit(mixed.astype(np.float32, copy=False))
+    return unit(mixed.astype("f4", copy=False))
 
 
 def _stored(vectors: NDArray[np.float32]) -> list[bytes]:
