@@ -167,7 +167,7 @@ def search(
     """
     from pointsman.archive.embedding.settings import make_embeddings
     from pointsman.archive.search.query_parser import parse
-    from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.search.searcher import NOTHING, Searcher
     from pointsman.archive.shipped import without_pages
 
     with opened(settings) as storage:
@@ -178,7 +178,8 @@ def search(
         asked = without_pages(storage, asked)
         answer = Searcher(storage, make_embeddings(settings.embeddings)).search(asked, limit)
     for notice in answer.notices:
-        note(notice)
+        if notice != NOTHING:  # this command has its own text for it
+            note(notice)
     if as_json:
         print_json({"results": [_hit(each) for each in answer.found]})
         return
