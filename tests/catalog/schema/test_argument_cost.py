@@ -270,6 +270,25 @@ async def test_a_check_that_is_cancelled_leaves_no_answer_for_the_next_one() -> 
         await process.close()
 
 
+async def test_closing_waits_for_a_process_that_a_cancelled_check_has_killed() -> None:
+    process = CheckProcess()
+    costly = DeferredCheck(ArgumentCheck("s:t", COSTLY["compilation"][0]), {"p1": "x"})
+    before = children()
+    task = asyncio.create_task(process.settle(costly, "test"))
+    while children() == before:
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)  # it reads the job
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await process.close()
+    assert children() == before
+
+
+def children() -> set[str]:
+    own = Path("/proc/self/task").iterdir()
+    return {child for thread in own for child in (thread / "children").read_text().split()}
+
+
 async def test_tokens_take_turns_at_the_check_process() -> None:
     process = CheckProcess()
     costly = ArgumentCheck("s:t", COSTLY["compilation"][0])
