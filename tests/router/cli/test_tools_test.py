@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from pointsman.core.extras import semantic_is_installed
+from tests.gateway_process import gateway_process
 from tests.router.cli.commands import run
-from tests.router.conftest import Shop
+from tests.router.conftest import Shop, workshop
+from tests.servers.search_service import TOKEN, answer, http, search_service, sends
 
 KEPT = """
 - {query: paint an object, expected: [shop:paint, attic:paint]}
@@ -86,3 +89,24 @@ async def test_the_audits_discoveries_are_ranked_again_and_compared_with_earlier
     assert "now (bm25+static)" in compared.stdout
     (changed,) = [line.split() for line in compared.stdout.splitlines() if line.startswith("paint an object")]
     assert changed[-2:] == ["7", "1"]
+
+
+async def test_other_searches_are_compared_and_one_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pointsman.queries.yaml").write_text("- {query: paint an object, expected: shop:paint, worst_rank: 9}")
+    ranked = [{"toolKey": "shop:wait", "relevance": 0.9}, {"toolKey": "shop:paint", "relevance": 0.8}]
+    async with search_service(sends(answer(*ranked))) as service:
+        cloud = {"url": service.url, "token": TOKEN, "timeout_s": 20}
+        config = {"servers": {"shop": workshop(tmp_path / "trace")}, "cloud_search": cloud}
+        async with gateway_process(tmp_path, config):
+            first = await run(tmp_path, "tools", "test", "--json", "--provider", "cloud")
+            [case] = first.json["cases"]
+            assert case["ranks"] == {"now": 1, "cloud": 2}
+            service.behave = sends(http(b"", "500 Internal Server Error"))
+            second = await run(tmp_path, "tools", "test", "--provider", "cloud")
+            assert "`cloud` did not answer 1 request" in second.stderr
+            encoder = await run(tmp_path, "tools", "test", "--provider", "bm25+static+minilm")
+            installed = semantic_is_installed()
+            assert (encoder.code, "pip install 'pointsman[semantic]'" in encoder.stderr) == (
+                1 - installed,
+                not installed,
+            )

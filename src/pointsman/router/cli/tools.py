@@ -19,7 +19,7 @@ MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`
 BATCH = 50  # requests that the gateway ranks at once
 REPLAY_S = 310.0
-PROVIDERS = ("bm25", "bm25+static", "cloud")
+PROVIDERS = ("bm25", "bm25+static", "bm25+static+minilm", "cloud")
 
 
 @click.group()

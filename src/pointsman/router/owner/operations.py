@@ -197,7 +197,7 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
 
 async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) -> Json:
     """Where the expected tools of requests come, by the search in use and by others. Writes no audit rows."""
-    return await _limited(replay(parts.catalog, parts.current.config, cases, providers), REPLAY_S)
+    return await _limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
 
 
 async def call(parts: Parts, tool_key: str, arguments: Json) -> Json:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Caller, Json
-from pointsman.providers.base import SearchProvider, SearchRequest
-from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, ToolDocument
+from pointsman.providers.bm25.provider import WITH_MEANING, WITH_SENTENCES, WORDS_ALONE, BM25SearchProvider
+from pointsman.providers.semantic.encoder import EncoderUnavailableError
+from pointsman.providers.semantic.tool_encoder import ToolEncoder
+from pointsman.providers.semantic.vector_store import FILE as VECTORS
+from pointsman.providers.semantic.vector_store import VectorStore
 from pointsman.router.gateway.discover import read_discovery
 from pointsman.router.gateway.meta_tools import MAX_RESULTS
 from pointsman.router.owner.channel import OwnerError
@@ -21,11 +26,7 @@ MAX_CASES = 100  # in one request
 NOW = "now"  # the search in use
 
 # The searches beside the one in use, by the names that audit rows have for them.
-_LOCAL: Mapping[str, Callable[[], SearchProvider]] = {
-    "bm25": lambda: BM25SearchProvider(embeddings=False),
-    "bm25+static": lambda: BM25SearchProvider(embeddings=True),
-}
-PROVIDERS = (*_LOCAL, "cloud")
+PROVIDERS = (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES, "cloud")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class _Case:
 
 
 async def replay(
-    catalog: ToolCatalogService, config: GatewayConfig, cases: Sequence[Json], names: Sequence[str]
+    catalog: ToolCatalogService, config: GatewayConfig, state_dir: Path, cases: Sequence[Json], names: Sequence[str]
 ) -> Json:
     """For each case the rank of the best of its expected tools by each search, from 1; None: not among the first 100.
 
@@ -44,23 +45,46 @@ async def replay(
     """
     if len(cases) > MAX_CASES:
         raise OwnerError("invalid_request", f"At most {MAX_CASES} cases are ranked at once.")
-    providers = {name: _provider(name, config) for name in names}
+    providers = {name: _provider(name, config, state_dir) for name in names}
     read = [_read(case, catalog, config) for case in cases]
     ranked = []
-    for case in read:
-        ranked.append(None if case is None else await _rank(catalog, case, providers))
-        await asyncio.sleep(0)  # a search takes milliseconds, and calls go on meanwhile
+    try:
+        for case in read:
+            ranked.append(None if case is None else await _rank(catalog, case, providers))
+            await asyncio.sleep(0)  # a search takes milliseconds, and calls go on meanwhile
+    except EncoderUnavailableError as error:
+        raise OwnerError("encoder_unavailable", str(error)) from None
     return {"cases": ranked}
 
 
-def _provider(name: str, config: GatewayConfig) -> SearchProvider | Strategy:
-    if name in _LOCAL:
-        return _LOCAL[name]()
+def _provider(name: str, config: GatewayConfig, state_dir: Path) -> SearchProvider | Strategy:
+    if name in (WORDS_ALONE, WITH_MEANING):
+        return BM25SearchProvider(embeddings=name == WITH_MEANING)
+    if name == WITH_SENTENCES:
+        return _WithSentences(VectorStore(state_dir / VECTORS))
     if name != "cloud":
         raise OwnerError("invalid_request", f"There is no search `{name[:40]}`; known are {', '.join(PROVIDERS)}.")
     if config.cloud_search is None:
         raise OwnerError("invalid_request", "No search service is configured: the key `cloud_search` is missing.")
     return "cloud"
+
+
+class _WithSentences:
+    """Local search with the sentence encoder, which waits for the vectors of all tools."""
+
+    name = WITH_SENTENCES
+
+    def __init__(self, store: VectorStore) -> None:
+        self._encoder = ToolEncoder(True, store)
+        self._provider = BM25SearchProvider(embeddings=True, encoder=self._encoder)
+        self._encoded: set[tuple[ToolDocument, ...]] = set()
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        tools = tuple(request.tools)
+        if tools and tools not in self._encoded:
+            await asyncio.to_thread(self._encoder.encode_now, tools)
+            self._encoded.add(tools)
+        return await self._provider.search(request)
 
 
 def _read(case: Json, catalog: ToolCatalogService, config: GatewayConfig) -> _Case | None:
