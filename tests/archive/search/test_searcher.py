@@ -120,6 +120,16 @@ def test_a_title_counts_beside_a_long_text(tmp_path: Path) -> None:
     storage.close()
 
 
+def test_a_title_that_is_a_number_does_not_blur_its_text(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "archive.db")
+    fill(storage, prepared("a.md", "The dough is baked in an oven.", title="DEC-0054"))
+    fill(storage, prepared("b.md", "The dough is baked in an oven.", title="2026-01-31"))
+    embed(storage, StaticEmbedding())
+    found = Searcher(storage, StaticEmbedding()).search(parse("the dough is baked in an oven"), 2, by_words=False).found
+    assert [hit.distance < 0.01 for hit in found] == [True, True]
+    storage.close()
+
+
 def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStorage, tmp_path: Path) -> None:
     by_words = Searcher(filled, None)
     answer = by_words.search(parse("bread"), 5, by_words=False, max_distance=0.1)
