@@ -240,7 +240,7 @@ class ToolEncoder:
 
 
 def _text(tool: ToolDocument) -> str:
-    """Names as words, the purpose, and the names of the parameters; empty if most of it is CJK, which the model lacks."""
+    """Names as words, the description, and the names of the parameters; empty if most of it is CJK."""
     texts = texts_of(tool)
     name, server, parameters = (_BOUNDARY.sub(" ", calm(texts[field])) for field in ("name", "server", "parameter"))
     return without_cjk(f"{name} {server} {calm(texts['description'])} {parameters}".strip())
