@@ -219,7 +219,7 @@ def _size(shown: Json) -> int:
 
 
 # The parameters and the result are shown by themselves.
-_SECTION = re.compile(r"\n\s*(?:args|arguments|parameters|params|returns|raises|examples?)\s*:", re.IGNORECASE)
+_SECTION = re.compile(r"\n[ \t]*(?:args|arguments|parameters|params|returns|raises|examples?)[ \t]*:", re.IGNORECASE)
 
 
 def _prose(description: str) -> str:

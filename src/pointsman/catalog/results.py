@@ -244,13 +244,13 @@ def more_tools(results: Sequence[SearchResult], tools: Iterable[KnownTool]) -> s
     if not results or results[0].relevance < _MORE_FROM:
         return None
     best = results[0].tool
-    names = [tool.tool_name for tool in tools if tool.server_id == best.server_id]
+    own = _words(best.tool_name)
+    in_common = {tool.tool_name: own & _words(tool.tool_name) for tool in tools if tool.server_id == best.server_id}
+    counts = Counter(chain.from_iterable(in_common.values()))
+    telling = frozenset(word for word in own if 2 * counts[word] <= len(in_common))
     shown = {result.tool.tool_name for result in results if result.tool.server_id == best.server_id}
-    words = {name: _words(name) for name in names}
-    counts = Counter(chain.from_iterable(words.values()))
-    telling = frozenset(word for word in words[best.tool_name] if 2 * counts[word] <= len(names))
-    others = [name for name in names if name not in shown]
-    related = [name for name in others if telling & words[name]]
+    others = [name for name in in_common if name not in shown]
+    related = [name for name in others if telling & in_common[name]]
     if len(others) <= FEW_TOOLS:
         related += [name for name in others if name not in related]
     return _list_names(best.server_id, related) if related else None

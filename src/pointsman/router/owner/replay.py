@@ -45,7 +45,7 @@ async def replay(
     """
     if len(cases) > MAX_CASES:
         raise OwnerError("invalid_request", f"At most {MAX_CASES} cases are ranked at once.")
-    providers = {name: _provider(name, config, state_dir) for name in names}
+    providers: dict[str, SearchProvider | Strategy] = {name: _provider(name, config, state_dir) for name in names}
     read = [_read(case, catalog, config) for case in cases]
     ranked = []
     try:
