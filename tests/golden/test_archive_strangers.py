@@ -1,8 +1,10 @@
 """The archive's tools, found among those of eight real servers by people who have not read their descriptions.
 
-The descriptions were worded for these requests. The floors leave room for changes of the ranking: measured were .68
-and .95 by words, .71 and .90 with embeddings. What is missed has a word in common with
-another tool's name (`drop`, `reset`, `branch`) and none with the words for asking.
+The descriptions were worded for the first set: the right tool is first for .66 by words (.71 with embeddings) and among
+the first three for .95 (.90); with the descriptions before, .14 (.20) and .36 (.42). No description was worded for the
+second set: .11 (.11) and .24 (.29); before, .03 (.13) and .26 (.34). So the wording helps requests in its own words and
+no others: others share a word with the name of some tool (`drop`, `reset`, `branch`) and none with the
+words for asking. Word no description for the second set. Its floors are two requests below.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ class Floors(NamedTuple):
     first_three: float
 
 
-FLOORS = {
+FLOORS = {  # those of the first set leave room for changes of the ranking
     ("archive_strangers.yaml", False): Floors(0.62, 0.88),
     ("archive_strangers.yaml", True): Floors(0.57, 0.86),
+    ("archive_strangers_second.yaml", False): Floors(0.05, 0.18),
+    ("archive_strangers_second.yaml", True): Floors(0.05, 0.23),
 }
 
 
@@ -58,7 +62,7 @@ async def strangers(tmp_path_factory: pytest.TempPathFactory) -> list[SmallServe
 
 
 @both_ways
-@pytest.mark.parametrize("name", ["archive_strangers.yaml"])
+@pytest.mark.parametrize("name", ["archive_strangers.yaml", "archive_strangers_second.yaml"])
 async def test_the_right_tool_is_found_among_those_of_real_servers(
     strangers: Sequence[SmallServer], name: str, embeddings: bool
 ) -> None:
