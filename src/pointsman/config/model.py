@@ -412,7 +412,9 @@ class Search(Part):
     @model_validator(mode="after")
     def _check_voices(self) -> Search:
         if self.semantic and not self.embeddings:
-            raise ValueError("`semantic: true` needs `embeddings`, which rank until the encoder is ready")
+            raise ValueError(
+                "`semantic: true` needs `embeddings`, which rank until it is ready; remove `embeddings: false`"
+            )
         return self
 
 

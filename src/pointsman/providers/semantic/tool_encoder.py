@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.documents import embeddable_text, texts_of
+from pointsman.providers.bm25.documents import texts_of
 from pointsman.providers.semantic import encoder as minilm
 from pointsman.providers.semantic.encoder import EncoderUnavailableError, SentenceEncoder
 from pointsman.providers.semantic.vector_store import VectorStore
+from pointsman.providers.text import calm, without_cjk
 
 if TYPE_CHECKING:  # numpy is heavy: it is loaded with the first search, not with the gateway
     import numpy as np
@@ -38,6 +40,7 @@ KEPT_LISTS = 16
 KEPT_TOOLS = 20_000  # in all of them together
 _AT_ONCE = 32  # tools between two writes to the disk
 _CLOSE_S = 5.0
+_BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")  # between the words of an identifier
 
 Tools = tuple[ToolDocument, ...]
 
@@ -201,7 +204,7 @@ class ToolEncoder:
         with self._lock:
             self._encoder = encoder
             missing = [tool for tool in tools if tool not in self._vectors]
-        texts = {tool: embeddable_text(texts_of(tool)) for tool in missing}
+        texts = {tool: _text(tool) for tool in missing}
         digests = {tool: _digest(text, encoder.model_id) for tool, text in texts.items()}
         stored = self._store.get(list(set(digests.values()))) if self._store else {}
         self._add({tool: stored[digest] for tool, digest in digests.items() if digest in stored})
@@ -234,6 +237,13 @@ class ToolEncoder:
             self.failed = True
             self._worker = None
             self._waiting.clear()
+
+
+def _text(tool: ToolDocument) -> str:
+    """Names as words, the description, and the names of the parameters; empty if most of it is CJK."""
+    texts = texts_of(tool)
+    name, server, parameters = (_BOUNDARY.sub(" ", calm(texts[field])) for field in ("name", "server", "parameter"))
+    return without_cjk(f"{name} {server} {calm(texts['description'])} {parameters}".strip())
 
 
 def _digest(text: str, model_id: str) -> bytes:

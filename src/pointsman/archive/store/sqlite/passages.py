@@ -55,9 +55,9 @@ class SqlitePassages:
         with self._database.reading() as connection:
             for identifier in identifiers:
                 expression = query_sql.as_written(identifier, query)
-                hits = _match(connection, expression, query.filters, COMMON_IDENTIFIER + 1)
-                if len(hits) <= COMMON_IDENTIFIER:
-                    found.update(hit.number for hit in hits)
+                numbers = _any(connection, expression, query.filters, COMMON_IDENTIFIER + 1)
+                if len(numbers) <= COMMON_IDENTIFIER:
+                    found.update(numbers)
         return found
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
@@ -138,6 +138,27 @@ def _passage(row: tuple[Any, ...]) -> Passage:
 
 
 def _match(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[TextHit]:
+    joined, where, values = _conditions(filters)
+    rows = connection.execute(
+        f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
+        f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",
+        (expression, *values, limit),
+    ).fetchall()
+    return [TextHit(*row) for row in rows]
+
+
+def _any(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[int]:
+    """Some that match, not ranked: SQLite stops at the limit."""
+    joined, where, values = _conditions(filters)
+    rows = connection.execute(
+        f"SELECT words.rowid FROM words{joined} WHERE words MATCH ? AND {_ALIVE}{where} LIMIT ?",
+        (expression, *values, limit),
+    ).fetchall()
+    return [number for (number,) in rows]
+
+
+def _conditions(filters: Filters) -> tuple[str, str, list[str]]:
+    """A join, further conditions, and the values to bind."""
     joined, where = "", ""
     values: list[str] = []
     for table, condition, given in (on_collections(filters), on_documents(filters)):
@@ -150,12 +171,7 @@ def _match(connection: sqlite3.Connection, expression: str, filters: Filters, li
     if hidden:
         where += f" AND words.rowid NOT IN (SELECT id FROM passages WHERE document IN ({hidden}))"
         values += names
-    rows = connection.execute(
-        f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
-        f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",
-        (expression, *values, limit),
-    ).fetchall()
-    return [TextHit(*row) for row in rows]
+    return joined, where, values
 
 
 def _rank(complete: Sequence[TextHit], partial: Sequence[TextHit]) -> list[TextHit]:
