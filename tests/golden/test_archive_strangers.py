@@ -3,8 +3,8 @@
 The descriptions were worded for the first set: the right tool is first for .66 by words (.71 with embeddings) and among
 the first three for .95 (.90); with the descriptions before, .14 (.20) and .36 (.42). No description was worded for the
 second set: .11 (.11) and .24 (.29); before, .03 (.13) and .26 (.34). So the wording helps requests in its own words and
-no others: others share a word with the name of some tool (`drop`, `reset`, `branch`) and none with the
-words for asking. Word no description for the second set. Its floors are two requests below.
+no others. What is missed of the first set mostly shares a word with the name of another tool (`drop`, `reset`,
+`branch`). Word no description for the second set. Its floors are two requests below.
 """
 
 from __future__ import annotations
