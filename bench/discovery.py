@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bench.gateway import http_entries, measured_gateway, until_it_serves
-from bench.load.report import Spec
+from bench.load.report import Report, Spec
 from bench.process import http_servers, measure
 from bench.servers.answers import TTL_MS
 from bench.servers.tools import QUERIES
+from tests.gateway_process import GatewayProcess
 
 SECONDS = 3.0
 TOOLS = 19  # and the one that echoes: 20 on each server
@@ -28,18 +29,25 @@ async def _discover(servers: int, lists: str, limits: dict[str, object], ttl_ms:
     ):
         for number in range(servers):
             await until_it_serves(gateway, f"http{number}")
-        spec = Spec(
-            kind="http",
-            target=gateway.url,
-            era="modern",
-            tool="tool_discovery",
-            arguments=[{"query": [query]} for query in QUERIES],
-            expect='"toolKey"',
-            connections=1,
-            seconds=SECONDS,
-            headers=gateway.headers,
-        )
-        report, cpu = await measure(spec, gateway.pid)
+        report, cpu = await measure_discovery(gateway, SECONDS)
     tools = servers * (TOOLS + 1)
     print(f"  {servers:7}{tools:7,}  {lists:10}{ttl_ms:7}", end="")
     print(f"{report.p50_ms:7.2f}{report.p95_ms:7.2f}{report.p99_ms:7.2f}{cpu:8.2f}", flush=True)
+
+
+async def measure_discovery(
+    gateway: GatewayProcess, seconds: float, project: str | None = None
+) -> tuple[Report, float]:
+    """Ask all queries in turn on one connection; return the report and the gateway's CPU time in ms a call."""
+    spec = Spec(
+        kind="http",
+        target=gateway.url,
+        era="modern",
+        tool="tool_discovery",
+        arguments=[{"query": [query]} for query in QUERIES],
+        expect='"toolKey"',
+        connections=1,
+        seconds=seconds,
+        headers={**gateway.headers, **({"X-Pointsman-Project": project} if project else {})},
+    )
+    return await measure(spec, gateway.pid)

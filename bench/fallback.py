@@ -8,9 +8,10 @@ import socket
 import time
 from contextlib import suppress
 
+from bench.discovery import measure_discovery
 from bench.gateway import call, http_entries, measured_gateway
-from bench.load.report import Report, Spec
-from bench.process import http_servers, measure
+from bench.load.report import Report
+from bench.process import http_servers
 from bench.search import tools
 from bench.servers.tools import QUERIES
 from pointsman.config.model import CloudSearch
@@ -44,7 +45,7 @@ async def fallback() -> None:
                 through_cloud: list[tuple[Report, float]] = []
                 for number in range(ROUNDS):
                     for mine in (plain, through_cloud) if number % 2 else (through_cloud, plain):
-                        mine.append(await _discover(gateway, PLAIN if mine is plain else CLOUD))
+                        mine.append(await measure_discovery(gateway, SECONDS, PLAIN if mine is plain else CLOUD))
         _print(_best(plain), _best(through_cloud))
         print(f"  in process, the open breaker costs {await _refusal_us(dead):.1f} µs", flush=True)
 
@@ -57,21 +58,6 @@ async def _until_open(gateway: GatewayProcess) -> None:
             if b"left alone" in answer and b"without" not in answer:
                 return
             await asyncio.sleep(0.05)
-
-
-async def _discover(gateway: GatewayProcess, project: str) -> tuple[Report, float]:
-    spec = Spec(
-        kind="http",
-        target=gateway.url,
-        era="modern",
-        tool="tool_discovery",
-        arguments=[{"query": [query]} for query in QUERIES],
-        expect='"toolKey"',
-        connections=1,
-        seconds=SECONDS,
-        headers={**gateway.headers, "X-Pointsman-Project": project},
-    )
-    return await measure(spec, gateway.pid)
 
 
 async def _refusal_us(dead: dict[str, object]) -> float:

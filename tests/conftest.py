@@ -5,6 +5,8 @@ import signal
 import pytest
 from hypothesis import settings
 
+from tests import fork_server
+
 # No timing is asserted: on a busy machine the first example, which loads tables, would fail now and then.
 settings.register_profile("pointsman", deadline=None)
 settings.load_profile("pointsman")
@@ -14,7 +16,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # could be interrupted. A handler that does nothing is not inherited: they begin with the usual one.
     signal.signal(signal.SIGINT, lambda *_: None)
 
+fork_server.install()
 
-@pytest.fixture
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before the fixtures of any scope, which may start gateways."""
+    fork_server.enabled = item.get_closest_marker("new_interpreter") is None
+
+
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
+    """A test has a loop of its own; one that uses an async fixture of a module shares that fixture's loop."""
     return "asyncio"

@@ -36,3 +36,13 @@ def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     for path in SOURCE.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         assert (ROOT / path).exists() or (ROOT / "src/pointsman" / path).exists(), path
+
+
+def test_every_page_is_reached_from_the_index_in_two_clicks() -> None:
+    def linked(page: Path) -> set[Path]:
+        text = CODE.sub("", FENCE.sub("", page.read_text(encoding="utf-8")))
+        return {(page.parent / path).resolve() for path, _ in LINK.findall(text) if path.endswith(".md")}
+
+    first = linked(ROOT / "docs/README.md")
+    reached = first | {page for one in first for page in linked(one)}
+    assert {page.resolve() for page in (ROOT / "docs").rglob("*.md")} <= reached | {ROOT / "docs/README.md"}

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.quality.in_process import STRANGERS
+from bench.quality.in_process import STRANGERS, sentence_encoder
 from bench.quality.metrics import area_under_curve
 from bench.quality.sets import ToolSet, load_sets, spread
+from pointsman.core.extras import semantic_is_installed
 from pointsman.providers.bm25.documents import PreparedTools
 from pointsman.providers.bm25.index import Evidence, Index, Meaning, features
 from pointsman.providers.bm25.query import parse
@@ -33,6 +35,9 @@ class Case:
     evidence: Evidence
 
 
+Mode = Literal["words alone", "with embeddings", "with the sentence encoder"]
+
+
 def index_of(tools: ToolSet, embeddings: bool) -> Index:
     library = PreparedTools()
     prepared = [library.prepared(document) for document in tools.documents]
@@ -40,13 +45,16 @@ def index_of(tools: ToolSet, embeddings: bool) -> Index:
     return Index(tools.documents, prepared, library.vocabulary, meaning)
 
 
-def cases(sets: Sequence[ToolSet], embeddings: bool) -> list[Case]:
+def cases(sets: Sequence[ToolSet], mode: Mode) -> list[Case]:
     found = []
+    embeddings = mode != "words alone"
     for searched, tools in enumerate(sets):
         index = index_of(tools, embeddings)
+        encoded = sentence_encoder().encode_now(tools.documents) if mode == "with the sentence encoder" else None
         for asked_by, other in enumerate(sets):
             for asked in spread(other.asked, STRANGERS):
-                ranking = index.score(parse(asked.query))
+                query = parse(asked.query)
+                ranking = index.score(query, *(encoded.match([query]) if encoded else ()))
                 if ranking is None or (embeddings and ranking.evidence.cosine is None):
                     continue
                 right = asked_by == searched and any(index.tool_keys[ranking.best] in each for each in asked.wanted)
@@ -81,14 +89,14 @@ def separation(scored: Sequence[tuple[bool, float]]) -> float:
 
 def main() -> None:
     sets = load_sets(Path(os.environ["POINTSMAN_TOOL_SEARCH_DATA"]))
-    for embeddings in (False, True):
-        known = cases(sets, embeddings)
+    for mode in get_args(Mode) if semantic_is_installed() else get_args(Mode)[:2]:
+        known = cases(sets, mode)
         held_out: list[tuple[bool, float]] = []
         for number in range(len(sets)):
             kept = [case for case in known if number not in (case.asked_by, case.searched)]
             held_out += score(fit(kept), [case for case in known if case.asked_by == number])
         found = fit(known)
-        print("with embeddings" if embeddings else "words alone", found.round(2).tolist(), end=": ")
+        print(mode, found.round(2).tolist(), end=": ")
         print(f"AUC {separation(score(found, known)):.4f}, held out {separation(held_out):.4f}")
 
 

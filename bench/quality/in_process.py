@@ -5,13 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
 
 from bench.quality.metrics import DEPTH, Figures, area_under_curve, judge, mean
 from bench.quality.misspelt import misspelt
 from bench.quality.sets import Asked, ToolSet, spread
 from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest
+from pointsman.providers.semantic.tool_encoder import ToolEncoder
+from pointsman.providers.semantic.vector_store import VectorStore
 
 STRANGERS = 250  # requests of each set that are put to each of the other sets
+
+
+def sentence_encoder() -> ToolEncoder:
+    """Keeps the vectors of tools in the system's temporary folder: without them all sets take some minutes."""
+    return ToolEncoder(True, VectorStore(Path(gettempdir(), "pointsman-quality-vectors.db")))
 
 
 @dataclass(frozen=True, slots=True)

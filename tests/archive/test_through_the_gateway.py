@@ -23,11 +23,6 @@ SECRETS = {"one": "ptm_" + "1" * 43, "two": "ptm_" + "2" * 43, "outsider": "ptm_
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the other server was told."""
     return tmp_path_factory.mktemp("workshop") / "trace"

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.answer import BUDGET, BUDGET_EACH, MAX_DESCRIPTION, MAX_OUTPUT_SCHEMA, MAX_SCHEMA, render_answer
+from pointsman.catalog.answer import (
+    DESCRIPTION,
+    MAX_DESCRIPTION,
+    MAX_FURTHER_SCHEMA,
+    MAX_OUTPUT_SCHEMA,
+    MAX_SCHEMA,
+    render_answer,
+)
 from pointsman.catalog.results import SearchOutcome, gap_notices
 from pointsman.core.model import Caller, Json
 from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
@@ -55,34 +62,95 @@ async def test_the_best_is_shown_in_full_and_the_others_with_a_signature() -> No
     assert best["inputSchema"] == tools[0]["inputSchema"]
     assert best["description"] == PROSE
     assert "signature" not in best
-    for index, other in enumerate(others, 1):
-        assert other["signature"] == f't{index}(place: string, unit?: "C"|"F") -> any'
+    for other in others:
+        assert other["signature"] == "(place: string, unit?: 'C'|'F')"
         assert "inputSchema" not in other
         assert other["description"].endswith("book.…")
         assert other.keys() >= ALWAYS
     assert best.keys() >= ALWAYS
 
 
-async def test_small_tools_are_all_shown_in_full_while_the_budget_lasts() -> None:
-    tools = [{"name": f"t{n}", "description": "Says hello", "inputSchema": {"type": "object"}} for n in range(3)]
-    scores = [SearchHit(f"one:t{n}", 0.9) for n in range(3)]
-    shown = render_answer(await found(*scores, tools=tools))["results"]
-    assert all(result["inputSchema"] == {"type": "object"} for result in shown)
+async def test_descriptions_have_about_150_characters_and_end_with_a_sentence() -> None:
+    prose = "Reads a sensor of the house. " * 3 + "Gives the last value and its time, or an error if it is off. " * 3
+    tools = [definition(f"t{n}", description=f"Sensor {n}. {prose}") for n in range(10)]
+    _, *others = render_answer(await found(*hits(10), tools=tools))["results"]
+    for other in others:
+        assert 0.8 * DESCRIPTION <= len(other["description"]) <= 1.2 * DESCRIPTION + 1
+        assert other["description"].endswith(".…")
 
 
-async def test_a_result_far_from_the_best_keeps_its_signature() -> None:
-    tools = [{"name": f"t{n}", "description": "Says hello", "inputSchema": {"type": "object"}} for n in range(2)]
-    shown = render_answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.3), tools=tools))["results"]
-    assert "inputSchema" in shown[0]
-    assert shown[1]["signature"] == "t1() -> any"
+async def test_the_sections_of_a_docstring_are_not_repeated_beside_the_schema() -> None:
+    docstring = "Read a sensor.\n\n    Args:\n        place: " + PROSE
+    tools = [definition(f"t{n}", description=docstring) for n in range(2)]
+    best, other = render_answer(await found(*hits(2), tools=tools))["results"]
+    assert best["description"] == docstring
+    assert other["description"] == "Read a sensor."
 
 
-async def test_the_answer_stays_near_its_budget_and_holds_as_many_results_as_were_asked_for() -> None:
-    tools = [definition(f"t{n}", inputSchema={"type": "object"}, description="Says hello") for n in range(100)]
-    scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(100)]
-    shown = render_answer(await found(*scores, tools=tools, max_results=100))
-    assert len(shown["results"]) == 100
-    assert len(json.dumps(shown, separators=(",", ":"))) < (BUDGET + BUDGET_EACH * 100) * 1.05
+async def test_no_two_descriptions_are_cut_to_the_same_text() -> None:
+    own = ["Only the first floor.", "Only the second floor.", "Both floors.", "Both floors, and the roof of the house."]
+    tools = [definition(f"t{n}", description=f"{PROSE}{text} {PROSE}") for n, text in enumerate(own)]
+    descriptions = [one["description"] for one in render_answer(await found(*hits(4), tools=tools))["results"]]
+    for text, shown in zip(own[1:], descriptions[1:], strict=True):
+        assert shown.startswith(f"…{text}")
+        assert len(shown) <= 1.2 * DESCRIPTION + 2
+    assert len(set(descriptions)) == 4
+
+
+async def test_equal_descriptions_stay_equal() -> None:
+    tools = [definition(f"t{n}") for n in range(3)]
+    _, one, other = render_answer(await found(*hits(3), tools=tools))["results"]
+    assert one["description"] == other["description"]
+    assert one["description"].startswith("Looks it up")
+
+
+async def test_a_hundred_descriptions_that_begin_alike_are_told_apart() -> None:
+    tools = [definition(f"t{n}", description=f"{'Reads it all. ' * 270}Kind {n}. {PROSE}") for n in range(100)]
+    scores = [SearchHit(f"one:t{n}", 0.5) for n in range(100)]
+    shown = render_answer(await found(*scores, tools=tools, max_results=100))["results"]
+    assert len({one["description"] for one in shown}) == 100
+
+
+async def test_a_doubtful_result_has_the_names_of_its_parameters() -> None:
+    more = {"outputSchema": SMALL_OUTPUT, "annotations": {"readOnlyHint": True}}
+    tools = [definition(f"t{n}", **more) for n in range(2)]
+    _, other = render_answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.1), tools=tools))["results"]
+    assert other["signature"] == "(place, unit?)"
+    assert other.keys() == {"toolKey", "toolName", "serverName", "description", "relevance", "signature"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ({"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}, {"readOnlyHint": True}),
+        ({"destructiveHint": False, "openWorldHint": False, "title": "Tee"}, {"destructiveHint": False}),
+        ({"readOnlyHint": False, "destructiveHint": True, "title": "Tee"}, None),
+        ({}, None),
+    ],
+)
+async def test_only_annotations_that_differ_from_the_default_are_shown(sent: Json, shown: Json | None) -> None:
+    tools = [definition(f"t{n}", annotations=sent) for n in range(2)]
+    for result in render_answer(await found(*hits(2), tools=tools))["results"]:
+        assert result.get("annotations") == shown
+
+
+@pytest.mark.parametrize(
+    ("explanation", "shown"),
+    [
+        ("query in name; ~query in parameter description", None),
+        ("similar in meaning", None),
+        ("it is the only one that asks the oracle", "it is the only one that asks the oracle"),
+    ],
+)
+async def test_an_explanation_that_repeats_the_query_is_left_out(explanation: str, shown: str | None) -> None:
+    [result] = render_answer(await found(SearchHit("one:t0", 0.9, explanation), tools=[definition("t0")]))["results"]
+    assert result.get("explanation") == shown
+
+
+async def test_the_best_shows_its_schema_without_what_says_nothing() -> None:
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "title": "T0Arguments"}
+    [best] = render_answer(await found(*hits(1), tools=[definition("t0", inputSchema=schema)]))["results"]
+    assert best["inputSchema"] == {"type": "object"}
 
 
 async def test_the_best_for_each_query_is_shown_in_full_where_it_can_be_afforded() -> None:
@@ -91,8 +159,61 @@ async def test_the_best_for_each_query_is_shown_in_full_where_it_can_be_afforded
     intents = [(0,), (0,), (0, 1), (2,)]
     scores = [SearchHit(f"one:t{n}", 0.9 - n * 0.2, None, intents[n]) for n in range(4)]
     shown = render_answer(await found(*scores, tools=tools, queries=3))["results"]
-    assert ["inputSchema" in result for result in shown] == [True, False, True, True]
-    assert [result["intents"] for result in shown] == [[0], [0], [0, 1], [2]]
+    assert [result["toolName"] for result in shown] == ["t0", "t2", "t3", "t1"]  # the best of each before all others
+    assert ["inputSchema" in result for result in shown] == [True, True, True, False]
+    assert [result["intents"] for result in shown] == [[0], [0, 1], [2], [0]]
+
+
+async def test_a_long_schema_of_a_further_query_is_told_in_short() -> None:
+    long = {"type": "object", "properties": {"place": {"type": "string", "description": "x" * MAX_FURTHER_SCHEMA}}}
+    scores = [SearchHit(f"one:t{n}", 0.9, None, (n,)) for n in range(2)]
+    tools = [definition(f"t{n}", inputSchema=long) for n in range(2)]
+    first, second = render_answer(await found(*scores, tools=tools, queries=2))["results"]
+    assert first["inputSchema"] == long
+    assert second["signature"] == "(place?: string)"
+
+
+async def test_the_best_for_a_query_goes_by_the_relevance_for_that_query() -> None:
+    scores = [
+        SearchHit("one:t0", 0.9, None, (0, 1), (0.9, 0.4)),
+        SearchHit("one:t1", 0.85, None, (0,), (0.85,)),
+        SearchHit("one:t2", 0.8, None, (1,), (0.8,)),
+    ]
+    tools = [definition(f"t{n}") for n in range(3)]
+    shown = render_answer(await found(*scores, tools=tools, queries=2))["results"]
+    assert [result["toolName"] for result in shown] == ["t0", "t2", "t1"]
+
+
+def related(*names: str) -> list[Json]:
+    return [definition(name, inputSchema={"type": "object"}) for name in names]
+
+
+async def test_the_other_tools_of_the_best_server_are_named_in_one_line() -> None:
+    tools = related("create_issue", "list_issues", "merge_branch")
+    shown = render_answer(await found(SearchHit("one:create_issue", 0.9), tools=tools))
+    assert shown["more"] == "one also has list_issues, merge_branch"
+
+
+async def test_of_a_large_server_only_tools_with_a_word_in_common_are_named() -> None:
+    others = [f"tracker_{noun}_get" for noun in ("branch", "build", "wiki", "page", "user", "team", "label")]
+    tools = related("tracker_issue_create", *others, *(f"tracker_run{n}" for n in range(9)), "tracker_issue_close")
+    shown = render_answer(await found(SearchHit("one:tracker_issue_create", 0.9), tools=tools))
+    assert shown["more"] == "one also has tracker_issue_close"
+
+
+@pytest.mark.parametrize("relevance", [0.1, 0.45])
+async def test_a_best_result_that_may_be_wrong_names_no_next_step(relevance: float) -> None:
+    shown = render_answer(await found(SearchHit("one:a", relevance), tools=related("a", "b")))
+    assert "more" not in shown
+
+
+async def test_many_or_long_names_make_no_long_line() -> None:
+    names = ["spin", *(f"spin_{'x' * 30}_{n}" for n in range(200)), *(f"turn{n}" for n in range(300))]
+    shown = render_answer(await found(SearchHit("one:spin", 0.9), tools=related(*names)))
+    assert "and 198 more" in shown["more"]
+    assert len(shown["more"]) < 120
+    shown = render_answer(await found(SearchHit("one:spin", 0.9), tools=related("spin", "b" * 300)))
+    assert "more" not in shown
 
 
 async def test_one_query_needs_no_intents() -> None:
@@ -107,42 +228,49 @@ async def test_intents_that_were_never_asked_for_are_not_shown() -> None:
     assert shown["intents"] == [1]
 
 
-SMALL_OUTPUT = {"type": "object", "properties": {"celsius": {"type": "number"}}}
-LARGE_OUTPUT = {"type": "object", "properties": {f"value{n}": {"type": "number"} for n in range(200)}}
+SMALL_OUTPUT: Json = {"type": "object", "properties": {"celsius": {"type": "number"}}}
+TOLD_OUTPUT: Json = {"type": "object", "properties": {"celsius": {"type": "number", "description": "In the shade"}}}
+LARGE_OUTPUT: Json = {"type": "object", "properties": {f"value{n}": {"type": "number"} for n in range(200)}}
 
 
 @pytest.mark.parametrize(
     ("output", "in_short"),
-    [(SMALL_OUTPUT, "{celsius?: number}"), (LARGE_OUTPUT, "{value0?: number, value1?: number, …}")],
+    [
+        (SMALL_OUTPUT, "{celsius?: number}"),
+        (TOLD_OUTPUT, "{celsius?: number}"),
+        (LARGE_OUTPUT, "{value0?: number, value1?: number, …}"),
+    ],
 )
-async def test_the_best_shows_what_it_returns_by_a_small_schema_and_all_others_in_short(
+async def test_what_a_tool_returns_is_shown_in_short_and_of_the_best_by_a_schema_that_says_more(
     output: Json, in_short: str
 ) -> None:
-    little = {"inputSchema": {"type": "object"}, "description": "Says it"}
-    tools = [definition(f"t{n}", outputSchema=output, **little) for n in range(3)] + [definition("t3")]
-    scores = [SearchHit(f"one:t{n}", relevance) for n, relevance in enumerate((0.9, 0.85, 0.4, 0.3))]
-    best, near, far, undeclared = render_answer(await found(*scores, tools=tools))["results"]
-    if output is SMALL_OUTPUT:
+    tools = [definition(f"t{n}", outputSchema=output) for n in range(2)] + [definition("t2")]
+    scores = [SearchHit(f"one:t{n}", relevance) for n, relevance in enumerate((0.9, 0.4, 0.3))]
+    best, other, undeclared = render_answer(await found(*scores, tools=tools))["results"]
+    if output is TOLD_OUTPUT:
         assert best["outputSchema"] == output
         assert "returns" not in best
     else:
         assert "outputSchema" not in best
-        assert best["returns"].startswith("{value0?: number, value1?: number, value2?: number")
+        assert best["returns"].startswith(in_short[:18])
         assert len(best["returns"]) <= 200
     assert "inputSchema" in best
-    assert "inputSchema" in near
-    for other in (near, far):
-        assert "outputSchema" not in other
-        assert other["returns"].startswith(in_short[:18])
-    assert far["signature"] == "t2()"
-    assert undeclared["signature"].endswith("-> any")
+    assert "outputSchema" not in other
+    assert other["returns"].startswith(in_short[:18])
     assert not {"returns", "outputSchema"} & undeclared.keys()
+
+
+@pytest.mark.parametrize("output", [{"type": "object"}, {"properties": {"content": {"type": "string"}}}])
+async def test_an_output_schema_that_declares_a_text_says_nothing(output: Json) -> None:
+    tools = [definition(f"t{n}", outputSchema=output) for n in range(2)]
+    for result in render_answer(await found(*hits(2), tools=tools))["results"]:
+        assert not {"returns", "outputSchema"} & result.keys()
 
 
 async def test_an_output_schema_of_120_tokens_is_shown_and_a_longer_one_is_not() -> None:
     def output(chars: int) -> Json:
-        empty = len(json.dumps({"description": ""}, separators=(",", ":")))
-        return {"description": "x" * (chars - empty)}
+        empty = len(json.dumps({"type": "integer", "description": ""}, separators=(",", ":")))
+        return {"type": "integer", "description": "x" * (chars - empty)}
 
     for chars, shown in ((MAX_OUTPUT_SCHEMA, True), (MAX_OUTPUT_SCHEMA + 1, False)):
         tools = [definition("t0", outputSchema=output(chars))]
@@ -160,19 +288,16 @@ async def test_a_doubtful_best_says_in_short_what_it_returns() -> None:
     assert not {"inputSchema", "outputSchema"} & best.keys()
 
 
-async def test_what_tools_return_and_their_annotations_are_part_of_the_budget() -> None:
-    hints = {"readOnlyHint": True, "destructiveHint": False}
-    more = {"outputSchema": LARGE_OUTPUT, "annotations": {"title": "Tee " * 5_000, "note": "x" * 14_000, **hints}}
-    tools = [definition(f"t{n}", inputSchema={"type": "object"}, **more) for n in range(50)]
-    scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(50)]
-    shown = render_answer(await found(*scores, tools=tools, max_results=50))
-    best, *others = shown["results"]
-    assert best["annotations"].pop("title").endswith("Tee…")
-    assert best["annotations"] == hints
-    assert all(other["returns"] and other["annotations"] == hints for other in others)
-    in_full = len(PROSE)  # the best is shown in full, whatever that costs
-    size = len(json.dumps(shown, separators=(",", ":"), ensure_ascii=False))
-    assert size < (BUDGET + BUDGET_EACH * 50) * 1.1 + in_full
+async def test_a_hundred_results_have_a_bounded_length_whatever_servers_declare() -> None:
+    hints = {"title": "Tee " * 5_000, "note": "x" * 14_000, "readOnlyHint": True}
+    properties = {f"option{n}": {"type": "string", "description": PROSE} for n in range(500)}
+    schema = {"type": "object", "properties": properties}
+    more = {"outputSchema": LARGE_OUTPUT, "annotations": hints, "description": PROSE * 100}
+    tools = [definition(f"t{n}", inputSchema=schema, **more) for n in range(100)]
+    scores = [SearchHit(f"one:t{n}", 0.9, "hello in description") for n in range(100)]
+    shown = render_answer(await found(*scores, tools=tools, max_results=100))["results"]
+    assert len(shown) == 100
+    assert all(len(json.dumps(other, ensure_ascii=False)) < 600 for other in shown[1:])
 
 
 async def test_the_same_outcome_gives_the_same_bytes() -> None:
@@ -245,7 +370,7 @@ async def test_where_nothing_fits_no_schema_is_spent_on_it() -> None:
     doubtful = [SearchHit("one:t0", 0.19, None, (0,)), SearchHit("one:t1", 0.1, None, (1,))]
     for queries in (1, 2):
         shown = render_answer(await found(*doubtful, tools=tools, queries=queries))["results"]
-        assert [result["signature"] for result in shown] == ["t0() -> any", "t1() -> any"]
+        assert [result["signature"] for result in shown] == ["()", "()"]
         assert not any("inputSchema" in result for result in shown)
 
 
@@ -256,7 +381,7 @@ async def test_a_schema_that_would_drown_everything_is_told_in_short() -> None:
     shown = render_answer(await found(SearchHit("one:t0", 0.9), SearchHit("one:t1", 0.5), tools=tools))
     best = shown["results"][0]
     assert "inputSchema" not in best
-    assert best["signature"].startswith("t0(place: string, option0?: string, option1?")
+    assert best["signature"].startswith("(place: string, option0?, option1?, ")
     assert "tool_execute shows it" in best["hint"]
     assert len(json.dumps(shown)) < MAX_SCHEMA / 2
     assert best.keys() >= ALWAYS
@@ -273,7 +398,7 @@ async def test_a_description_that_would_drown_everything_is_cut() -> None:
 async def test_the_best_has_a_signature_where_it_has_no_schema() -> None:
     nothing = {key: value for key, value in definition("t0").items() if key != "inputSchema"}
     [best] = render_answer(await found(*hits(1), tools=[nothing]))["results"]
-    assert best["signature"] == "t0() -> any"
+    assert best["signature"] == "()"
 
 
 @pytest.mark.parametrize(
@@ -283,8 +408,7 @@ async def test_an_output_schema_that_says_nothing_spoils_no_answer(output: Json)
     best, other = render_answer(
         await found(*hits(2), tools=[definition(f"t{n}", outputSchema=output) for n in range(2)])
     )["results"]
-    assert best["outputSchema"] == output
-    assert other["returns"] == "any"
+    assert not {"returns", "outputSchema"} & (best.keys() | other.keys())
 
 
 def test_a_notice_names_only_the_first_of_many_servers() -> None:

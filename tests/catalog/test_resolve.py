@@ -209,7 +209,9 @@ async def test_a_tool_that_a_restart_changed_is_not_called(after: list[dict[str,
     error = await asking
     assert error.code == "server_unavailable"
     assert reason in str(error)
-    assert "Call tool_discovery" in str(error)
+    assert "Call tool_discovery" in error.text("search")
+    assert "Call `tools/list`" in error.text("flat")
+    assert "Ask the operator" in error.text("keys")
 
 
 async def test_a_forbidden_tool_of_a_restarting_server_takes_as_long_as_an_unknown_one() -> None:

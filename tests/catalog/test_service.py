@@ -277,12 +277,13 @@ async def test_a_search_finds_tools_with_what_is_needed_to_call_them() -> None:
 
 
 async def test_what_a_server_got_wrong_is_not_shown() -> None:
-    odd = {"name": "odd", "description": 5, "annotations": [], "outputSchema": {"type": "object"}}
+    output = {"type": "integer", "description": "How odd"}
+    odd = {"name": "odd", "description": 5, "annotations": [], "outputSchema": output}
     outcome = await catalog_of(SmallServer("one", odd)).search(ME, ["odd"], None, 5)
     shown = render_answer(outcome)["results"][0]
     assert "description" not in shown
     assert "annotations" not in shown
-    assert shown["outputSchema"] == {"type": "object"}
+    assert shown["outputSchema"] == output
 
 
 async def test_a_project_without_discovery_gets_the_reason() -> None:

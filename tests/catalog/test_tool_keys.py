@@ -103,6 +103,7 @@ servers_of_names = st.dictionaries(
 )
 
 
+@pytest.mark.no_cover
 @settings(max_examples=500, deadline=None)
 @given(servers_of_names, names, st.sampled_from(["", "mcp__", "mcp__pointsman__", "pointsman:"]))
 def test_a_reading_never_reaches_a_forbidden_tool_and_never_leads_two_ways(

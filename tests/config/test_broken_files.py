@@ -362,6 +362,7 @@ def test_a_value_from_outside_is_never_repeated() -> None:
     assert "hunter" not in str(caught.value)
 
 
+@pytest.mark.no_cover
 def test_of_thousands_of_problems_the_first_hundred_are_listed() -> None:
     """Each is looked up in the file, so listing all of them took time that grew with the square of their number."""
     text = "\n".join(f"k{number}: 1" for number in range(20_000))

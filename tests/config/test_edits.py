@@ -12,14 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pointsman.config.edits import (
-    EditError,
     InvalidEntryError,
     NameTakenError,
     UnknownNameError,
     add_entry,
     add_token,
-    insert,
-    remove,
     remove_entry,
     remove_token,
     replace_token_hash,
@@ -28,6 +25,7 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.loader import load, parse
 from pointsman.config.sample import render_sample
 from pointsman.config.yaml.document import Document
+from pointsman.config.yaml.text_edits import EditError, insert, remove
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 

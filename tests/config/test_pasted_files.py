@@ -549,6 +549,7 @@ def test_slashes_outside_of_comments_stay() -> None:
     assert servers["b"].url == "http://b/"
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "text",
     [

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.edits import (
-    EditError,
     InvalidEntryError,
     NameTakenError,
     UnknownNameError,
@@ -19,6 +18,7 @@ from pointsman.config.edits import (
     set_project,
 )
 from pointsman.config.loader import load
+from pointsman.config.yaml.text_edits import EditError
 
 SHAPES = {
     "block": "servers:\n  # first\n  time:  # clock\n    # runs\n    command: uvx\n    args: [a]  # why\n\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ruamel.yaml import YAML
+
+from tests.program import run_program
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".foreign" / "conformance"
@@ -105,21 +106,8 @@ async def run_client(command: str, scenarios: Sequence[str], version: str, folde
 
 
 async def _execute(*options: str | Path) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(NODE, PROGRAM, *options),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        log, _ = await asyncio.wait_for(process.communicate(), RUN_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode is not None
-    return process.returncode, log.decode(errors="replace")
+    ended = await run_program(NODE, PROGRAM, *options, cwd=ROOT, limit_s=RUN_S, merged=True)
+    return ended.code, ended.out
 
 
 def read_verdict(folder: Path, log: str, content: bool, without: Collection[str] = ()) -> Verdict:

@@ -43,7 +43,10 @@ os.replace(sys.argv[1] + ".new", sys.argv[1])
 sys.stdin.read()
 """
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.new_interpreter,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
+]
 
 
 def as_ordinary_user() -> list[str]:

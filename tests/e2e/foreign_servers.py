@@ -62,6 +62,26 @@ def filesystem_server(folder: Path) -> dict[str, Any]:
     return {"command": str(NPM / "mcp-server-filesystem"), "args": [str(folder)]}
 
 
+def real_servers(folder: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Entries of eight servers of different kinds, and the names of those among them that are not installed."""
+    folder.mkdir(exist_ok=True)
+    entries = {
+        "time": time_server(),
+        "git": git_server(folder),
+        "fetch": {"command": str(PYPI / "mcp-server-fetch")},
+        "everything": everything_server(),
+        "filesystem": filesystem_server(folder),
+        "memory": {
+            "command": str(NPM / "mcp-server-memory"),
+            "env": {"MEMORY_FILE_PATH": str(folder / "memory.jsonl")},
+        },
+        "thinking": {"command": str(NPM / "mcp-server-sequential-thinking")},
+        "browser": {"command": str(NPM / "playwright-mcp"), "args": ["--headless", "--isolated"]},
+    }
+    absent = [name for name, entry in entries.items() if _missing(Path(entry["command"]))]
+    return {name: entry for name, entry in entries.items() if name not in absent}, absent
+
+
 @asynccontextmanager
 async def everything_over(transport: Literal["streamableHttp", "sse"]) -> AsyncIterator[dict[str, Any]]:
     """Run server-everything as an HTTP server of its own and yield the entry that reaches it."""

@@ -42,11 +42,6 @@ async def all_askers(folder: Path) -> AsyncIterator[tuple[GatewayProcess, Path]]
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def askers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[GatewayProcess, Path]]:
     """One for all tests that leave nothing behind in it."""
     async with all_askers(tmp_path_factory.mktemp("askers")) as both:

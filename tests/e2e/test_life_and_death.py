@@ -14,6 +14,8 @@ from tests.e2e.client import assistant
 from tests.e2e.processes import alive, descendants, gone
 from tests.gateway_process import GatewayProcess, gateway_process
 
+pytestmark = pytest.mark.new_interpreter
+
 ARCHIVE = {"servers": {"archive": {"bundled": "archive"}}}
 SEARCH = "archive:search_index"
 

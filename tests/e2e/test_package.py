@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,7 @@ import pytest
 
 from pointsman import __version__
 from pointsman.archive.shipped import PARTS
+from tests.gateway_process import own_environment
 
 pytest.importorskip("hatchling", reason="hatchling is not installed (run `make install`)")
 
@@ -46,7 +48,8 @@ def test_the_wheel_holds_every_module_of_the_checkout_and_no_generic_name(publis
     assert modules <= names
     assert {"pointsman/__init__.py", "pointsman/__main__.py", "pointsman/py.typed"} <= names
     assert "pointsman/config/sample.yaml" in names
-    pages = {f"docs/{part}/{page.name}" for part in PARTS for page in (ROOT / "docs" / part).glob("*")} | {"README.md"}
+    shown = [page for part in PARTS for page in (ROOT / "docs" / part).rglob("*") if page.is_file()]
+    pages = {page.relative_to(ROOT).as_posix() for page in shown} | {"README.md"}
     assert {f"pointsman/archive/pages/{page}" for page in pages} == {name for name in names if "/pages/" in name}
 
 
@@ -56,6 +59,34 @@ def test_a_wheel_built_from_the_sdist_is_the_same(published: tuple[Path, Path], 
         archive.extractall(tmp_path, filter="data")
     again = build(next(tmp_path.iterdir()), "wheel", tmp_path / "dist")
     assert contents(again) == contents(wheel)
+
+
+def test_an_unpacked_sdist_has_all_that_the_first_commands_of_the_readme_need(
+    published: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with tarfile.open(published[1]) as archive:
+        archive.extractall(tmp_path, filter="data")
+    [unpacked] = tmp_path.iterdir()
+    planned = subprocess.run(("make", "-n", "run", "UV="), cwd=unpacked, capture_output=True, text=True)
+    assert "--requirement requirements.lock" in planned.stdout, planned.stderr
+    copied = re.findall(r"^COPY ([\w.-]+) ", (unpacked / "Dockerfile").read_text(), re.MULTILINE)
+    linked = re.findall(r"\]\(((?!http)[^)#]+)", (unpacked / "README.md").read_text())
+    missing = [name for name in (*copied, *linked, "docker-compose.yml") if not (unpacked / name).exists()]
+    assert missing == []
+
+
+@pytest.mark.clients
+@pytest.mark.skipif(shutil.which("uvx") is None, reason="uv is not installed")
+@pytest.mark.parametrize("starter", ["uvx --from WHEEL", "uvx --from SDIST", "uvx pipx run --spec WHEEL"])
+def test_a_person_with_an_empty_home_runs_what_is_published(
+    starter: str, published: tuple[Path, Path], tmp_path: Path
+) -> None:
+    wheel, sdist = map(str, published)
+    command = (*starter.replace("WHEEL", wheel).replace("SDIST", sdist).split(), "pointsman")
+    cache = {"UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache/uv"))}  # of this machine
+    env = own_environment(tmp_path) | cache
+    version = subprocess.run((*command, "--version"), cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert version.stdout == f"pointsman, version {__version__}\n", version.stderr
 
 
 @pytest.mark.parametrize("command", [("-m", "pointsman", "--help"), ("-m", "pointsman", "--version")])

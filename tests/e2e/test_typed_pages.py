@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pointsman.config.loader import parse
+from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.found_servers import of_text
 from tests.e2e.foreign_servers import PYPI, everything_over, needs_npm, needs_pypi
 from tests.gateway_process import own_environment
@@ -23,11 +24,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     "README.md",
     *(f"docs/guide/{name}.md" for name in ("clients", "import", "operations", "stdio", "troubleshooting", "tutorial")),
+    *(f"docs/guide/clients/{name}.md" for name in DIALECTS if name != "goose"),  # its YAML is no configuration of ours
 ]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = re.compile(
     r"<!-- client: (?!stdio)\S+ -->\n```.*?^```", re.DOTALL | re.MULTILINE
-)  # clients/test_clients.py
+)  # clients/test_clients.py, agents/test_three_commands.py
 BIN = Path(sys.executable).parent
 COLOUR = re.compile(r"\x1b\[\d*[mK]")
 RUN_S = 120.0  # a bound against hanging
@@ -87,12 +89,6 @@ class Person:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")

@@ -53,6 +53,7 @@ def test_the_set_is_large_enough_and_every_right_answer_exists() -> None:
     assert {request.how for request in requests()} == WORDS.keys()
 
 
+@pytest.mark.no_cover
 @both_ways
 @pytest.mark.parametrize("how", WORDS)
 async def test_the_right_tool_comes_first_or_among_the_first(how: str, embeddings: bool) -> None:
@@ -74,7 +75,9 @@ async def test_what_nothing_fits_gets_low_figures_and_is_told_so(embeddings: boo
     best = await best_of_unfit(catalog)
     assert {ask: relevance for ask, relevance in best.items() if relevance >= DOUBTFUL} == {}
     for ask in best:
-        assert (await catalog.search(ME, [ask], None, 10)).notice == NOTHING_FITS
+        notice = (await catalog.search(ME, [ask], None, 10)).notice
+        assert notice is not None
+        assert notice.startswith(NOTHING_FITS)
 
 
 @both_ways

@@ -96,6 +96,7 @@ async def test_requests_that_were_never_asked_profit_too(embeddings: bool) -> No
     assert USAGE_NOTE in (outcome.results[0].explanation or "")
 
 
+@pytest.mark.no_cover
 @both_ways
 async def test_a_tool_that_is_used_all_day_takes_no_plain_match_out_of_its_place(embeddings: bool) -> None:
     """A thousand requests, most of them for one and the same few tools, as logs are. Nothing that was right is lost."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pointsman.providers import text as module
-from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, stem, tokens, without_cjk, words
+from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, foreign_script, stem, tokens, without_cjk, words
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,11 @@ from pointsman.providers.text import MAX_TOKEN_CHARS, STOP_WORDS, stem, tokens, 
         ("Café ÀÉÎ naïve", ["cafe", "aei", "naive"]),
         ("\uff26\uff35\uff2c\uff2c width", ["full", "width"]),
         ("Привет МИР", ["привет", "мир"]),
-        ("天气预报", ["天气", "气预", "预报"]),
+        ("天气预报", ["天气", "气预", "预报", "天", "气", "预", "报"]),
         ("水", ["水"]),
-        ("東京の天気", ["東京", "京の", "の天", "天気"]),
-        ("get天气now", ["get", "天气", "now"]),
+        ("東京の天気", ["東京", "京の", "の天", "天気", "東", "京", "天", "気"]),
+        ("get天气now", ["get", "天气", "天", "气", "now"]),
+        ("날씨예보", ["날씨", "씨예", "예보"]),
         ("", []),
         (" \n\t!?", []),
         ("🙂 ok", ["ok"]),
@@ -101,3 +102,16 @@ def test_ids_do_not_fill_the_cache_of_stems() -> None:
         tokens(f"find the order {number}0 A-{number}")
     assert module._stem.cache_info().currsize <= before + 10
     assert module._stem.cache_info().maxsize == 16_384
+
+
+@pytest.mark.parametrize("text", ["покажи файлы", "ファイルを読む", "读取文件", "파일 읽기", "اقرأ الملف"])
+def test_a_text_in_another_script_is_told_from_latin(text: str) -> None:
+    script = foreign_script(f"{text} a")
+    assert script is not None
+    assert script.search(text)
+    assert not script.search("read a file, naïvely")
+
+
+@pytest.mark.parametrize("text", ["", "read a file", "lies die Datei für Zoë", "open GitHub の issue", "→ 42"])
+def test_a_text_mostly_in_latin_is_not(text: str) -> None:
+    assert foreign_script(text) is None

@@ -62,7 +62,7 @@ def shipped_pages() -> dict[str, str]:
     """README.md and the pages of docs/ by id, from the wheel or the checkout."""
     here = Path(__file__).resolve().parent
     for top in (here / "pages", here.parents[2]):
-        files = [top / "README.md", *sorted(page for part in PARTS for page in (top / "docs" / part).glob("*.md"))]
+        files = [top / "README.md", *sorted(page for part in PARTS for page in (top / "docs" / part).rglob("*.md"))]
         if files[0].is_file():
             return {file.relative_to(top).as_posix(): file.read_text("utf-8") for file in files}
     return {}

@@ -1,143 +1,73 @@
-"""Renders the answer of `tool_discovery` within a token budget: the best results in full, the others in short."""
+"""Renders the answer of `tool_discovery`: the best result with its schema, each of the others in a few lines."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from pointsman.catalog.results import DOUBTFUL, SearchOutcome, SearchResult
+from pointsman.catalog.results import DOUBTFUL, SearchOutcome, SearchResult, leading
+from pointsman.catalog.schema.lean import lean_schema
 from pointsman.catalog.schema.signature import returns, signature
 from pointsman.core.model import Json
 from pointsman.providers.base import ToolDocument
 
 # In characters of the answer's text, about four to a token.
-BUDGET = 300
-BUDGET_EACH = 220  # added for every result
-FULL_EXPLANATION = 60
-NEAR_THE_BEST = 0.8  # a result this close to the best in relevance may be shown in full as well
-MAX_SCHEMA = 8_000  # a longer one is never shown
+DESCRIPTION = 150  # of every result but the best, which is shown in full
+SIGNATURE = 80
+RETURNS = 60
+LONG_SIGNATURE = 1_000  # of the best result, if its schema is not shown
+LONG_RETURNS = 200
+EXPLANATION = 60
+MAX_SCHEMA = 8_000  # of the best result; a longer one is not shown
+MAX_FURTHER_SCHEMA = 600  # of the best result for each further query
 MAX_DESCRIPTION = 8_000  # of the best result; a longer one is clipped
-MAX_OUTPUT_SCHEMA = 480  # of the best result; a longer one, and those of the others, are summarised as `returns`
+MAX_OUTPUT_SCHEMA = 480  # of the best result; a longer one is summarised as `returns`
 TOO_LONG = "The inputSchema is too long to show here; tool_execute shows it if the arguments do not fit."
 
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How much of a result is shown when its schema is not."""
-
-    description: int  # characters
-    signature: int
-    explanation: int
-    returns: int  # taken from the signature's room
-    title: int  # of the annotations
-
-
-LEAN = Form(description=44, signature=64, explanation=0, returns=32, title=0)
-SHORT = Form(description=140, signature=140, explanation=60, returns=80, title=60)
-LONG = Form(description=1_000, signature=1_000, explanation=60, returns=200, title=60)
+_READ_CHARS = 4_000  # of a description, to shorten it
+_VAGUE = re.compile(r"(?:any|object)(?:\[\])?|string|\{\w+\??: string\}")  # no more than that there is a text
 
 
 def render_answer(outcome: SearchOutcome) -> Json:
-    """All results in their order, and the notice. The same outcome gives the same bytes."""
+    """All results in their order, the other tools of the best one's server, and the notice.
+
+    The same outcome gives the same bytes.
+    """
     content: Json = {"results": _render_results(outcome.results)}
+    if outcome.more:
+        content["more"] = outcome.more
     if outcome.notice:
         content["notice"] = outcome.notice
     return content
 
 
 def _render_results(results: Sequence[SearchResult]) -> list[Json]:
-    """All start lean. The best is shown in full if it fits the request, and the others grow while the budget lasts."""
-    page = _Page(results)
-    fitting = [index for index, result in enumerate(results) if result.relevance >= DOUBTFUL]
-    full: set[int] = set()
-    if fitting and fitting[0] == 0:
-        best = _render_best(results[0])
-        page.replace(0, best, _size(best))
-        full.add(0)
-    for index in _leaders(results):
-        if index in fitting and index not in full and page.grow(index, _render_full(results[index])):
-            full.add(index)
-    for index, result in enumerate(results):
-        if index not in full:
-            page.grow(index, _render_without_schema(result, SHORT))
-    for index in fitting:
-        near = results[index].relevance >= NEAR_THE_BEST * results[0].relevance
-        if near and index not in full and page.grow(index, _render_full(results[index])):
-            full.add(index)
-    return page.shown
+    """The first is shown in full if it fits the request, the best of further queries with their schemas if those are
+    short, the others with a signature.
+    """
+    texts = [_texts(result) for result in results]
+    descriptions = _distinct([text.description for text in texts], results)
+    leaders = leading(results)
+    shown: list[Json] = []
+    for place, (result, text, description) in enumerate(zip(results, texts, descriptions, strict=True)):
+        if result.relevance < DOUBTFUL:
+            shown.append(_render(result, description, text.rest if place == 0 else text.names))
+        elif place == 0:
+            shown.append(_render(result, *_in_full(result)))
+        elif place in leaders and text.with_schema:
+            shown.append(_render(result, description, text.with_schema))
+        else:
+            shown.append(_render(result, description, text.rest))
+    return shown
 
 
-class _Page:
-    """The results as they are shown so far, and the rest of the budget."""
-
-    def __init__(self, results: Sequence[SearchResult]) -> None:
-        self.shown = [_render_without_schema(result, LEAN) for result in results]
-        self._sizes = [_size(shown) for shown in self.shown]
-        self._room = BUDGET + BUDGET_EACH * len(results) - sum(self._sizes)
-
-    def grow(self, index: int, better: Json) -> bool:
-        """Show one result in a longer form if the budget allows it."""
-        size = _size(better)
-        if size - self._sizes[index] > self._room:
-            return False
-        self.replace(index, better, size)
-        return True
-
-    def replace(self, index: int, better: Json, size: int) -> None:
-        self._room -= size - self._sizes[index]
-        self.shown[index], self._sizes[index] = better, size
-
-
-def _leaders(results: Sequence[SearchResult]) -> list[int]:
-    """The best result for each query, where there are several."""
-    leaders: list[int] = []
-    served: set[int] = set()
-    for index, result in enumerate(results):
-        if not served.issuperset(result.intents):
-            leaders.append(index)
-            served.update(result.intents)
-    return leaders
-
-
-def _render_without_schema(result: SearchResult, form: Form) -> Json:
-    texts = _texts(result, form)
-    shown = _render_head(result, texts.description, form.explanation)
-    shown["signature"] = texts.signature
-    return _add_rest(shown, result, form, texts)
-
-
-def _render_best(result: SearchResult) -> Json:
-    """In full, with its outputSchema if that is short."""
-    shown = _render_full(result)
-    schema = result.tool.tool.get("outputSchema")
-    if not isinstance(schema, dict):
-        return shown
-    if _size(schema) > MAX_OUTPUT_SCHEMA:
-        return {**shown, "returns": _texts(result, LONG).returns}
-    shown.pop("returns", None)
-    return {**shown, "outputSchema": schema}
-
-
-def _render_full(result: SearchResult) -> Json:
-    """With its inputSchema, unless there is none or it is too long."""
-    schema = result.tool.tool.get("inputSchema")
-    if not isinstance(schema, dict):
-        return _render_without_schema(result, LONG)
-    if _size(schema) > MAX_SCHEMA:
-        return {**_render_without_schema(result, LONG), "hint": TOO_LONG}
-    description = result.tool.document.description
-    if len(description) > MAX_DESCRIPTION:
-        description = clip(description, MAX_DESCRIPTION)
-    shown = _render_head(result, description, FULL_EXPLANATION)
-    shown["inputSchema"] = schema
-    return _add_rest(shown, result, SHORT, _texts(result, SHORT))
-
-
-def _render_head(result: SearchResult, description: str, explanation: int) -> Json:
+def _render(result: SearchResult, description: str, rest: Json) -> Json:
     document = result.tool.document
     shown: Json = {
         "toolKey": document.tool_key,
@@ -147,71 +77,165 @@ def _render_head(result: SearchResult, description: str, explanation: int) -> Js
     if description:
         shown["description"] = description
     shown["relevance"] = result.relevance
-    if explanation and result.explanation:
-        shown["explanation"] = clip(result.explanation, explanation)
+    if result.explanation:
+        shown["explanation"] = clip(result.explanation, EXPLANATION)
     if result.intents:
         shown["intents"] = list(result.intents)
-    return shown
-
-
-def _add_rest(shown: Json, result: SearchResult, form: Form, texts: _Texts) -> Json:
-    """Add what a call returns and the annotations: the hints, and the title if the form has room for it."""
-    if texts.returns:
-        shown["returns"] = texts.returns
-    annotations = dict(result.tool.tool.get("annotations") or {})
-    title = annotations.pop("title", "")
-    if title and form.title:
-        annotations = {"title": clip(title, form.title), **annotations}
-    if annotations:
-        shown["annotations"] = annotations
-    return shown
+    return shown | rest
 
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """The texts of a tool in one form, without its schema."""
+    """A tool as it is shown, apart from what depends on the request."""
 
     description: str
-    signature: str
-    returns: str  # empty: the tool declares no outputSchema
+    names: Json  # the names of its parameters
+    rest: Json  # its signature, what it returns, and its annotations
+    with_schema: Json | None  # the same with its schema; None: it has none, or a long one
 
 
-def _texts(result: SearchResult, form: Form) -> _Texts:
+def _texts(result: SearchResult) -> _Texts:
     """Computed once for each definition of a tool."""
-    by_form = _cached_texts.get(result.tool.document)
-    if by_form is None:
-        by_form = _cached_texts[result.tool.document] = {}
-    texts = by_form.get(form.signature)
+    document = result.tool.document
+    texts = _cached_texts.get(document)
     if texts is None:
-        texts = by_form[form.signature] = _make_texts(result, form)
+        texts = _cached_texts[document] = _make_texts(result.tool.tool, document)
     return texts
 
 
-def _make_texts(result: SearchResult, form: Form) -> _Texts:
-    tool = result.tool.tool
-    output = tool.get("outputSchema")
-    description = clip(result.tool.document.description, form.description)
-    if not isinstance(output, dict):
-        return _Texts(description, signature(tool, form.signature), "")
-    returned = returns(output, form.returns)
-    in_one_line = signature(tool, form.signature - len(returned), with_result=False)
-    return _Texts(description, in_one_line, returned)
-
-
 # A document lives exactly as long as its tool's definition stays the same.
-_cached_texts: WeakKeyDictionary[ToolDocument, dict[int, _Texts]] = WeakKeyDictionary()
+_cached_texts: WeakKeyDictionary[ToolDocument, _Texts] = WeakKeyDictionary()
+_cached_in_full: WeakKeyDictionary[ToolDocument, tuple[str, Json]] = WeakKeyDictionary()
+
+
+def _make_texts(tool: Json, document: ToolDocument) -> _Texts:
+    rest: Json = {}
+    output, schema = tool.get("outputSchema"), tool.get("inputSchema")
+    if isinstance(output, dict) and not _is_vague(returned := returns(output, RETURNS)):
+        rest["returns"] = returned
+    if annotations := _telling_annotations(tool.get("annotations") or {}):
+        rest["annotations"] = annotations
+    lean = lean_schema(schema) if isinstance(schema, dict) else None
+    return _Texts(
+        description=shorten(_prose(document.description), DESCRIPTION),
+        names={"signature": signature(tool, SIGNATURE, typed=False)},
+        rest={"signature": signature(tool, SIGNATURE), **rest},
+        with_schema={"inputSchema": lean, **rest} if lean is not None and _size(lean) <= MAX_FURTHER_SCHEMA else None,
+    )
+
+
+def _in_full(result: SearchResult) -> tuple[str, Json]:
+    """The description and the rest of the best result. Computed once for each definition of a tool."""
+    document = result.tool.document
+    full = _cached_in_full.get(document)
+    if full is None:
+        full = _cached_in_full[document] = _make_full(result.tool.tool, document)
+    return full
+
+
+def _make_full(tool: Json, document: ToolDocument) -> tuple[str, Json]:
+    """With the whole description, the inputSchema unless that is too long, and the outputSchema if that is telling."""
+    rest: Json = {}
+    output, schema = tool.get("outputSchema"), tool.get("inputSchema")
+    lean = lean_schema(schema) if isinstance(schema, dict) else None
+    if lean is not None and _size(lean) <= MAX_SCHEMA:
+        rest["inputSchema"] = lean
+    else:
+        rest["signature"] = signature(tool, LONG_SIGNATURE)
+        if lean is not None:
+            rest["hint"] = TOO_LONG
+    if isinstance(output, dict):
+        rest |= _show_output(output)
+    if annotations := _telling_annotations(tool.get("annotations") or {}):
+        rest["annotations"] = annotations
+    description = document.description
+    return (description if len(description) <= MAX_DESCRIPTION else clip(description, MAX_DESCRIPTION)), rest
+
+
+def _show_output(output: Json) -> Json:
+    """The outputSchema if it says more than types and is short, else a summary of it."""
+    lean = lean_schema(output)
+    if b'"description"' in (encoded := msgspec.json.encode(lean)) and len(encoded.decode()) <= MAX_OUTPUT_SCHEMA:
+        return {"outputSchema": lean}
+    returned = returns(output, LONG_RETURNS)
+    return {} if _is_vague(returned) else {"returns": returned}
+
+
+def _telling_annotations(annotations: Json) -> Json:
+    """Those of the two hints that matter to a model which differ from the protocol's default.
+
+    By default a tool may change things, and may destroy them. A tool that only reads destroys nothing.
+    """
+    if annotations.get("readOnlyHint") is True:
+        return {"readOnlyHint": True}
+    return {"destructiveHint": False} if annotations.get("destructiveHint") is False else {}
+
+
+def _distinct(descriptions: Sequence[str], results: Sequence[SearchResult]) -> list[str]:
+    """The descriptions, of which no two are cut to the same text: those begin where they differ."""
+    shown = list(descriptions)
+    alike: dict[str, list[int]] = {}
+    for place, text in enumerate(descriptions):
+        if text.endswith(ELLIPSIS):
+            alike.setdefault(text, []).append(place)
+    for places in alike.values():
+        if len(places) > 1:
+            whole = [_one_line(_prose(results[place].tool.document.description)) for place in places]
+            starts = _differing_starts(whole)
+            for place, text in zip(places, whole, strict=True):
+                if start := starts[text]:
+                    shown[place] = ELLIPSIS + shorten(text[start:], DESCRIPTION)
+    return shown
+
+
+def _differing_starts(texts: Sequence[str]) -> dict[str, int]:
+    """For each text, where the sentence begins that tells it from the text most like it, which is next to it when
+    they are sorted.
+    """
+    order = sorted(set(texts))
+    starts = dict.fromkeys(order, 0)
+    for one, other in pairwise(order):
+        start = _last_shared_start(one, other)
+        starts[one], starts[other] = max(starts[one], start), max(starts[other], start)
+    return starts
+
+
+def _last_shared_start(one: str, other: str) -> int:
+    """Where the sentence, or if it is the first one the word, begins in which two texts differ."""
+    shared = bisect_left(range(min(len(one), len(other))), True, key=lambda end: one[: end + 1] != other[: end + 1])
+    for boundary in (_SENTENCE_END, _WORD_END):
+        ends = [match.end() for match in boundary.finditer(one, 0, shared)]
+        if ends:
+            return ends[-1] + (one[ends[-1] : ends[-1] + 1] == " ")
+    return 0
+
+
+def _is_vague(returned: str) -> bool:
+    return _VAGUE.fullmatch(returned) is not None
 
 
 def _size(shown: Json) -> int:
     return len(msgspec.json.encode(shown).decode())
 
 
+# The parameters and the result are shown by themselves.
+_SECTION = re.compile(r"\n[ \t]*(?:args|arguments|parameters|params|returns|raises|examples?)[ \t]*:", re.IGNORECASE)
+
+
+def _prose(description: str) -> str:
+    """A description up to the sections of a docstring."""
+    description = description[:_READ_CHARS]
+    section = _SECTION.search(description)
+    return description[: section.start()] if section and description[: section.start()].strip() else description
+
+
 ELLIPSIS = "…"
 
 # In Chinese and Japanese no space follows the full stop (3002) or the wide marks (ff01, ff1f), nor a comma.
-_SENTENCE_END = re.compile("[.!?](?= )|[\u3002\uff01\uff1f]")
+_SENTENCE_END = re.compile(r"(?<!e\.g)(?<!i\.e)[.!?](?= )|[\u3002\uff01\uff1f]")
 _WORD_END = re.compile("[ ,;:\u3001\uff0c]")
 _MIN_SHARE = 0.4  # of the room; a cut that would leave less is made later, at a worse place
+_MAX_STRETCH = 1.2  # of the length that a text should have about
 
 
 def clip(text: str, room: int) -> str:
@@ -219,12 +243,26 @@ def clip(text: str, room: int) -> str:
 
     Ends with an ellipsis if something was cut.
     """
-    line = " ".join(text.split())
+    line = _one_line(text)
     if len(line) <= room:
         return line
     window = line[:room]  # one more than fits before the ellipsis, so that a boundary there is seen
     end = _last_end(_SENTENCE_END, window, after=True) or _last_end(_WORD_END, window, after=False) or room - 1
     return window[:end].rstrip() + ELLIPSIS
+
+
+def shorten(text: str, about: int) -> str:
+    """`clip`, but at the end of the sentence that is nearest to `about`, if one ends not far from it."""
+    line = _one_line(text)
+    if len(line) <= about * _MAX_STRETCH:
+        return line
+    ends = [match.end() for match in _SENTENCE_END.finditer(line, 0, round(about * _MAX_STRETCH))]
+    near = [end for end in ends if end >= about * _MIN_SHARE]
+    return line[: min(near, key=lambda end: abs(end - about))] + ELLIPSIS if near else clip(line, about)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _last_end(boundary: re.Pattern[str], window: str, *, after: bool) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from pointsman.catalog.definitions import KnownTool
-from pointsman.catalog.names import HAS_THE_NAME, HAS_THE_PREFIX, prefix_of, split_name
+from pointsman.catalog.names import HAS_THE_NAME, HAS_THE_PREFIX, prefix_of
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.model import Caller, Json, ToolKey
@@ -39,8 +39,7 @@ class FlatTools:
 
     def keys(self, caller: Caller, name: str) -> list[ToolKey]:
         """The tools that `name` may stand for, in the order of the configuration."""
-        servers = self._catalog.rights.servers_of(caller)
-        return [ToolKey(server_id, own) for server_id, own in split_name(servers, name)]
+        return [ToolKey(*owner) for owner in self._catalog.rights.names_of(caller).owners(name)]
 
     async def resolve(self, caller: Caller, name: str) -> KnownTool:
         """The tool of that name.

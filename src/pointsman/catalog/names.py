@@ -41,19 +41,26 @@ def prefix_of(server_id: str, server: Server) -> str:
     return f"{server_id}__" if server.prefix is None else server.prefix
 
 
-def split_name(servers: Mapping[str, Server], name: str) -> list[tuple[str, str]]:
-    """The servers that `name` may belong to, each with its own name for it; on a clash the first one counts.
+class NameIndex:
+    """Leads the names of flat tools and prompts back to their servers, without a walk over all of them."""
 
-    Only the servers with the longest matching prefix: otherwise a server without a prefix could list a tool under
-    another server's name and receive its calls.
-    """
-    matching = [
-        (prefix, server_id)
-        for server_id, server in servers.items()
-        if name.startswith(prefix := prefix_of(server_id, server)) and len(name) > len(prefix)
-    ]
-    longest = max((len(prefix) for prefix, _ in matching), default=0)
-    return [(server_id, name[longest:]) for prefix, server_id in matching if len(prefix) == longest]
+    def __init__(self, servers: Mapping[str, Server]) -> None:
+        self._by_prefix: dict[str, list[str]] = {}
+        for server_id, server in servers.items():
+            self._by_prefix.setdefault(prefix_of(server_id, server), []).append(server_id)
+        self._lengths = sorted({len(prefix) for prefix in self._by_prefix}, reverse=True)
+
+    def owners(self, name: str) -> list[tuple[str, str]]:
+        """The servers that `name` may belong to, each with its own name for it; on a clash the first one counts.
+
+        Only the servers with the longest matching prefix: otherwise a server without a prefix could list a tool under
+        another server's name and receive its calls.
+        """
+        for length in self._lengths:
+            found = self._by_prefix.get(name[:length]) if length < len(name) else None
+            if found is not None:
+                return [(server_id, name[length:]) for server_id in found]
+        return []
 
 
 def wrap_uri(server_id: str, uri: str) -> str:

@@ -12,10 +12,10 @@ from pointsman.catalog.list_cache import BuildItems, Clock, ListCache, ListWaits
 from pointsman.catalog.names import (
     HAS_THE_NAME,
     HAS_THE_PREFIX,
+    NameIndex,
     is_app_uri,
     may_expand_to,
     prefix_of,
-    split_name,
     unwrap_uri,
     wrap_uri,
 )
@@ -87,13 +87,13 @@ class Offers:
     async def listed(self, caller: Caller, kind: ListKind) -> Offered:
         """In the order of the configuration; of two with one name the first counts, even while its server is down."""
         parts, ttl_s = await self._parts(caller, kind)
-        servers = self._catalog.rights.servers_of(caller)
+        servers, names = self._catalog.rights.servers_of(caller), self._catalog.rights.names_of(caller)
         seen: dict[str, str] = {}
         offers: list[Offer] = []
         for server_id, server in self._usable(caller).items():
             for key, entry in self._last_known(kind, server_id, parts).items():
                 name = _client_name(server_id, server, kind, key)
-                owner = _owner(servers, kind, name, server_id)
+                owner = _owner(servers, names, kind, name, server_id)
                 if owner != server_id:
                     self._log_hidden(name, owner, server_id, HAS_THE_PREFIX)
                 elif name not in seen:
@@ -112,7 +112,7 @@ class Offers:
         answer then names the missing server.
         """
         usable = self._usable(caller)
-        owners = split_name(self._catalog.rights.servers_of(caller), name)
+        owners = self._catalog.rights.names_of(caller).owners(name)
         targets = [Target(server_id, own) for server_id, own in owners if server_id in usable]
         if len(targets) < 2:
             return targets[0] if targets else None
@@ -224,12 +224,12 @@ def _client_name(server_id: str, server: Server, kind: ListKind, key: str) -> st
     return prefix_of(server_id, server) + key if kind is PROMPTS else client_uri(server_id, server, key)
 
 
-def _owner(servers: Mapping[str, Server], kind: ListKind, name: str, server_id: str) -> str:
+def _owner(servers: Mapping[str, Server], names: NameIndex, kind: ListKind, name: str, server_id: str) -> str:
     """The server that owns a name by its prefix, or a URI by its scheme; if none does, `server_id`."""
     if kind is not PROMPTS:
         known = unwrap_uri(name)
         return known[0] if known is not None and known[0] in servers else server_id
-    owners = [owner for owner, _ in split_name(servers, name)]
+    owners = [owner for owner, _ in names.owners(name)]
     return server_id if server_id in owners or not owners else owners[0]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import chain
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.list_cache import Gap
 from pointsman.providers.base import SearchHit, SearchHits
+from pointsman.providers.text import foreign_script, tokens
 
 DOUBTFUL = 0.2  # a relevance below this probably does not fit
 
@@ -62,6 +66,11 @@ class SearchResult:
     explanation: str | None
     # Which of several queries it serves; empty: none of them, there was only one, or the provider does not say.
     intents: tuple[int, ...] = ()
+    fits: tuple[float, ...] = ()  # its relevance for each of them; empty: the provider does not say
+
+    def fit(self, query: int) -> float:
+        """Its relevance for a query that it serves."""
+        return self.fits[self.intents.index(query)] if self.fits else self.relevance
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +80,64 @@ class SearchOutcome:
     provider: str | None  # as in the audit row; None: nothing was searched
     fallback: bool
     code: str | None = None  # as in the audit row: why the local provider had to answer
+    more: str | None = None  # the other tools of the best result's server
 
 
 def accept_hits(
-    tools: Iterable[KnownTool], hits: Iterable[SearchHit], max_results: int, queries: int = 1
+    tools: Iterable[KnownTool], hits: Iterable[SearchHit], max_results: int, queries: Sequence[str]
 ) -> tuple[SearchResult, ...]:
     """Keep only tools that were offered, each once, with figures in bounds: the provider may be a foreign service."""
     by_key = {tool.document.tool_key: tool for tool in tools}
+    asked: frozenset[str] | None = None
     results: list[SearchResult] = []
     for hit in hits:
         tool = by_key.pop(hit.tool_key, None)
         if tool is None:
             continue
-        relevance = min(max(hit.relevance, 0.0), 1.0) if hit.relevance == hit.relevance else 0.0  # NaN
-        intents = tuple(sorted({index for index in hit.intents if 0 <= index < queries})) if queries > 1 else ()
-        results.append(SearchResult(tool, relevance, hit.explanation, intents))
+        explanation = hit.explanation
+        if explanation:
+            asked = frozenset(tokens(" ".join(queries))) if asked is None else asked
+            explanation = None if asked.issuperset(set(tokens(explanation)) - _PLACES) else explanation
+        results.append(SearchResult(tool, _bounded(hit.relevance), explanation, *_served(hit, len(queries))))
         if len(results) == max_results:
             break
     return tuple(results)
+
+
+# Where a word of the query was found, as the local search explains its hits: that repeats the query.
+_PLACES = frozenset(tokens("name server description parameter similar meaning"))
+
+
+def _served(hit: SearchHit, queries: int) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """The queries that a hit serves, if there are several, and its relevance for each."""
+    if queries == 1:
+        return (), ()
+    known = len(hit.fits) == len(hit.intents)
+    fits = dict(zip(hit.intents, hit.fits if known else (0.0 for _ in hit.intents), strict=True))
+    served = sorted(index for index in fits if 0 <= index < queries)
+    return tuple(served), tuple(_bounded(fits[index]) for index in served) if known else ()
+
+
+def _bounded(relevance: float) -> float:
+    return min(max(relevance, 0.0), 1.0) if relevance == relevance else 0.0  # NaN
+
+
+def best_of_each_first(results: Sequence[SearchResult]) -> tuple[SearchResult, ...]:
+    """The best result for each of several queries before all others; both in the order that they had."""
+    leaders = leading(results)
+    order = sorted(range(len(results)), key=lambda place: place not in leaders)
+    return tuple([results[place] for place in order])
+
+
+def leading(results: Sequence[SearchResult]) -> frozenset[int]:
+    """The places of the best result for each query, where there are several queries."""
+    best: dict[int, tuple[float, int]] = {}
+    for place, result in enumerate(results):
+        for query in result.intents:
+            fit = result.fit(query)
+            if query not in best or fit > best[query][0]:
+                best[query] = (fit, place)
+    return frozenset(place for _, place in best.values())
 
 
 def no_usage(project_id: str | None, queries: Sequence[str]) -> Mapping[str, float]:
@@ -160,6 +209,68 @@ def fit_notice(results: Sequence[SearchResult], hits: Sequence[SearchHit], queri
             "raise `maxResults` or ask for that alone."
         )
     return " ".join(notices) or None
+
+
+def script_notice(results: Sequence[SearchResult], queries: Sequence[str]) -> str | None:
+    """The notice for queries in another script than that of the tools that were found, which can hardly fit them."""
+    foreign = [index for index, query in enumerate(queries) if _is_in_other_script(query, results)]
+    if not foreign:
+        return None
+    named = "The query" if len(queries) == 1 else _name_queries(foreign)
+    are = "is" if len(foreign) == 1 else "are"
+    return f"{named} {are} in another script than the descriptions of these tools. Ask again in English."
+
+
+def _is_in_other_script(query: str, results: Sequence[SearchResult]) -> bool:
+    script = foreign_script(query)
+    if script is None:
+        return False
+    texts = (f"{result.tool.tool_name} {result.tool.document.description[:MAX_READ]}" for result in results)
+    return not any(script.search(text) for text in texts)
+
+
+MAX_READ = 2_000  # characters of a description, to see its script
+MAX_MORE_CHARS = 80  # of the names of further tools
+FEW_TOOLS = 12  # a server with no more of them is named whole
+_MORE_FROM = 0.5  # the relevance of the best result
+
+
+def more_tools(results: Sequence[SearchResult], tools: Iterable[KnownTool]) -> str | None:
+    """One line with the other tools of the best result's server, where they may be the next step.
+
+    First those whose names share a word with the best one's, apart from words that most names of the server have; the
+    others only if the server has few.
+    """
+    if not results or results[0].relevance < _MORE_FROM:
+        return None
+    best = results[0].tool
+    own = _words(best.tool_name)
+    in_common = {tool.tool_name: own & _words(tool.tool_name) for tool in tools if tool.server_id == best.server_id}
+    counts = Counter(chain.from_iterable(in_common.values()))
+    telling = frozenset(word for word in own if 2 * counts[word] <= len(in_common))
+    shown = {result.tool.tool_name for result in results if result.tool.server_id == best.server_id}
+    others = [name for name in in_common if name not in shown]
+    related = [name for name in others if telling & in_common[name]]
+    if len(others) <= FEW_TOOLS:
+        related += [name for name in others if name not in related]
+    return _list_names(best.server_id, related) if related else None
+
+
+@lru_cache(maxsize=16_384)
+def _words(name: str) -> frozenset[str]:
+    return frozenset(tokens(name))
+
+
+def _list_names(server_id: str, names: Sequence[str]) -> str:
+    listed: list[str] = []
+    room = MAX_MORE_CHARS
+    for name in names:
+        room -= len(name) + 2
+        if room < 0:
+            break
+        listed.append(name)
+    rest = len(names) - len(listed)
+    return f"{server_id} also has {', '.join(listed)}{f' and {rest} more' if rest else ''}" if listed else ""
 
 
 def switched_off_notice(project_id: str | None) -> str:

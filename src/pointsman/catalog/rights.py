@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy, Token
-from pointsman.core.errors import ForbiddenError
+from pointsman.core.errors import ForbiddenError, View
 from pointsman.core.model import Caller
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
@@ -26,6 +27,7 @@ class RightsIndex:
         self.tokens = TokenIndex(config.tokens)
         self._projects = _projects_by_token(config)
         self._grants: dict[Caller, _Grants] = {}
+        self._names: dict[Caller, NameIndex] = {}
 
     def identify(
         self, secret: str | None, project_named: str | None, now: float, *, sole_project: bool = False
@@ -70,6 +72,16 @@ class RightsIndex:
         """The servers that token and project grant, enabled or not, in the order of the configuration."""
         return self._grants_of(caller).servers
 
+    def names_of(self, caller: Caller) -> NameIndex:
+        """The index of the names that `servers_of` have for this caller."""
+        names = self._names.get(caller)
+        if names is None:
+            servers = self.servers_of(caller)
+            names = NameIndex(servers)
+            if servers:  # as in `_grants_of`
+                self._names[caller] = names
+        return names
+
     def may_use_server(self, caller: Caller, server_id: str) -> bool:
         """Whether token and project grant the server, enabled and running or not."""
         return server_id in self._grants_of(caller).servers
@@ -97,6 +109,12 @@ class RightsIndex:
             return "bm25" if caller.token_id == OWNER_ID else self.config.unassigned.optimization
         project = self.config.projects.get(caller.project_id)
         return project.optimization if project is not None else None
+
+    def view(self, caller: Caller) -> View:
+        """How the caller learns of tools."""
+        if self.is_flat(caller):
+            return "flat"
+        return "keys" if self.strategy(caller) is None else "search"
 
     def is_flat(self, caller: Caller) -> bool:
         """Whether the caller's project exposes all tools by name instead of the two meta tools."""

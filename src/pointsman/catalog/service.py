@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from pointsman.catalog.apps import has_app
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
@@ -32,26 +33,33 @@ from pointsman.catalog.results import (
     SearchOutcome,
     UsageFigures,
     accept_hits,
+    best_of_each_first,
     fallback_notice,
     fit_notice,
+    more_tools,
     no_tools_notice,
     no_usage,
     rank_by_usage,
+    script_notice,
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
 from pointsman.config.model import GatewayConfig, Strategy
-from pointsman.core.errors import ServerUnavailableError, UnknownToolError
+from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
-from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailableError
+from pointsman.providers.base import SearchProvider, SearchRequest
+from pointsman.providers.fallback import rank_with
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
-DISCOVER_AGAIN = "The call was not sent. Call tool_discovery to see its tools as they are now."
+LOOK_AGAIN = NextStep(
+    "Call tool_discovery to see its tools as they are now.",
+    ASK_OPERATOR,
+    "Call `tools/list` to see its tools as they are now.",
+).after("The call was not sent.")
 LOOK_AGAIN_S = 0.01  # whether a server whose list failed has gone
 MAX_LOOKS = 10
-HEDGE_S = 0.2  # how long another provider may take before the local one starts searching, too
 
 
 class ToolCatalogService:
@@ -141,9 +149,19 @@ class ToolCatalogService:
         return tuple(tools)
 
     async def search(
-        self, caller: Caller, queries: Sequence[str], context: str | None, max_results: int, *, request_id: str = ""
+        self,
+        caller: Caller,
+        queries: Sequence[str],
+        context: str | None,
+        max_results: int,
+        *,
+        least_each: int = 1,
+        request_id: str = "",
     ) -> SearchOutcome:
-        """The tools that fit, best first."""
+        """The tools that fit, best first, and of several queries the best of each before all others.
+
+        `least_each` of them are returned for each of several queries, as far as `max_results` allows.
+        """
         strategy = self.rights.strategy(caller)
         if strategy is None:
             return SearchOutcome((), switched_off_notice(caller.project_id), None, False)
@@ -152,16 +170,45 @@ class ToolCatalogService:
         figures = self._usage(caller.project_id, queries) if self.learns else {}
         # Several queries already share the results fairly, so usage only changes their order.
         wanted = max_results + EXTRA_CANDIDATES if figures and len(queries) == 1 else max_results
-        request = SearchRequest(tuple(queries), context, documents, wanted, caller.project_id, request_id)
-        provider, hits, unavailable = await self._ask_providers(strategy, request)
-        results = accept_hits(available.tools, hits, wanted, len(queries))
+        request = SearchRequest(
+            *(tuple(queries), context, documents, wanted, caller.project_id, request_id),
+            explain=False,
+            least_each=least_each if len(queries) > 1 else 1,
+        )
+        ranking = await rank_with(self._providers[strategy], self._providers[LOCAL], request)
+        results = accept_hits(available.tools, ranking.hits, wanted, queries)
         if figures:
             results = rank_by_usage(results, figures)[:max_results]
-        fit = fit_notice(results, hits, len(queries)) if available.tools else self._why_no_tools(caller, available)
+        if len(queries) > 1:
+            results = best_of_each_first(results)
+        fit = (
+            fit_notice(results, ranking.hits, len(queries))
+            if available.tools
+            else self._why_no_tools(caller, available)
+        )
+        unavailable = ranking.unavailable
         fallback = fallback_notice(str(unavailable)) if unavailable is not None else None
-        notice = " ".join(filter(None, (*available.notices, fit, fallback))) or None
+        script = script_notice(results, queries) if available.tools else None
+        notice = " ".join(filter(None, (*available.notices, fit, script, fallback))) or None
         code = unavailable.code if unavailable is not None else None
-        return SearchOutcome(results, notice, provider, unavailable is not None, code)
+        more = more_tools(results, available.tools)
+        return SearchOutcome(results, notice, ranking.provider, unavailable is not None, code, more)
+
+    async def replay(
+        self, caller: Caller, request: SearchRequest, provider: SearchProvider | Strategy | None = None
+    ) -> tuple[str, list[str]]:
+        """The name of the ranking and the keys of the tools in its order: for a trial, so without usage.
+
+        The tools of the request are the caller's. `provider` is another one than that of the caller's project.
+        """
+        available = await self.available(caller)
+        asked = replace(request, tools=tuple([tool.document for tool in available.tools]), project_id=caller.project_id)
+        if provider is None or isinstance(provider, str):
+            provider = self._providers[provider or self.rights.strategy(caller) or LOCAL]
+        ranking = await rank_with(provider, self._providers[LOCAL], asked)
+        results = accept_hits(available.tools, ranking.hits, request.max_results, request.queries)
+        results = best_of_each_first(results) if len(request.queries) > 1 else results
+        return ranking.provider, [result.tool.document.tool_key for result in results]
 
     async def overview(self, caller: Caller) -> str | None:
         """What the caller's servers do, in a few words; None unless its project has `describe_catalog`.
@@ -410,45 +457,10 @@ class ToolCatalogService:
 
         return self._words.get(server_id, names, server, compute)
 
-    async def _ask_providers(
-        self, strategy: Strategy, request: SearchRequest
-    ) -> tuple[str, list[SearchHit], SearchUnavailableError | None]:
-        """Ask the strategy's provider; if it does not answer, return the local provider's hits and the reason."""
-        provider, local = self._providers[strategy], self._providers[LOCAL]
-        if strategy == LOCAL:
-            hits = await local.search(request)
-            return _ranked_by(local, hits), hits, None
-        asked = asyncio.ensure_future(provider.search(request))
-        fallback: asyncio.Future[list[SearchHit]] | None = None
-        try:
-            answered, _ = await asyncio.wait({asked}, timeout=HEDGE_S)
-            if not answered:
-                fallback = asyncio.ensure_future(local.search(request))
-            hits = await asked
-        except SearchUnavailableError as error:
-            hits = await (fallback or local.search(request))
-            return _ranked_by(local, hits), hits, error
-        finally:
-            await _cancel_searches(asked, fallback)
-        return _ranked_by(provider, hits), hits, None
-
 
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
     """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
     return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
-
-
-def _ranked_by(provider: SearchProvider, hits: list[SearchHit]) -> str:
-    """The name of the ranking that was really used."""
-    return (hits.ranked_by if isinstance(hits, SearchHits) else None) or provider.name
-
-
-async def _cancel_searches(*searches: asyncio.Future[list[SearchHit]] | None) -> None:
-    """Cancel searches whose result is no longer needed."""
-    under_way = [search for search in searches if search is not None]
-    for search in under_way:
-        search.cancel()
-    await asyncio.gather(*under_way, return_exceptions=True)
 
 
 def _is_expected(source: ToolSource) -> bool:
@@ -473,10 +485,10 @@ def _check_unchanged(answer: Snapshot[KnownTool] | ListFailure, before: KnownToo
         return
     tool = answer.items.get(before.tool_name)
     if tool is None:
-        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", DISCOVER_AGAIN)
+        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", LOOK_AGAIN)
     if tool.digest != before.digest:
         reason = "it has restarted with another definition of this tool"
-        raise ServerUnavailableError(before.server_id, reason, DISCOVER_AGAIN)
+        raise ServerUnavailableError(before.server_id, reason, LOOK_AGAIN)
 
 
 def _why_not_running(source: ToolSource | None) -> str:

@@ -1,26 +1,19 @@
-"""Adds and removes entries of the configuration file; every other character stays as it was.
-
-A round trip through a YAML library would reflow lists, quotes, indentation and comments.
-"""
+"""Adds, changes and removes entries of the configuration file; every other character stays as it was."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+from typing import Any
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
-from pointsman.config.files import rewrite
+from pointsman.config.files import Rewritten, rewrite
 from pointsman.config.loader import validate
 from pointsman.config.pasted import CLIENT_SECTION, mended_id
 from pointsman.config.yaml.document import Document
-from pointsman.config.yaml.tree import CORE, NULL, child, compose, compose_pasted
-
-_NOT_EDITABLE = "`{}` is written in a form that Pointsman cannot edit safely; edit the file by hand"
+from pointsman.config.yaml.text_edits import NOT_EDITABLE, EditError, insert, put, remove
+from pointsman.config.yaml.tree import compose_pasted
 
 
 class NameTakenError(Exception):
@@ -86,29 +79,32 @@ def _hash_of(token: object) -> str | None:
     return sha256.lower() if isinstance(sha256, str) else None
 
 
-def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError."""
+def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
+    """Add a server, also one that refers to variables that are not set here: the gateway may have them.
+
+    Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError.
+    """
 
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
         if _find_server(old, server_id) is not None:
             raise NameTakenError("servers", server_id)
-        return _with_entry(old, text, "servers", server_id, entry)
+        return _with_entry(old, text, "servers", server_id, entry, unset_allowed=True)
 
-    rewrite(path, change)
+    return rewrite(path, change)
 
 
-def remove_server(path: Path, server_id: str, environ: Mapping[str, str]) -> None:
+def remove_server(path: Path, server_id: str, environ: Mapping[str, str]) -> Rewritten:
     """Raises UnknownNameError, InvalidEntryError (another entry names it), ConfigError, EditError, ReplaceError."""
 
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
         return _without_entry(old, text, *_require_server(old, server_id))
 
-    rewrite(path, change)
+    return rewrite(path, change)
 
 
-def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[str, str]) -> None:
+def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[str, str]) -> Rewritten:
     """Set `enabled`, or `disabled` where a client's block has it. Raises as `remove_server`."""
 
     def change(text: str) -> str:
@@ -119,10 +115,10 @@ def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[st
         key = ("disabled", not enabled) if opposite else ("enabled", enabled)
         return _with_value(old, text, (section, name, key[0]), key[1])
 
-    rewrite(path, change)
+    return rewrite(path, change)
 
 
-def set_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def set_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
     """Set keys of a project; of `unassigned` for the empty id. Raises as `remove_server`."""
 
     def change(text: str) -> str:
@@ -135,12 +131,12 @@ def set_project(path: Path, project_id: str, values: Mapping[str, Any], environ:
             text = _with_value(old, text, (*parents, key), value)
         return text
 
-    rewrite(path, change)
+    return rewrite(path, change)
 
 
-def add_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def add_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
     """Raises as `add_server`."""
-    add_entry(path, "projects", project_id, values, environ)
+    return add_entry(path, "projects", project_id, values, environ)
 
 
 def _find_server(document: Document, server_id: str) -> tuple[str, str] | None:
@@ -164,14 +160,14 @@ def _require_server(document: Document, server_id: str) -> tuple[str, str]:
     return found
 
 
-def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
         if name in _entries(old, section):
             raise NameTakenError(section, name)
         return _with_entry(old, text, section, name, value)
 
-    rewrite(path, change)
+    return rewrite(path, change)
 
 
 def add_entries(path: Path, section: str, entries: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> None:
@@ -203,10 +199,18 @@ def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]
     rewrite(path, change)
 
 
-def _with_entry(old: Document, text: str, section: str, name: str, value: Mapping[str, Any]) -> str:
+def variables_not_set(section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
+    """The variables that an entry needs and that the environment lacks."""
+    return sorted(set(Document(json.dumps({section: {name: value}}), "", environ).not_set.values()))
+
+
+def _with_entry(
+    old: Document, text: str, section: str, name: str, value: Mapping[str, Any], *, unset_allowed: bool = False
+) -> str:
     added = Document(json.dumps({section: {name: value}}), old.file_name, old.environ)  # as it is read back
     new = insert(text, old.root, section, name, value)
-    return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
+    tolerated = added.not_set if unset_allowed else ()
+    return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)}, tolerated)
 
 
 def _without_entry(old: Document, text: str, section: str, name: str) -> str:
@@ -227,8 +231,12 @@ def _with_value(old: Document, text: str, keys: tuple[str, ...], value: bool | s
     return _checked(old, put(text, old.root, keys, value), section, expected)
 
 
-def _checked(old: Document, text: str, section: str, expected: Mapping[str, Any]) -> str:
+def _checked(
+    old: Document, text: str, section: str, expected: Mapping[str, Any], tolerated: Collection[str] = ()
+) -> str:
     """Return the new text if it has exactly the expected entries and no problem that the old text did not have.
+
+    `tolerated` are reasons of problems that may be new.
 
     Problems of the old text do not count: environment variables that only the daemon has are missing in the shell in
     which a token is revoked.
@@ -236,12 +244,13 @@ def _checked(old: Document, text: str, section: str, expected: Mapping[str, Any]
     try:
         new = Document(text, old.file_name, old.environ)
     except ConfigError:
-        raise EditError(_NOT_EDITABLE.format(section)) from None
+        raise EditError(NOT_EDITABLE.format(section)) from None
     rest_of_old, rest_of_new = ({**_data(document), section: None} for document in (old, new))
     if rest_of_old != rest_of_new or _entries(new, section) != expected:
-        raise EditError(_NOT_EDITABLE.format(section))
+        raise EditError(NOT_EDITABLE.format(section))
     known = {(problem.key, problem.reason) for problem in _problems(old)}
-    fresh = [problem for problem in _problems(new) if (problem.key, problem.reason) not in known]
+    found = [problem for problem in _problems(new) if problem.reason not in tolerated]
+    fresh = [problem for problem in found if (problem.key, problem.reason) not in known]
     if fresh:
         raise InvalidEntryError(fresh)
     return text
@@ -262,238 +271,3 @@ def _problems(document: Document) -> Sequence[ConfigProblem]:
     except ConfigError as error:
         return error.problems
     return ()
-
-
-_STEP = "  "
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
-
-
-class EditError(Exception):
-    """The text cannot be edited safely. `str(error)` is shown to the person."""
-
-
-def insert(text: str, root: Node | None, section: str, key: str, value: Mapping[str, Any]) -> str:
-    """Add `key: value` as the last entry of `section`. `root` is the tree of the text, without that key."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    if root is None or root.tag == NULL:
-        return _append_section(text, section, key, value, newline)
-    if not isinstance(root, MappingNode):
-        raise EditError("the file is not a mapping of keys to values")
-    found = child(root, section)
-    if found is None:
-        if root.flow_style:
-            return _insert_in_flow(text, root, section, {key: value}, newline)
-        return _append_section(text, section, key, value, newline)
-    heading, body = found
-    if isinstance(body, MappingNode) and body.value:
-        if body.flow_style:
-            return _insert_in_flow(text, body, key, value, newline)
-        return _insert_in_block(text, root, body, key, value, newline)
-    if not _empty(body):
-        raise EditError(f"`{section}` is not a mapping of keys to values")
-    if root.flow_style:
-        return _replace(text, body, json.dumps({key: value}, ensure_ascii=False))
-    return _open_section(text, heading, body, _block(key, value, heading.start_mark.column + len(_STEP), newline))
-
-
-def remove(text: str, root: Node | None, section: str, key: str) -> str:
-    """Remove the entry `key` from `section`, with the comments inside it. `root` is the tree of the text."""
-    found = child(root, section)
-    body = found[1] if found else None
-    if not isinstance(root, MappingNode) or not isinstance(body, MappingNode):
-        raise EditError(f"`{section}` is not a mapping of keys to values")
-    index = next((i for i, (node, _) in enumerate(body.value) if node.value == key), None)
-    if index is None:
-        raise EditError(f"`{section}.{key}` is not written out in this file (an alias or `<<`?); edit it by hand")
-    if body.flow_style:
-        return _remove_from_flow(text, body, index)
-    start, end = _span(text, root, body, index)
-    return text[:start] + text[end:]
-
-
-def put(text: str, root: Node | None, keys: Sequence[str], value: bool | str | None) -> str:
-    """Set the value at `keys`; all but the last two of them have to exist. `root` is the tree of the text."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    place = _find_parent(text, root, keys[:-1])
-    if place is None:
-        return insert_value(text, root, keys, value, newline)
-    key, body = keys[-1], place.body
-    line = f"{_scalar(key)}: {_inline(value)}{newline}"
-    if _empty(body):
-        if place.in_flow:
-            return _replace(text, body, json.dumps({key: value}))
-        return _open_section(text, place.heading, body, " " * (place.heading.start_mark.column + len(_STEP)) + line)
-    if not isinstance(body, MappingNode):
-        raise EditError(_NOT_EDITABLE.format(".".join(keys)))
-    for own_key, own_value in body.value:
-        if own_key.value == key:
-            quoted = isinstance(value, str) and own_value.style == '"'
-            return _replace_value(text, own_key, own_value, json.dumps(value) if quoted else _inline(value))
-    if body.flow_style:
-        return _insert_in_flow(text, body, key, value, newline)
-    last = body.value[-1][0].start_mark
-    end = _end_of_entry(text, last.index, last.column, place.end)
-    gap = "" if text[:end].endswith("\n") else newline
-    return f"{text[:end]}{gap}{' ' * body.value[0][0].start_mark.column}{line}{text[end:]}"
-
-
-def insert_value(text: str, root: Node | None, keys: Sequence[str], value: bool | str | None, newline: str) -> str:
-    """Add a section with one value."""
-    if len(keys) != 2:
-        raise EditError(_NOT_EDITABLE.format(".".join(keys)))
-    section, key = keys
-    if isinstance(root, MappingNode) and root.flow_style:
-        return _insert_in_flow(text, root, section, {key: value}, newline)
-    if text and not text.endswith("\n"):
-        text += newline
-    gap = newline if text.strip() else ""
-    return f"{text}{gap}{section}:{newline}{_STEP}{_scalar(key)}: {_inline(value)}{newline}"
-
-
-class _Place(NamedTuple):
-    """A mapping in the text: the node of its key, its own node, and where what follows it begins."""
-
-    heading: Node
-    body: Node
-    end: int
-    in_flow: bool
-
-
-def _find_parent(text: str, root: Node | None, steps: Sequence[str]) -> _Place | None:
-    place, body, end, in_flow = None, root, len(text), False
-    for step in steps:
-        if not isinstance(body, MappingNode):
-            return None
-        in_flow = in_flow or bool(body.flow_style)
-        index = next((i for i, (node, _) in enumerate(body.value) if node.value == step), None)
-        if index is None:
-            return None
-        if index + 1 < len(body.value):
-            end = body.value[index + 1][0].start_mark.index
-        heading, body = body.value[index]
-        place = _Place(heading, body, end, in_flow)
-    return place
-
-
-def _replace_value(text: str, key: Node, value: Node, new: str) -> str:
-    if not isinstance(value, ScalarNode) or value.style in ("|", ">"):
-        raise EditError(_NOT_EDITABLE.format(key.value))
-    if value.end_mark.index > value.start_mark.index:
-        return _replace(text, value, new)
-    colon = text.index(":", key.end_mark.index) + 1
-    return f"{text[:colon]} {new}{text[colon:]}"
-
-
-def _append_section(text: str, section: str, key: str, value: Mapping[str, Any], newline: str) -> str:
-    if text and not text.endswith("\n"):
-        text += newline
-    gap = newline if text.strip() else ""
-    return f"{text}{gap}{section}:{newline}{_block(key, value, len(_STEP), newline)}"
-
-
-def _open_section(text: str, heading: Node, body: Node, block: str) -> str:
-    """Turn `tokens:`, `tokens: {}` or `tokens: null` into a section with one entry; keep a comment after it."""
-    if body.end_mark.index > body.start_mark.index:
-        head = text[: body.start_mark.index].rstrip(" ")
-        text = head + text[body.end_mark.index :]
-    end = text.find("\n", heading.end_mark.index) + 1
-    if end == 0:
-        newline = "\r\n" if "\r\n" in block else "\n"
-        return text + newline + block
-    return text[:end] + block + text[end:]
-
-
-def _insert_in_block(
-    text: str, root: MappingNode, body: MappingNode, key: str, value: Mapping[str, Any], newline: str
-) -> str:
-    _, end = _span(text, root, body, len(body.value) - 1)
-    block = _block(key, value, body.value[0][0].start_mark.column, newline)
-    gap = "" if text[:end].endswith("\n") else newline
-    return text[:end] + gap + block + text[end:]
-
-
-def _insert_in_flow(text: str, body: MappingNode, key: str, value: Any, newline: str) -> str:
-    entry = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
-    if not body.value:
-        return _replace(text, body, f"{{{entry}}}")
-    last_key, last_value = body.value[-1]
-    line_start = _line_start(text, last_key.start_mark.index)
-    indent = text[line_start : last_key.start_mark.index]
-    gap = f"{newline}{indent}" if line_start and not indent.strip() else " "
-    end = last_value.end_mark.index
-    return f"{text[:end]},{gap}{entry}{text[end:]}"
-
-
-def _remove_from_flow(text: str, body: MappingNode, index: int) -> str:
-    key, value = body.value[index]
-    start, end = key.start_mark.index, value.end_mark.index
-    if index > 0:
-        start = body.value[index - 1][1].end_mark.index
-    elif len(body.value) > 1:
-        end = body.value[1][0].start_mark.index
-    elif comma := re.compile(r"\s*,").match(text, end):  # one that needs nothing after it
-        end = comma.end()
-    return text[:start] + text[end:]
-
-
-def _span(text: str, root: MappingNode, body: MappingNode, index: int) -> tuple[int, int]:
-    """The range from the line of a block entry's key to the end of its last line.
-
-    Trailing blank lines and comments belong to the next entry, unless they are indented deeper than this key.
-    """
-    key = body.value[index][0].start_mark
-    if index + 1 < len(body.value):
-        next_key = body.value[index + 1][0].start_mark.index
-    else:
-        next_key = next((k.start_mark.index for k, _ in root.value if k.start_mark.index > key.index), len(text))
-    return _line_start(text, key.index), _end_of_entry(text, key.index, key.column, next_key)
-
-
-def _end_of_entry(text: str, key: int, column: int, next_key: int) -> int:
-    start = _line_start(text, key)
-    end = _line_start(text, next_key) if next_key < len(text) else next_key
-    while (last := _line_start(text, end - 1)) > start and _belongs_to_next(text[last:end], column):
-        end = last
-    return end
-
-
-def _line_start(text: str, index: int) -> int:
-    return text.rfind("\n", 0, index) + 1
-
-
-def _belongs_to_next(line: str, column: int) -> bool:
-    content = line.strip()
-    if content in ("", "...") or line.startswith("{"):  # a block of JSON among the keys
-        return True
-    return content.startswith("#") and len(line) - len(line.lstrip()) <= column
-
-
-def _replace(text: str, node: Node, new: str) -> str:
-    return text[: node.start_mark.index] + new + text[node.end_mark.index :]
-
-
-def _empty(node: Node) -> bool:
-    return node.tag == NULL or (isinstance(node, MappingNode) and not node.value)
-
-
-def _block(key: str, value: Mapping[str, Any], indent: int, newline: str) -> str:
-    lines = [f"{' ' * indent}{_scalar(key)}:"]
-    lines += [f"{' ' * indent}{_STEP}{_scalar(name)}: {_inline(item)}" for name, item in value.items()]
-    return newline.join(lines) + newline
-
-
-def _inline(value: Any) -> str:
-    if isinstance(value, str):
-        return _scalar(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_inline(item) for item in value)}]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _scalar(text: str) -> str:
-    """Unquoted if YAML reads the same text back, quoted otherwise."""
-    if _PLAIN.fullmatch(text):
-        node = compose(text, "")
-        if isinstance(node, ScalarNode) and node.tag in (CORE + "str", CORE + "timestamp"):
-            return text
-    return json.dumps(text, ensure_ascii=False)

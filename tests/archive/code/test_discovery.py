@@ -42,6 +42,7 @@ def documents() -> tuple[ToolDocument, ...]:
     return (*ours, *others)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("embeddings", [False, True])
 async def test_the_right_code_tool_is_found_first(embeddings: bool) -> None:
     provider = BM25SearchProvider(embeddings)

@@ -20,11 +20,6 @@ SCHEMAS = {tool.name: tool.output_schema for tool in (READ_FILE, GREP_CODEBASE)}
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def archive(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     folder = tmp_path_factory.mktemp("gateway")
     root = write(folder / "app", TREE)

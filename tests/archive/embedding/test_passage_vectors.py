@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pointsman.archive.embedding import passage_vectors
-from pointsman.archive.embedding.base import EmbeddingError
+from pointsman.archive.embedding.base import EmbeddingError, embed_batch, passage_space
 from pointsman.archive.embedding.passage_vectors import BackgroundEmbedding, MixedSpacesError
 from pointsman.archive.embedding.passage_vectors import embed_passages as embed
 from pointsman.archive.embedding.remote import RemoteEmbedding
 from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.search.query_parser import parse
+from pointsman.archive.search.searcher import Searcher
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import EmbeddingServer, embedding_server
 from tests.archive.sample_documents import fill, prepared
@@ -105,6 +107,28 @@ def test_old_vectors_serve_until_the_last_new_one_is_there(storage: SqliteStorag
     assert used is not None
     assert (used.model, vectors(storage)) == ("large", 6)
     assert list(storage.documents.stats().vectors) == ["openai-compatible, large, 8 dimensions"]
+
+
+def test_vectors_of_an_older_version_serve_until_the_background_has_replaced_them(
+    storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passage_vectors, "BATCH", BATCH)
+    fill(storage, prepared("a.md", *texts(6), "bake the bread"))
+    older = StaticEmbedding()
+    pending = storage.vectors.pending(older.space(), 10)
+    storage.vectors.put(
+        older.space(),
+        list(zip([each.number for each in pending], embed_batch(older, [each.text for each in pending]), strict=True)),
+    )
+    answer = Searcher(storage, StaticEmbedding()).search(parse("baking loaves"), 1)
+    assert answer.found[0].passage.chunk.text == "bake the bread"
+    working = BackgroundEmbedding(storage, StaticEmbedding())
+    try:
+        wait_until(lambda: storage.vectors.space() == passage_space(older))
+    finally:
+        working.close()
+    assert vectors(storage) == 7
+    assert list(storage.documents.stats().vectors) == [str(passage_space(older))]
 
 
 def test_passages_that_go_while_they_are_embedded_leave_no_vector(

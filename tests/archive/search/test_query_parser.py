@@ -63,6 +63,16 @@ def test_what_is_no_operator_is_plain_words(text: str, words: tuple[str, ...]) -
     assert parse(text).words == words
 
 
+def test_in_running_text_a_quoted_phrase_is_not_required() -> None:
+    question = 'how is the "retry limit" of a connection chosen, and does it hold for a server that was started by hand'
+    long = parse(question)
+    assert long.must == ()
+    assert "retry limit" in long.words
+    assert "not required" in long.notices[0]
+    assert parse('where is the "retry limit" of a connection').must == ("retry limit",)
+    assert parse(question.replace('"retry', '+"retry')).must == ("retry limit",)
+
+
 def test_an_open_quote_and_curly_quotes_make_phrases() -> None:
     assert parse('half "a phrase').must == ("a phrase",)
     assert parse("\u201ca phrase\u201d").must == ("a phrase",)

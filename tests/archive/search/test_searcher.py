@@ -14,7 +14,7 @@ from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.search.circuit_breaker import COOLDOWN_S
 from pointsman.archive.search.fusion import fuse, normalize
 from pointsman.archive.search.query_parser import parse
-from pointsman.archive.search.searcher import Answer, Searcher, Source
+from pointsman.archive.search.searcher import LITTLE, LOW_SCORE, NO_WORD, NOTHING, Answer, Searcher, Source
 from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import embedding_server
 from tests.archive.sample_documents import fill, prepared
@@ -77,6 +77,57 @@ def test_by_meaning_alone_the_score_is_the_likeness(searcher: Searcher) -> None:
     answer = searcher.search(parse("bread"), 3, by_words=False)
     for found in answer.found:
         assert found.relevance == pytest.approx(max(0.0, 1 - found.distance), abs=1e-6)
+
+
+@pytest.mark.parametrize("query", ["flurble xyzzy quux", "blorptastic snargle", "asdf jkl qwertz"])
+def test_nonsense_gets_a_low_score_and_a_notice(searcher: Searcher, query: str) -> None:
+    answer = searcher.search(parse(query), 3)
+    assert answer.found[0].relevance < LOW_SCORE
+    assert answer.notices == (NO_WORD,)
+
+
+def test_a_word_in_common_does_not_make_an_answer(searcher: Searcher) -> None:
+    answer = searcher.search(parse("salt mine accident statistics of Poland"), 3)
+    assert answer.found[0].relevance < LOW_SCORE
+    assert answer.notices == (LITTLE,)
+    assert searcher.search(parse("slice tomatoes"), 3).notices == ()
+
+
+def test_an_empty_answer_says_so(searcher: Searcher, filled: SqliteStorage) -> None:
+    assert searcher.search(parse("+flurble bread"), 3) == Answer(notices=(NOTHING,))
+    assert Searcher(filled, None).search(parse("flurble"), 3) == Answer(notices=(NOTHING,))
+
+
+def test_function_words_do_not_rank(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "archive.db")
+    fill(storage, prepared("a.md", "what is it that we do with the"), prepared("b.md", "bake bread"))
+    fill(storage, *(prepared(f"{number}.md", "numbers only") for number in range(20)))
+    searcher = Searcher(storage, None)
+    assert documents(searcher.search(parse("what do we do with the bread"), 5)) == ["b.md"]
+    assert documents(searcher.search(parse("what is it"), 5)) == ["a.md"]
+    storage.close()
+
+
+def test_a_title_counts_beside_a_long_text(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "archive.db")
+    text = "The committee met on Monday and approved the budget, the schedule and the list of members. " * 10
+    fill(storage, prepared("a.md", text, title="Bread recipes"), prepared("b.md", text, title="Rocket engines"))
+    fill(storage, prepared("c.md", "A dough of flour, water and yeast is baked in a hot oven.", title="Kitchen"))
+    embed(storage, StaticEmbedding())
+    answer = Searcher(storage, StaticEmbedding()).search(parse("spacecraft propulsion"), 3, by_words=False)
+    assert documents(answer)[0] == "b.md"
+    assert answer.found[0].relevance > answer.found[1].relevance + 0.05
+    storage.close()
+
+
+def test_a_title_that_is_a_number_does_not_blur_its_text(tmp_path: Path) -> None:
+    storage = SqliteStorage(tmp_path / "archive.db")
+    fill(storage, prepared("a.md", "The dough is baked in an oven.", title="DEC-0054"))
+    fill(storage, prepared("b.md", "The dough is baked in an oven.", title="2026-01-31"))
+    embed(storage, StaticEmbedding())
+    found = Searcher(storage, StaticEmbedding()).search(parse("the dough is baked in an oven"), 2, by_words=False).found
+    assert [hit.distance < 0.01 for hit in found] == [True, True]
+    storage.close()
 
 
 def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStorage, tmp_path: Path) -> None:

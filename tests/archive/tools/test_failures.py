@@ -47,11 +47,6 @@ FAILURES: tuple[tuple[str, Json, str], ...] = (
 )
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=WAYS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     folder = tmp_path_factory.mktemp("archive")

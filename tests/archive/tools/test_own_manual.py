@@ -17,11 +17,6 @@ ABOUT_THE_MANUAL = "audit journal rows and metrics"
 EMBEDDINGS = ("none", "static")
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=EMBEDDINGS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     folder = tmp_path_factory.mktemp("archive")

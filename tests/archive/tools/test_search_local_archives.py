@@ -54,11 +54,6 @@ def filled(path: Path) -> None:
     storage.close()
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=WAYS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     folder = tmp_path_factory.mktemp("archive")

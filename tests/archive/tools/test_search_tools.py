@@ -16,11 +16,6 @@ LIMITS = {"indexes": 40, "documents": 30, "bytes": 2_000_000}
 names = map("index{}".format, itertools.count())
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(scope="module", params=WAYS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     env = {"POINTSMAN_ARCHIVE_INDEX_LIMITS": json.dumps(LIMITS)}

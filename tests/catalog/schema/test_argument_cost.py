@@ -153,6 +153,7 @@ def cost(schema: Json, given_arguments: Json) -> tuple[float, int]:
     return spent_s, grown_kb
 
 
+@pytest.mark.no_cover
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory with /proc")
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=WITHOUT_SHRINKING)
 @given(schemas().filter(can_arrive), arguments)
@@ -188,6 +189,7 @@ def child_cost(job: bytes) -> tuple[float, int]:
         while child.poll() is None:  # `ru_maxrss` would be that of this process, from which it was forked
             with suppress(OSError, StopIteration):  # it has just ended
                 peak, spent_s = peak_kb(child.pid), cpu_s(child.pid)
+            time.sleep(0.001)
     return spent_s - before_s, peak - before_kb
 
 
@@ -266,6 +268,25 @@ async def test_a_check_that_is_cancelled_leaves_no_answer_for_the_next_one() -> 
             await process.settle(fits, "test")
     finally:
         await process.close()
+
+
+async def test_closing_waits_for_a_process_that_a_cancelled_check_has_killed() -> None:
+    process = CheckProcess()
+    costly = DeferredCheck(ArgumentCheck("s:t", COSTLY["compilation"][0]), {"p1": "x"})
+    before = children()
+    task = asyncio.create_task(process.settle(costly, "test"))
+    while children() == before:
+        await asyncio.sleep(0.005)
+    await asyncio.sleep(0.05)  # it reads the job
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await process.close()
+    assert children() == before
+
+
+def children() -> set[str]:
+    own = Path("/proc/self/task").iterdir()
+    return {child for thread in own for child in (thread / "children").read_text().split()}
 
 
 async def test_tokens_take_turns_at_the_check_process() -> None:

@@ -24,13 +24,13 @@ def line(properties: dict[str, Any], required: list[Any] | None = None, room: in
 
 def test_required_parameters_come_first_and_optional_ones_are_marked() -> None:
     shown = line({"limit": {"type": "integer"}, "city": STRING}, ["city"])
-    assert shown == "do(city: string, limit?: integer) -> any"
+    assert shown == "(city: string, limit?: integer)"
 
 
 def test_a_tool_without_parameters() -> None:
-    assert line({}) == "do() -> any"
-    assert signature({"name": "do"}, 80) == "do() -> any"
-    assert signature({"name": "do", "inputSchema": {}}, 80) == "do() -> any"
+    assert line({}) == "()"
+    assert signature({"name": "do"}, 80) == "()"
+    assert signature({"name": "do", "inputSchema": {}}, 80) == "()"
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_a_tool_without_parameters() -> None:
         ({"type": "array"}, "any[]"),
         ({"type": "array", "items": {"type": "array", "items": {"type": "number"}}}, "number[][]"),
         ({"type": "array", "items": {"type": "object", "properties": {"x": STRING}}}, "{x?: string}[]"),
-        ({"anyOf": [{"$ref": "#/$defs/colour"}, {"type": "null"}]}, '"red"|"blue"|null'),
-        ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a"|"b")[]'),
-        ({"enum": ["open", "closed"]}, '"open"|"closed"'),
+        ({"anyOf": [{"$ref": "#/$defs/colour"}, {"type": "null"}]}, "'red'|'blue'|null"),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, "('a'|'b')[]"),
+        ({"enum": ["open", "closed"]}, "'open'|'closed'"),
         ({"type": "string", "enum": [f"choice {n}" for n in range(50)]}, "string"),
         ({"const": 3}, "3"),
         ({"type": ["string", "null"]}, "string|null"),
@@ -50,7 +50,7 @@ def test_a_tool_without_parameters() -> None:
         ({"type": "object", "properties": {"x": STRING, "y": STRING}, "required": ["y"]}, "{y: string, x?: string}"),
         ({"type": "object", "properties": {f"name{n}": STRING for n in range(50)}}, "object"),
         ({"type": "object"}, "object"),
-        ({"$ref": "#/$defs/colour"}, '"red"|"blue"'),
+        ({"$ref": "#/$defs/colour"}, "'red'|'blue'"),
         ({"$ref": "#/$defs/none"}, "any"),
         ({"$ref": "https://elsewhere.example/x"}, "any"),
         (True, "any"),
@@ -61,17 +61,32 @@ def test_a_tool_without_parameters() -> None:
 )
 def test_types_are_named(schema: Any, shown: str) -> None:
     defs = {"$defs": {"colour": {"enum": ["red", "blue"]}}}
-    assert line({"a": schema}, ["a"], schema=defs) == f"do(a: {shown}) -> any"
+    assert line({"a": schema}, ["a"], schema=defs) == f"(a: {shown})"
 
 
-def test_what_comes_back_is_named_where_it_is_declared() -> None:
-    output = {"type": "object", "properties": {"celsius": {"type": "number"}}, "required": ["celsius"]}
-    assert line({}, outputSchema=output) == "do() -> {celsius: number}"
+def test_texts_with_quotes_are_written_as_json() -> None:
+    assert line({"a": {"enum": ["it's", 'say "hi"', "plain"]}}, ["a"]) == """(a: "it's"|"say \\"hi\\""|'plain')"""
+
+
+def test_optional_parameters_lose_their_types_before_their_names() -> None:
+    options = {"city": STRING, **{f"option{n}": {"type": "integer"} for n in range(4)}}
+    assert line(options, ["city"], room=63) == "(city: string, option0?: integer, option1?, option2?, option3?)"
+    assert line(options, ["city"], room=54) == "(city: string, option0?, option1?, option2?, option3?)"
 
 
 def test_optional_parameters_give_way_and_the_line_says_so() -> None:
     shown = line({"city": STRING, **{f"option{n}": STRING for n in range(20)}}, ["city"], room=48)
-    assert shown == "do(city: string, option0?: string, …) -> any"
+    assert shown == "(city: string, option0?, option1?, option2?, …)"
+
+
+def test_names_alone_can_be_shown() -> None:
+    properties = {
+        "limit": {"type": "integer"},
+        "city": STRING,
+        "where": {"type": "object", "properties": {"x": STRING}},
+    }
+    assert signature(tool(properties, ["city"]), 80, typed=False) == "(city, limit?, where?)"
+    assert signature({"name": "do", "inputSchema": {"anyOf": [ZIP, POINT]}}, 80, typed=False) == "((zip | lat, lon))"
 
 
 def test_a_required_parameter_is_never_dropped() -> None:
@@ -85,27 +100,25 @@ def test_more_required_parameters_than_anybody_could_give_are_cut() -> None:
     for names in ([f"r{n}" * 20 for n in range(5_000)], ["first", "x" * 100_000]):
         shown = line({}, names)
         assert len(shown) < MAX_REQUIRED_CHARS + 100
-        assert shown.startswith(f"do({names[0]}: any, ")
-        assert shown.endswith(", …) -> any")
+        assert shown.startswith(f"({names[0]}: any, ")
+        assert shown.endswith(", …)")
 
 
 def test_a_required_parameter_without_a_definition_is_named() -> None:
-    assert line({}, ["city"]) == "do(city: any) -> any"
+    assert line({}, ["city"]) == "(city: any)"
 
 
 def test_names_that_are_no_words_are_quoted() -> None:
-    assert (
-        line({"first name": STRING, "都市": STRING}, ["first name"]) == 'do("first name": string, 都市?: string) -> any'
-    )
+    assert line({"first name": STRING, "都市": STRING}, ["first name"]) == "('first name': string, 都市?: string)"
 
 
 def test_schemas_that_go_in_circles_or_make_no_sense_are_shown_all_the_same() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
     circle = {"$defs": {"node": node, "self": {"$ref": "#/$defs/self"}}}
-    assert line({"a": {"$ref": "#/$defs/node"}}, ["a"], schema=circle) == "do(a: {next?: object}) -> any"
-    assert line({"a": {"$ref": "#/$defs/self"}}, ["a"], schema=circle) == "do(a: any) -> any"
+    assert line({"a": {"$ref": "#/$defs/node"}}, ["a"], schema=circle) == "(a: {next?: object})"
+    assert line({"a": {"$ref": "#/$defs/self"}}, ["a"], schema=circle) == "(a: any)"
     for odd in ({"properties": [], "required": "city"}, {"properties": {"a": None}, "required": [1, {}]}):
-        assert signature({"name": "do", "inputSchema": odd}, 80).startswith("do(")
+        assert signature({"name": "do", "inputSchema": odd}, 80).startswith("(")
 
 
 _WORDS = st.sampled_from(
@@ -135,7 +148,7 @@ _ANYTHING = st.recursive(
 @given(_ANYTHING, _ANYTHING)
 def test_whatever_a_server_sends_can_be_shown(schema: Any, output: Any) -> None:
     shown = signature({"name": "do", "inputSchema": schema, "outputSchema": output}, 80)
-    assert shown.startswith("do(")
+    assert shown.startswith("(")
     required = schema.get("required") if isinstance(schema, dict) else None
     if isinstance(required, list):
         assert all(name in shown for name in required if name in ("a", "type", "items"))
@@ -146,7 +159,7 @@ def test_schemas_without_a_bottom_are_cut_off() -> None:
     unions: dict[str, Any] = STRING
     for _ in range(5_000):
         lists, unions = {"items": lists}, {"anyOf": [unions]}
-    assert line({"a": lists, "b": unions}, ["a", "b"]) == "do(a: any[][][][][], b: any) -> any"
+    assert line({"a": lists, "b": unions}, ["a", "b"]) == "(a: any[][][][][], b: any)"
 
 
 def test_schemas_that_multiply_are_cheap() -> None:
@@ -156,7 +169,7 @@ def test_schemas_that_multiply_are_cheap() -> None:
     names = [f"a{n}" for n in range(200)]
     properties = {name: {"$ref": "#/$defs/next"} for name in names} | {"u": {"$ref": "#/$defs/union"}}
     shown = line(properties, [*names, "u"], schema={"$defs": {"next": wide, "union": union}})
-    assert shown.startswith("do(a0: object, ")
+    assert shown.startswith("(a0: object, ")
 
 
 CITY = {"type": "object", "properties": {"city": STRING}, "required": ["city"]}
@@ -181,19 +194,19 @@ POINT = {"properties": {"lat": {"type": "number"}, "lon": {"type": "number"}}, "
                     for kind in ("a", "b")
                 ]
             },
-            'kind: "a"|"b", (a: string | b: string)',
+            "kind: 'a'|'b', (a: string | b: string)",
         ),
     ],
 )
 def test_references_and_combinations_are_seen_through(schema: dict[str, Any], shown: str) -> None:
-    assert signature({"name": "do", "inputSchema": schema}, 200) == f"do({shown}) -> any"
+    assert signature({"name": "do", "inputSchema": schema}, 200) == f"({shown})"
 
 
 def test_more_alternatives_than_there_is_room_for_are_hinted_at() -> None:
     many = {"oneOf": [{"required": [f"p{n}"]} for n in range(30)]}
     shown = signature({"name": "do", "inputSchema": many}, 200)
-    assert shown.startswith("do((p0: any | p1: any | ")
-    assert shown.endswith(" | …)) -> any")
+    assert shown.startswith("((p0: any | p1: any | ")
+    assert shown.endswith(" | …))")
 
 
 def test_combinations_that_multiply_are_cheap() -> None:

@@ -51,12 +51,6 @@ REQUESTS = [  # what people ask for; one of the tools of the everyday servers fi
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all agents."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("agents")
     (folder / "gateway").mkdir()

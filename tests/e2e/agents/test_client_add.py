@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -13,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.agents.model import Model, serving
-from tests.e2e.agents.programs import BIN, NODE_BIN, Places, codex, copilot, needs_agents, run
+from tests.e2e.agents.programs import Places, agent_environment, codex, copilot, needs_agents, run
 from tests.gateway_process import GatewayProcess, gateway_process, own_environment
+from tests.program import run_program
 
 pytestmark = needs_agents
 
@@ -43,12 +43,6 @@ QUIET = {
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all clients."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     config = {"servers": {"time": {"command": sys.executable, "args": [str(CLOCK)]}}}
     async with gateway_process(tmp_path_factory.mktemp("gateway"), config) as running:
@@ -59,23 +53,10 @@ async def said(
     command: list[str], home: Path, more: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> str:
     """All that a program prints with a home of its own. It must succeed."""
-    path = f"{NODE_BIN}:{BIN}:{os.environ.get('PATH', '')}"
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=folder or home,
-        env={"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", **QUIET, **(more or {})},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        out, _ = await asyncio.wait_for(process.communicate(), RUN_S)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, out.decode()
-    return out.decode()
+    env = agent_environment(home) | QUIET | dict(more or {})
+    ended = await run_program(*command, cwd=folder or home, limit_s=RUN_S, env=env, merged=True)
+    assert ended.code == 0, ended.out
+    return ended.out
 
 
 async def client(verb: str, name: str, gateway: GatewayProcess, home: Path, *options: str) -> None:
@@ -101,11 +82,13 @@ async def test_the_client_lists_the_gateway_and_calls_a_tool(
     home.mkdir()
     keys = {"time:get_current_time": {"timezone": "Asia/Tokyo"}}
     with serving(Model(keys)) as model:
-        places = Places(gateway.url, "ptm_wrong", model.url, home, tmp_path / "work")
-        prepared = setup(places, f"Do this. TASK: {TASK}")  # writes the model's settings, and an entry
-        await client("remove", name, gateway, home)
+        places = Places(None, "", model.url, home, tmp_path / "work")
+        prepared = setup(places, f"Do this. TASK: {TASK}")  # writes the model's settings
         await client("add", name, gateway, home, *FORMS[form])
         assert re.search(expected, await said(command, home, {"MY_TOKEN": gateway.token}))
+        if name == "codex":  # which otherwise begins without servers that take longer than a second
+            with (home / ".codex/config.toml").open("a") as file:
+                file.write("required = true\n")
         prepared.environment["MY_TOKEN"] = gateway.token
         answer = await run(lambda _, __: prepared, places, "")
     assert "It is 21:00 in Asia/Tokyo" in answer

@@ -36,12 +36,6 @@ TOOLS = ["tool_discovery", "tool_execute"]
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all clients."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     config = {"servers": {"time": {"command": sys.executable, "args": [str(CLOCK)]}}}
     async with gateway_process(tmp_path_factory.mktemp("gateway"), config) as running:

@@ -78,3 +78,24 @@ async def test_the_explanation_has_only_the_words_of_the_queries_that_a_tool_ser
     words = {hit.tool_key: hit.explanation or "" for hit in hits if hit.intents == (0,)}
     assert "body" not in words["mail:send_email"]
     assert "message" in words["mail:send_email"]
+
+
+def test_each_query_gets_several_tools_before_any_gets_more() -> None:
+    strong = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.0, 0.0])
+    weak = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.12, 0.05])
+    fused = fuse([strong, weak], np.zeros(7), 5, least_each=2)
+    assert [(hit.row, hit.intents) for hit in fused] == [(0, (0,)), (1, (0,)), (2, (0,)), (5, (1,)), (6, (1,))]
+
+
+async def test_a_hit_has_its_relevance_for_each_query_that_it_serves() -> None:
+    queries = ("send an email", "write a message to somebody")
+    for hit in await BM25SearchProvider(embeddings=False).search(SearchRequest(queries, None, CATALOG, 3)):
+        assert len(hit.fits) == len(hit.intents)
+        assert max(hit.fits, default=hit.relevance) == hit.relevance
+
+
+async def test_explanations_are_left_out_where_nobody_reads_them() -> None:
+    request = SearchRequest(("send an email", "getForecast"), None, CATALOG, 4, explain=False)
+    hits = {hit.tool_key: hit.explanation for hit in await BM25SearchProvider(embeddings=False).search(request)}
+    assert hits["mail:send_email"] is None
+    assert hits["weather:getForecast"] == "exact name"

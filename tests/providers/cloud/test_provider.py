@@ -17,7 +17,6 @@ import pytest
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.cloud import http as cloud_http
-from pointsman.providers.cloud.breaker import FIRST_REST_S
 from pointsman.providers.cloud.errors import CloudError
 from pointsman.providers.cloud.http import MAX_ANSWER_BYTES, MAX_CONNECTIONS
 from pointsman.providers.cloud.provider import CloudSearchProvider
@@ -294,62 +293,6 @@ async def test_what_the_operator_must_mend_is_logged_once(
 # The breaker
 
 
-async def test_a_service_that_comes_back_is_asked_again_after_a_rest() -> None:
-    clock = Clock()
-    async with (
-        search_service(sends(http(b"{}", "500 Oops"))) as service,
-        provider(service.settings(), clock=clock) as cloud,
-    ):
-        for _ in range(3):
-            await why_not(cloud)
-        service.behave = names_the_first_tool
-        assert await why_not(cloud) == "cloud_open"
-        clock.now += FIRST_REST_S
-        assert state(cloud) == "half-open"
-        assert [hit.tool_key for hit in await cloud.search(asking())] == ["shop:paint"]
-        assert cloud.state_for(None) == ("closed", None)
-
-
-async def test_while_a_probe_is_under_way_nobody_else_waits() -> None:
-    clock = Clock()
-    may_answer = asyncio.Event()
-
-    async def answers_later(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await may_answer.wait()
-        await names_the_first_tool(asked, writer)
-
-    async with (
-        search_service(sends(http(b"{}", "500 Oops"))) as service,
-        provider(service.settings(), clock=clock) as cloud,
-    ):
-        for _ in range(3):
-            await why_not(cloud)
-        service.behave = answers_later
-        clock.now += FIRST_REST_S
-        probe = asyncio.create_task(cloud.search(asking()))
-        await service.until_asked(4)
-        assert await why_not(cloud) == "cloud_open"
-        assert state(cloud) == "half-open"
-        may_answer.set()
-        assert len(await probe) == 1
-        assert state(cloud) == "closed"
-
-
-async def test_not_even_the_one_whose_request_is_the_probe_waits_for_a_dead_service() -> None:
-    clock = Clock()
-    async with (
-        search_service(sends(http(b"{}", "500 Oops"))) as service,
-        provider(service.settings(), clock=clock, probe_patience_s=0.01) as cloud,
-    ):
-        for _ in range(3):
-            await why_not(cloud)
-        service.behave = says_nothing
-        clock.now += FIRST_REST_S
-        assert await why_not(cloud) == "cloud_open"
-        assert state(cloud) == "half-open"  # the probe goes on with nobody waiting for it
-        await service.until_asked(4)
-
-
 async def test_a_time_out_releases_all_who_wait_for_the_same_service() -> None:
     async with search_service(says_nothing) as service, provider(service.settings(timeout_s=1.5)) as cloud:
         first = asyncio.create_task(why_not(cloud))
@@ -372,32 +315,6 @@ async def test_that_it_opened_is_logged_once_however_many_calls_failed(caplog: p
         all_are_there.set()
         assert await asyncio.gather(*calls) == ["cloud_http"] * 5
     assert len([line for line in caplog.messages if "the local search answers for the next" in line]) == 1
-
-
-async def test_one_who_leaves_neither_holds_the_probes_place_nor_hides_what_it_found() -> None:
-    clock = Clock()
-    may_answer = asyncio.Event()
-
-    async def answers_later(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await may_answer.wait()
-        await names_the_first_tool(asked, writer)
-
-    async with (
-        search_service(sends(http(b"{}", "500 Oops"))) as service,
-        provider(service.settings(), clock=clock) as cloud,
-    ):
-        for _ in range(3):
-            await why_not(cloud)
-        service.behave = answers_later
-        clock.now += FIRST_REST_S
-        probe = asyncio.create_task(cloud.search(asking()))
-        await service.until_asked(4)
-        probe.cancel()
-        await asyncio.wait({probe})
-        assert probe.cancelled()
-        may_answer.set()
-        while state(cloud) != "closed":
-            await asyncio.sleep(0.01)
 
 
 async def test_a_hanging_service_is_found_out_though_its_clients_leave_early() -> None:

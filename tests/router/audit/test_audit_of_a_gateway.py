@@ -85,7 +85,7 @@ async def test_a_client_that_leaves_cancels_its_call_and_the_row_says_so(shop: S
         )
     async with asyncio.timeout(30):
         while [row["outcome"] for row in await shop.rows()] != ["cancelled"]:
-            pass
+            await asyncio.sleep(0.02)
     assert [message["method"] for message in shop.ran()] == ["tools/call", "notifications/cancelled"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -10,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.gateway_process import own_environment
+from tests.program import run_program
 
 COMMAND_S = 120.0  # a bound against hanging
+CONFIG = "# mine\nservers:\n  time: {command: uvx}   # the clock\n"
 
 
 @dataclass(frozen=True)
@@ -35,15 +38,19 @@ async def run(
 ) -> Ran:
     """Run a command in `folder`, with the configuration and the state folder that `gateway_process` has there."""
     own = {"POINTSMAN_STATE_DIR": str(folder / "state"), **environ}
-    process = await asyncio.create_subprocess_exec(
-        *(*program, *args),
-        cwd=folder,
-        env=own_environment(folder) | own,
-        stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(COMMAND_S):
-        out, err = await process.communicate(None if stdin is None else stdin.encode())
-    assert process.returncode is not None
-    return Ran(process.returncode, out.decode(), err.decode())
+    env = own_environment(folder) | own
+    ended = await run_program(*program, *args, cwd=folder, limit_s=COMMAND_S, env=env, stdin=stdin)
+    return Ran(ended.code, ended.out, ended.err)
+
+
+def move_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands in this process find a configuration, and nothing else, in `home`."""
+    for name in ("POINTSMAN_CONFIG", "POINTSMAN_TOKEN", "POINTSMAN_STATE_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    config_of(home).parent.mkdir(parents=True)
+    config_of(home).write_text(CONFIG)
+
+
+def config_of(home: Path) -> Path:
+    return home / ".config/pointsman/pointsman.yaml"

@@ -133,3 +133,20 @@ def test_without_a_configuration_it_says_how_to_get_one(tmp_path: Path, monkeypa
     refused = run("list")
     assert refused.exit_code == 2
     assert "No configuration found" in refused.stderr
+
+
+def test_what_changes_the_store_tells_its_result_as_json(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    for name in ("queue", "other"):
+        (notes / f"{name}.md").write_text(f"# {name}\n\nWe chose the {name} because it keeps order.\n")
+    db = ("--db", tmp_path / "a.db", "--json")
+    assert run("ingest", notes, *db).exit_code == 0
+    drawn = json.loads(run("graph", "queue", "-o", tmp_path / "g.svg", *db).stdout)
+    assert (drawn["file"], drawn["drawn"]) == (str(tmp_path / "g.svg"), drawn["reached"])
+    assert json.loads(run("embed", *db).stdout) == {"computed": 0}
+    removed = json.loads(run("remove", "notes", "queue.md", *db).stdout)
+    assert removed == {"collection": "notes", "removed": ["queue.md"]}
+    assert json.loads(run("remove", "notes", *db).stdout) == {"collection": "notes", "removed": None}
+    item = json.loads(run("context", "add", "--type", "rule", "a decision", *db).stdout)["id"]
+    assert json.loads(run("context", "remove", item, *db).stdout) == {"removed": [item], "unknown": []}

@@ -12,7 +12,7 @@ from pathlib import Path
 def run(folder: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "SEARCH_DB_PATH": str(folder / "archive.db"), "HOME": str(folder)}
     return subprocess.run(
-        [sys.executable, "-m", "pointsman", "archive", "context", *words],
+        [sys.executable, "-P", "-m", "pointsman", "archive", "context", *words],
         env=environment,
         cwd=folder,
         input=stdin,

@@ -102,7 +102,8 @@ def test_tail_prints_the_newest(tmp_path: Path) -> None:
 
 
 def test_tail_follows_until_it_is_interrupted(tmp_path: Path, log: AuditLog) -> None:
-    command = [sys.executable, "-m", "pointsman", "audit", "tail", "--json", "-f", "-n", "1", "--kind", "execute"]
+    command = [sys.executable, "-P", "-m", "pointsman", "audit", "tail"]
+    command += ["--json", "-f", "-n", "1", "--kind", "execute"]
     environment = {**os.environ, "POINTSMAN_STATE_DIR": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as tail:
         assert tail.stdout is not None

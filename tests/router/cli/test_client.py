@@ -16,19 +16,14 @@ from pointsman.config.loader import load
 from pointsman.config.secrets import digest
 from pointsman.router.cli.main import main
 from pointsman.router.clients.dialects import DIALECTS
+from tests.router.cli.commands import CONFIG, config_of, move_home
 
-START = "# mine\nservers:\n  time: {command: uvx}   # the clock\n"
 CURSOR = '{\n  "mcpServers": {\n    "time": {"command": "uvx"}\n  }\n}\n'
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("POINTSMAN_CONFIG", "POINTSMAN_TOKEN", "POINTSMAN_STATE_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    config = tmp_path / ".config/pointsman/pointsman.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text(START)
+    move_home(tmp_path, monkeypatch)
     work = tmp_path / "work"
     work.mkdir()
     monkeypatch.chdir(work)
@@ -37,10 +32,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*args: str) -> Result:
     return CliRunner().invoke(main, ["client", *args])
-
-
-def config_of(home: Path) -> Path:
-    return home / ".config/pointsman/pointsman.yaml"
 
 
 def cursor_file(home: Path, text: str = CURSOR) -> Path:
@@ -65,7 +56,7 @@ def test_an_entry_with_a_token_of_its_own_is_written_and_taken_back(name: str, h
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert run("undo", name).exit_code == 0
     assert not file.exists()
-    assert config_of(home).read_text().startswith(START)
+    assert config_of(home).read_text().startswith(CONFIG)
     assert not load(config_of(home), {}).tokens
 
 
@@ -127,7 +118,7 @@ def test_nothing_is_written_without_a_yes(home: Path) -> None:
     assert (unasked.exit_code, "--yes" in unasked.stderr) == (2, True)
     assert run("add", "cursor", "--dry-run").exit_code == 0
     assert file.read_text() == CURSOR
-    assert config_of(home).read_text() == START
+    assert config_of(home).read_text() == CONFIG
 
 
 def test_a_broken_file_is_named_with_its_line_and_left_alone(home: Path) -> None:
@@ -135,7 +126,7 @@ def test_a_broken_file_is_named_with_its_line_and_left_alone(home: Path) -> None
     result = run("add", "cursor", "--yes")
     assert result.exit_code == 1
     assert f"{file} is not valid JSON: line 3" in result.stderr
-    assert config_of(home).read_text() == START
+    assert config_of(home).read_text() == CONFIG
     rows = json.loads(run("list", "--json").stdout)
     assert [row["state"] for row in rows if row["client"] == "cursor"] == ["unreadable"]
 
@@ -144,7 +135,7 @@ def test_a_project_s_file_gets_a_variable_instead_of_the_token(home: Path) -> No
     assert run("add", "claude-code", "--scope", "project", "--yes").exit_code == 0
     text = (home / "work/.mcp.json").read_text()
     assert "Bearer ${POINTSMAN_TOKEN}" in text
-    assert config_of(home).read_text() == START
+    assert config_of(home).read_text() == CONFIG
 
 
 def test_a_project_s_file_that_leads_elsewhere_is_refused(home: Path) -> None:
@@ -159,12 +150,12 @@ def test_the_token_in_the_environment_is_used(home: Path, monkeypatch: pytest.Mo
     run("add", "cursor", "--yes", "--url", "https://gateway.example/mcp")
     entry = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]["pointsman"]
     assert entry == {"url": "https://gateway.example/mcp", "headers": {"Authorization": "Bearer ptm_given"}}
-    assert config_of(home).read_text() == START
+    assert config_of(home).read_text() == CONFIG
 
 
 def test_a_desktop_app_gets_absolute_paths(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
-    other.write_text(START)
+    other.write_text(CONFIG)
     run("add", "claude-desktop", "--yes", "--config", str(other), "--state-dir", str(tmp_path / "state"))
     written = json.loads((home / ".config/Claude/claude_desktop_config.json").read_text())
     entry = written["mcpServers"]["pointsman"]
@@ -199,6 +190,33 @@ def test_a_full_disk_costs_nothing(home: Path) -> None:
     assert "File too large" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert file.read_text() == before
-    assert config_of(home).read_text().startswith(START)
+    assert config_of(home).read_text().startswith(CONFIG)
     assert not load(config_of(home), {}).tokens
     assert [path.name for path in file.parent.iterdir()] == ["mcp.json"]
+
+
+def test_a_project_s_file_is_refused_where_the_client_reads_no_variable(home: Path) -> None:
+    result = run("add", "zed", "--scope", "project", "--yes")
+    assert result.exit_code == 1
+    assert "must not hold a token" in result.stderr
+    assert "Leave --scope away" in result.stderr
+    assert not (home / "work/.zed").exists()
+
+
+def test_each_command_has_its_result_as_json_without_a_secret(home: Path) -> None:
+    file = str(cursor_file(home))
+    printed = json.loads(run("print", "cursor", "--json").stdout)
+    assert (printed["file"], printed["entry"]["url"]) == (file, "http://127.0.0.1:3282/mcp")
+    assert json.loads(printed["text"])["mcpServers"]["pointsman"] == printed["entry"]
+    tried = json.loads(run("add", "cursor", "--dry-run", "--json").stdout)
+    assert tried == {"client": "cursor", "file": file, "name": "pointsman", "changed": False, "token": None}
+    added = run("add", "cursor", "--yes", "--json")
+    assert json.loads(added.stdout) == {**tried, "changed": True, "token": "cursor"}
+    assert "ptm_" not in added.stdout
+    assert json.loads(run("add", "cursor", "--json").stdout)["changed"] is False
+    removed = json.loads(run("remove", "cursor", "--yes", "--json").stdout)
+    assert (removed["changed"], removed["token"]) == (True, "cursor")  # which is still valid
+    restored = json.loads(run("undo", "cursor", "--json").stdout)
+    assert (restored["file"], restored["token"]) == (file, None)
+    undone = json.loads(run("undo", "cursor", "--json").stdout)
+    assert (undone["changed"], undone["token"]) == (True, "cursor")

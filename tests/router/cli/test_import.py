@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 from pointsman.config.loader import load
 from pointsman.router.cli.main import main
 from tests.gateway_process import gateway_process, own_environment
+from tests.router.cli.commands import CONFIG, config_of, move_home
 
-START = "# mine\nservers:\n  time: {command: uvx}   # the clock\n"
 SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 CURSOR = {
     "mcpServers": {
@@ -31,12 +31,7 @@ CLOCK = Path(__file__).parents[2] / "e2e" / "clients" / "clock_server.py"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("POINTSMAN_CONFIG", "POINTSMAN_TOKEN", "POINTSMAN_STATE_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    config = tmp_path / ".config/pointsman/pointsman.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text(START)
+    move_home(tmp_path, monkeypatch)
     cursor = tmp_path / ".cursor/mcp.json"
     cursor.parent.mkdir()
     cursor.write_text(json.dumps(CURSOR))
@@ -48,15 +43,11 @@ def run(*args: str, stdin: str = "") -> Result:
     return CliRunner().invoke(main, ["import", *args], input=stdin)
 
 
-def config_of(home: Path) -> Path:
-    return home / ".config/pointsman/pointsman.yaml"
-
-
 def test_servers_are_added_with_their_secrets_in_files_and_taken_back(home: Path) -> None:
     result = run("--yes")
     assert result.exit_code == 0, result.output
     config = config_of(home)
-    assert config.read_text().startswith(START)
+    assert config.read_text().startswith(CONFIG)
     assert SECRET not in config.read_text() + result.output
     servers = load(config, {}).servers
     assert list(servers) == ["time", "github", "far-away"]
@@ -69,7 +60,7 @@ def test_servers_are_added_with_their_secrets_in_files_and_taken_back(home: Path
     assert json.loads((home / ".cursor/mcp.json").read_text()) == CURSOR
 
     assert run("--undo").exit_code == 0
-    assert config.read_text() == START
+    assert config.read_text() == CONFIG
     assert not (config.parent / "secrets").exists()
     assert "no import to take back" in run("--undo").stderr
 
@@ -101,7 +92,7 @@ def test_nothing_is_written_without_a_yes(home: Path) -> None:
     assert "it is this gateway itself" in result.stderr
     assert SECRET not in result.output
     assert run("--dry-run").exit_code == 0
-    assert config_of(home).read_text() == START
+    assert config_of(home).read_text() == CONFIG
     assert not (config_of(home).parent / "secrets").exists()
 
 
@@ -111,7 +102,7 @@ def test_a_person_at_a_terminal_is_asked(home: Path) -> None:
     said = subprocess.run(command, input="n\n", capture_output=True, text=True, timeout=60, check=False)
     assert "Go on?" in said.stdout
     assert "Nothing was changed." in said.stdout
-    assert config_of(home).read_text() == START
+    assert config_of(home).read_text() == CONFIG
 
 
 def test_one_client_one_server_and_other_places(home: Path) -> None:
@@ -156,7 +147,7 @@ def test_without_a_configuration_the_next_step_is_said(home: Path) -> None:
 
 def test_a_full_disk_leaves_nothing_behind(home: Path) -> None:
     config = config_of(home)
-    config.write_text(START + "# " + "x" * 60_000 + "\n")
+    config.write_text(CONFIG + "# " + "x" * 60_000 + "\n")
     before = config.read_text()
     ended = subprocess.run(
         [sys.executable, "-P", "-m", "pointsman", "import", "--yes"],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pointsman.config.loader import load
 from tests.gateway_process import gateway_process
 from tests.router.cli.commands import SCRIPT, run
 from tests.router.conftest import WORKSHOP, Shop
@@ -127,13 +128,45 @@ async def test_projects_are_listed_and_set_in_effect_at_once(shop: Shop, tmp_pat
     assert (unknown.code, "Did you mean `attic`?" in unknown.stderr) == (1, True)
 
 
-async def test_a_change_that_the_gateway_rejects_is_told(tmp_path: Path) -> None:
-    """The variable is set in the shell of the command, and not in that of the gateway."""
-    async with gateway_process(tmp_path, {"servers": {}}):
+async def test_a_change_that_the_gateway_rejects_is_told_and_taken_back(tmp_path: Path) -> None:
+    """Only the environment of the gateway counts, not that of the shell in which the command runs."""
+    async with gateway_process(tmp_path, {"servers": {}}, env={"ONLY_THERE": "1"}) as gateway:
+        before = gateway.config_file.read_text()
         ran = await run(tmp_path, "server", "add", "new", "--env", "A=${ONLY_HERE}", "uvx", "x", ONLY_HERE="1")
-    assert ran.code == 1
-    assert "rejects it and keeps the previous configuration" in ran.stderr
-    assert "ONLY_HERE" in ran.stderr
+        assert ran.code == 2
+        assert f"The running gateway rejects this change, so {gateway.config_file} is as it was before" in ran.stderr
+        assert "the environment variable ONLY_HERE is not set" in ran.stderr
+        assert gateway.config_file.read_text() == before
+        assert (await run(tmp_path, "status", "--json")).json["problems"] == {}
+
+        args = ("--env", "A=${ONLY_THERE}", sys.executable, "-c", "import sys; sys.exit('error: no database')")
+        ran = await run(tmp_path, "server", "add", "new", "--json", *args)
+        assert (ran.code, ran.json["server"]["state"]) == (1, "failed")  # it was added, and cannot run
+        assert "ONLY_THERE is not set in this shell" in ran.stderr
+        assert "${ONLY_THERE}" in gateway.config_file.read_text()
+
+        # What was invalid before the change is no reason to take the change back.
+        broken = gateway.config_file.read_text().replace('"tokens"', '"limits": {"nonsense": 1}, "tokens"')
+        gateway.config_file.write_text(broken)
+        await gateway.until_logged("limits.nonsense")
+        ran = await run(tmp_path, "server", "remove", "new")
+        assert ran.code == 1
+        assert "was changed, but the running gateway keeps the previous configuration" in ran.stderr
+        assert "ONLY_THERE" not in gateway.config_file.read_text()
+
+
+async def test_a_variable_that_is_not_set_here_is_named_where_no_gateway_runs(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text(CONFIG)
+    ran = await run(tmp_path, "server", "add", "new", "http://127.0.0.1:1/mcp", "--header", "X: Bearer ${NOT_SET}")
+    assert ran.code == 0, ran.stderr
+    assert (
+        "NOT_SET is not set in this shell. Set it where the gateway is started: without it, none starts." in ran.stderr
+    )
+    assert "${NOT_SET}" in file.read_text()
+    wrong = await run(tmp_path, "server", "add", "other", "--project", "nowhere", "--env", "A=${NOT_SET}", "uvx")
+    assert wrong.code == 2  # other mistakes are refused as before
+    assert "nowhere" in wrong.stderr
 
 
 async def test_without_a_gateway_the_file_is_edited_all_the_same(tmp_path: Path) -> None:
@@ -161,6 +194,20 @@ async def test_without_a_gateway_the_file_is_edited_all_the_same(tmp_path: Path)
     assert "| no such database" in tried.stderr
     for needs_gateway in (("server", "restart", "broken"), ("tools", "list"), ("tools", "call", "a:b")):
         assert (await run(tmp_path, *needs_gateway)).code == 3
+
+
+async def test_options_may_follow_a_url(tmp_path: Path) -> None:
+    config = tmp_path / "pointsman.yaml"
+    config.write_text("servers: {}\n")
+    header = ("--header", "Authorization: Bearer ${TRACKER_TOKEN:-}")
+    ran = await run(tmp_path, "server", "add", "tracker", "https://tracker.example/mcp", *header, "--transport", "sse")
+    assert ran.code == 0, ran.stderr
+    [tracker] = load(config, {}).servers.values()
+    assert (tracker.url, tracker.transport, list(tracker.headers)) == (
+        "https://tracker.example/mcp",
+        "sse",
+        ["Authorization"],
+    )
 
 
 async def test_names_are_completed_from_the_running_gateway(shop: Shop, tmp_path: Path) -> None:

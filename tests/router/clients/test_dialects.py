@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from pointsman.router.clients.client_file import parsed
 from pointsman.router.clients.dialects import DIALECTS, Dialect, project_file, user_file
-from pointsman.router.clients.entry import Connection, NotExpressibleError, entry_for, own_command
+from pointsman.router.clients.entry import Connection, NotExpressibleError, entry_for, own_command, typed_command
 from pointsman.router.clients.setup import snippet
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -71,6 +72,17 @@ def test_of_several_places_the_one_that_exists_is_taken(tmp_path: Path) -> None:
     other.parent.mkdir(parents=True)
     other.write_text("{}")
     assert user_file(DIALECTS["opencode"], home) == other
+
+
+def test_a_person_who_uses_uvx_is_told_to_type_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "uv/archive-v0/a1b2/bin"  # which uvx puts on the PATH of this process, and may delete
+    folder.mkdir(parents=True)
+    for program in (folder / "pointsman", tmp_path / "uvx"):
+        program.touch(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{tmp_path}")
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    assert typed_command() == "uvx pointsman"
+    assert own_command() == (str(tmp_path / "uvx"), "pointsman")
 
 
 def test_our_own_command_is_absolute_and_there() -> None:

@@ -11,6 +11,8 @@ import pytest
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import Shop, workshop
 
+pytestmark = pytest.mark.new_interpreter
+
 PREPARED = "search is ready"
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shutil
 import socket
+import ssl
+import subprocess
 import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +22,7 @@ from pointsman.config.loader import parse
 from pointsman.router.doctor.configuration import check_configuration
 from pointsman.router.doctor.findings import Inspected
 from tests.gateway_process import gateway_process, write_config
-from tests.router.cli.commands import Ran, run
+from tests.router.cli.commands import MODULE, Ran, run
 
 TOKEN = "ptm_" + "t" * 43
 LOUD = (
@@ -131,6 +137,110 @@ async def test_a_state_folder_that_others_can_open(tmp_path: Path) -> None:
     configure(tmp_path)
     (tmp_path / "state").mkdir(mode=0o755)
     assert f"chmod 700 {tmp_path / 'state'}" in problem(await doctor(tmp_path), "state")
+
+
+def _may_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
+    command = ["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
+def on_a_disk(folder: Path, *commands: str) -> tuple[str, ...]:
+    """The program, where the state folder is a small disk of its own, after these commands in that folder."""
+    script = " && ".join(['mount -t tmpfs -o size=32m,mode=700 tmpfs "$0"', *commands, 'exec "$@"'])
+    return ("unshare", "-Urm", "sh", "-c", script, str(folder), *MODULE)
+
+
+@pytest.mark.skipif(not _may_mount(), reason="user namespaces may not mount here")
+async def test_a_disk_that_is_nearly_full_and_one_that_is_read_only(tmp_path: Path) -> None:
+    configure(tmp_path)
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    low = problem(await run(tmp_path, "doctor", "--json", program=on_a_disk(state)), "state")
+    assert low.startswith(f"Only 32 MiB are free in {state}: calls are refused")
+    assert low.endswith("Free some space.")
+    ran = await run(tmp_path, "doctor", "--json", program=on_a_disk(state, 'mount -o remount,ro "$0"'))
+    assert ran.code == 1
+    told = [each["message"] for each in findings(ran, "state") if each["level"] == "problem"]
+    assert any("is not writable" in each and "--state-dir" in each for each in told)
+
+
+async def test_a_state_folder_that_is_none(tmp_path: Path) -> None:
+    configure(tmp_path)
+    (tmp_path / "state").write_text("")
+    assert "is no folder. Move it away" in problem(await doctor(tmp_path), "state")
+
+
+LISTS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {"error": {"code": -32601, "message": "no"}}
+    if asked["method"] == "initialize":
+        info = {"name": "x", "version": "1"}
+        answer = {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}}
+    elif asked["method"] == "tools/list" and sys.argv[1] == "nothing":
+        answer = {"result": {"tools": []}}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+# As uv prints them: the one failure is a certificate, the other is not, whatever a warning mentions.
+UV_CERTIFICATE = (
+    "error: Request failed after 3 retries",
+    "  Caused by: Failed to fetch: `https://pypi.org/simple/mcp-server-time/`",
+    "  Caused by: invalid peer certificate: UnknownIssuer",
+)
+UV_PACKAGE = (
+    "warning: Invalid `SSL_CERT_FILE`. Path does not exist: /ca.pem. No default certificates will be trusted.",
+    "  \u00d7 No solution found when resolving tool dependencies:",
+    "  ╰─▶ Because mcp-server-tiem was not found in the package registry, your requirements are unsatisfiable.",
+)
+
+
+def _says(lines: Sequence[str]) -> dict[str, Any]:
+    text = "\n".join(lines)
+    return {"command": sys.executable, "args": ["-S", "-c", f"import sys; sys.exit({text!r})"]}
+
+
+async def test_servers_that_list_nothing_and_certificates_that_are_refused(tmp_path: Path) -> None:
+    lists = {"command": sys.executable, "args": ["-S", "-c", LISTS]}
+    async with AsyncExitStack() as stack:
+        servers: dict[str, Any] = {
+            "silent": {**lists, "args": [*lists["args"], "refuse"]},
+            "empty": {**lists, "args": [*lists["args"], "nothing"]},
+            "certificate": _says(UV_CERTIFICATE),
+            "package": _says(UV_PACKAGE),
+        }
+        if shutil.which("openssl"):
+            servers["web"] = {"url": await stack.enter_async_context(_self_signed(tmp_path))}
+        await stack.enter_async_context(gateway_process(tmp_path, {"servers": servers}))
+        ran = await doctor(tmp_path)
+    assert ran.code == 1
+    told = {str(each["message"]).split("`")[1]: each for each in findings(ran, "servers")}
+    assert told.keys() == servers.keys()
+    assert told["silent"]["level"] == "problem"
+    assert "has not listed its tools. `pointsman server test silent`" in told["silent"]["message"]
+    assert told["empty"]["level"] == "note"
+    assert "offers no tools" in told["empty"]["message"]
+    blamed = {name for name, each in told.items() if "does not trust a certificate" in each["message"]}
+    assert blamed == {"certificate", "web"} & servers.keys()
+    assert "SSL_CERT_FILE" in told["certificate"]["message"]
+    assert "mcp-server-tiem was not found in the package registry" in told["package"]["message"]
+    assert not any("warning" in line for line in told["package"]["lines"])
+
+
+@asynccontextmanager
+async def _self_signed(folder: Path) -> AsyncIterator[str]:
+    """A server over TLS whose certificate nobody trusts."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout {key} -out {certificate}"
+    subprocess.run(command.split(), check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    async with await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context) as server:
+        yield f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
 async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:

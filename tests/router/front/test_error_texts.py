@@ -131,6 +131,7 @@ TEXTS: tuple[tuple[str, str], ...] = (
     ),
     ("Too many connections are open.", "Try again later; the operator sets `limits.connections`."),
     ("Too many sessions are open.", "Try again later."),
+    ("Tool not found.", "Ask the operator for the keys that {} takes."),
     ("Tool not found.", "Call `tools/list` to see the tools you can use."),
     ("Tool not found.", "Find it with {} and run it with {}."),
     ("`_meta.progressToken`", "must be a string or an integer"),
@@ -159,12 +160,6 @@ TEXTS: tuple[tuple[str, str], ...] = (
 
 
 PATTERNS = [re.compile(re.escape(f"{what} {step}").replace(r"\{\}", ".+")) for what, step in TEXTS]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sys
@@ -38,12 +39,6 @@ TOOLS = [
         ]
     )
 ]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all that change nothing."""
-    return "asyncio"
 
 
 def pages(folder: Path, server_id: str, era: Era, take: tuple[str, ...] = (), **settings: Any) -> Json:
@@ -250,7 +245,7 @@ async def test_apps_are_declared_to_clients_that_can_use_some(tmp_path: Path) ->
         running.write_config({"servers": {"sales": sales}})
         async with speaker(running, "modern") as client:
             while "tool_discovery" not in await tools_of(client):
-                pass
+                await asyncio.sleep(0.02)
             assert await declared() is None
             while len(requests(running, "sales", "initialize")) < 2:  # it is told at once that its pages are not shown
                 await client.result("resources/list")

@@ -78,7 +78,7 @@ async def test_the_service_ranks_and_everything_that_is_shown_is_our_own(tmp_pat
     results = [
         {"toolKey": "shop:colour", "relevance": 0.3},
         {"toolKey": "shop:erase", "relevance": 1.0},
-        {"toolKey": "shop:paint", "relevance": 5, "explanation": "it\x1b paints", **lie},
+        {"toolKey": "shop:paint", "relevance": 5, "explanation": "has\x1b a brush", **lie},
     ]
     async with search_service(sends(answer(*results))) as service, cloudy_shop(tmp_path, settings(service)) as shop:
         found = await discover(shop)
@@ -89,7 +89,7 @@ async def test_the_service_ranks_and_everything_that_is_shown_is_our_own(tmp_pat
         token = shop.gateway.token
     best, second = found["results"]
     assert (best["toolKey"], best["toolName"], best["serverName"]) == ("shop:paint", "paint", "Workshop")
-    assert (best["relevance"], best["explanation"]) == (1.0, "it paints")
+    assert (best["relevance"], best["explanation"]) == (1.0, "has a brush")
     assert best["description"] == "Paint an object in a colour"
     assert best["inputSchema"]["required"] == ["object"]
     assert second["toolKey"] == "shop:colour"

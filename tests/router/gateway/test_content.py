@@ -30,11 +30,6 @@ def config() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     async with gateway_process(tmp_path_factory.mktemp("gateway"), config()) as process:
         yield process

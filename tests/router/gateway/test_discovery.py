@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from pointsman.router.gateway.meta_tools import TOOLS
 from tests.gateway_process import gateway_process
@@ -21,7 +22,7 @@ async def test_a_result_has_all_that_a_model_needs_to_call_the_tool(shop: Shop) 
     assert best["toolKey"] == "shop:paint"
     assert (best["toolName"], best["serverName"]) == ("paint", "Workshop")
     assert best["inputSchema"]["required"] == ["object"]
-    assert best["annotations"] == {"destructiveHint": True}
+    assert "annotations" not in best  # that it may destroy is the protocol's default
     assert 0.2 < best["relevance"] <= 1
     assert "`gone`" in answer["structuredContent"]["notice"]
     assert answer["content"][0]["text"] == compact(answer["structuredContent"])
@@ -39,6 +40,41 @@ async def test_nonsense_gets_low_relevance_or_nothing_and_says_so(shop: Shop) ->
     answer = (await shop.call("tool_discovery", {"query": ["zyxwv qqqq flurb"]})).json()["result"]
     assert all(hit["relevance"] < 0.2 for hit in answer["structuredContent"]["results"])
     assert answer["structuredContent"]["notice"]
+
+
+async def test_a_pasted_log_is_answered(shop: Shop) -> None:
+    log = "Paint an object in a colour. " + "2026-01-01T00:00:00 ERROR cannot reach 10.0.0.1 " * 450
+    answer = (await shop.call("tool_discovery", {"query": [log], "maxResults": 3})).json()["result"][
+        "structuredContent"
+    ]
+    assert "shop:paint" in {hit["toolKey"] for hit in answer["results"]}
+    assert f"query[0] ({len(log)})" in answer["notice"]
+
+
+@pytest.mark.parametrize("query", ["покрасить дверь", "ドアを塗る", "给门刷漆", "طلاء الباب"])
+async def test_a_request_in_another_script_is_told_to_be_one(shop: Shop, query: str) -> None:
+    for queries in ([query], ["paint a door", query]):
+        answer = (await shop.call("tool_discovery", {"query": queries})).json()["result"]["structuredContent"]
+        assert "in another script" in answer["notice"]
+        assert "Ask again in English." in answer["notice"]
+    assert "query[1] is in another script" in answer["notice"]
+
+
+async def test_several_queries_have_three_results_each_and_the_best_of_each_first(tmp_path: Path) -> None:
+    nouns = ("invoice", "branch", "mailbox", "weather")
+    names = [f"{verb}_{noun}" for noun in nouns for verb in ("create", "read", "update", "delete")]
+    tools = [{"name": n, "description": n.replace("_", " "), "inputSchema": {}} for n in names]
+    config = {"servers": {"all": from_file(tmp_path / "lists.json", "all", {"tools": tools})}}
+    async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=20) as http:
+        queries = [f"read the {noun}" for noun in nouns]
+        answer = await Shop(gateway, http, tmp_path / "trace").call("tool_discovery", {"query": queries})
+    results = answer.json()["result"]["structuredContent"]["results"]
+    assert len(results) >= 12
+    assert {hit["toolName"] for hit in results[:4]} == {f"read_{noun}" for noun in nouns}
+    for index, noun in enumerate(nouns):
+        served = [hit["toolName"] for hit in results if index in hit["intents"]]
+        assert len(served) >= 3
+        assert served[0] == f"read_{noun}"
 
 
 async def test_a_tool_asked_for_by_name_comes_first(tmp_path: Path) -> None:

@@ -47,12 +47,6 @@ def config(folder: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all that change nothing."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
     folder = tmp_path_factory.mktemp("gateway")
     async with gateway_process(folder, config(folder)) as process, httpx2.AsyncClient(timeout=20) as http:

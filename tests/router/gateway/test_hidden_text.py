@@ -92,11 +92,6 @@ LISTS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("gateway")
     servers = {
@@ -117,9 +112,9 @@ async def test_a_discovery_shows_only_what_can_be_seen(gateway: GatewayProcess, 
     [result] = content["results"]
     assert result["toolKey"] == "meter:gauge"
     assert result["description"] == "Reads the pressure gauge.\nSlowly. \u0645\u06cc\u200c\u062e\u0648"
-    assert result["inputSchema"] == SHOWN_SCHEMA
+    assert result["inputSchema"] == {key: SHOWN_SCHEMA[key] for key in SHOWN_SCHEMA if key not in ("$comment", "title")}
     assert result["outputSchema"]["properties"] == {"bar": {"description": "Bar", "type": "number"}}
-    assert result["annotations"] == {"title": "Gauge", "readOnlyHint": True}
+    assert result["annotations"] == {"readOnlyHint": True}
     assert "invisible characters" in content["notice"]
     assert "`meter`" in content["notice"]
 

@@ -19,15 +19,29 @@ def test_there_are_two_tools_and_their_schemas_are_sound() -> None:
 @pytest.mark.parametrize(
     ("given", "read"),
     [
-        ({"query": ["read a file"]}, DiscoveryArguments(("read a file",), None, 10)),
-        ({"query": "read a file"}, DiscoveryArguments(("read a file",), None, 10)),
-        ({"query": ["a", "b"], "context": "c", "maxResults": 3}, DiscoveryArguments(("a", "b"), "c", 3)),
-        ({"query": ["a"], "maxResults": 3.0, "context": ""}, DiscoveryArguments(("a",), None, 3)),
-        ({"query": ["a"], "maxResults": None, "context": None}, DiscoveryArguments(("a",), None, 10)),
+        ({"query": ["read a file"]}, DiscoveryArguments(("read a file",), None, 10, 3, None)),
+        ({"query": "read a file"}, DiscoveryArguments(("read a file",), None, 10, 3, None)),
+        ({"query": ["a", "b"], "context": "c", "maxResults": 3}, DiscoveryArguments(("a", "b"), "c", 3, 1, None)),
+        ({"query": ["a"], "maxResults": 3.0, "context": ""}, DiscoveryArguments(("a",), None, 3, 1, None)),
+        ({"query": ["a"], "maxResults": None, "context": None}, DiscoveryArguments(("a",), None, 10, 3, None)),
+        ({"query": ["a"] * 7}, DiscoveryArguments(("a",) * 7, None, 21, 3, None)),
+        ({"query": ["a"] * 50}, DiscoveryArguments(("a",) * 50, None, 100, 3, None)),
     ],
 )
 def test_discovery_takes(given: Json, read: DiscoveryArguments) -> None:
     assert read_discovery(given) == read
+
+
+def test_of_a_long_query_the_beginning_and_the_end_are_searched_and_the_answer_says_so() -> None:
+    log = "Why does it fail? " + "2026-01-01 ERROR timeout " * 800 + "Find the ticket."
+    read = read_discovery({"query": ["a", log], "context": log})
+    for text in (read.queries[1], read.context or ""):
+        assert len(text) == MAX_TEXT
+        assert text.startswith("Why does it fail?")
+        assert text.endswith("Find the ticket.")
+    assert read.notice is not None
+    assert f"query[1] ({len(log)})" in read.notice
+    assert "query[0]" not in read.notice
 
 
 @pytest.mark.parametrize(
@@ -38,7 +52,6 @@ def test_discovery_takes(given: Json, read: DiscoveryArguments) -> None:
         ({"query": [1]}, "`query`"),
         ({"query": {"a": 1}}, "`query`"),
         ({"query": ["a"] * (MAX_QUERIES + 1)}, str(MAX_QUERIES)),
-        ({"query": ["a" * (MAX_TEXT + 1)]}, str(MAX_TEXT)),
         ({"query": ["a"], "context": 1}, "`context`"),
         ({"query": ["a"], "maxResults": 0}, "`maxResults`"),
         ({"query": ["a"], "maxResults": 101}, "`maxResults`"),

@@ -21,6 +21,7 @@ from tests.router.audit.test_audit_of_reads import full_disk
 from tests.router.conftest import Shop, from_file, workshop
 
 LONG_S = 60.0  # against hanging
+OFF_HERE = "tool_discovery is switched off here."
 SECRETS = {name: f"ptm_{name * 10}" for name in ("all", "one", "two", "none")}
 PROJECTS = {"all": ["*"], "one": ["red"], "two": ["red", "blue"], "none": []}
 
@@ -52,12 +53,6 @@ GAPS: dict[str, tuple[str, str]] = {
 }
 MANY = [{"name": f"tool{number}", "inputSchema": {"type": "object"}} for number in range(MAX_ITEMS + 1)]
 HIDDEN = [{"name": "gauge\U000e0073", "inputSchema": {"type": "object"}}]
-
-
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway."""
-    return "asyncio"
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +95,7 @@ def project(name: str, token: str = "all") -> dict[str, str]:
     return {"X-Pointsman-Project": name, "Authorization": f"Bearer {SECRETS[token]}"}
 
 
-async def error_of(shop: Shop, headers: dict[str, str], tool_key: str, arguments: Any) -> dict[str, Any]:
+async def error_of(shop: Shop, headers: dict[str, str], tool_key: str | None, arguments: Any) -> dict[str, Any]:
     answer = await shop.call("tool_execute", {"toolKey": tool_key, "arguments": arguments}, headers)
     assert answer.json()["result"]["isError"] is True
     error: dict[str, Any] = answer.json()["result"]["structuredContent"]["error"]
@@ -192,11 +187,19 @@ async def test_while_all_servers_start_or_fail_nothing_else_is_said(shop: Shop, 
         assert other not in starting["notice"]
 
 
-async def test_where_discovery_is_switched_off_no_error_advises_it(shop: Shop) -> None:
-    error = await error_of(shop, project("off"), "shop:nothing", {})
-    assert error["code"] == "unknown_tool"
-    assert "Call tool_discovery" not in error["message"]
-    assert "Ask the operator for the keys" in error["message"]
+@pytest.mark.parametrize("tool_key", ["shop:nothing", "tool_discovery", "mcp__pointsman__tool_execute", "", None])
+async def test_where_discovery_is_switched_off_no_error_advises_it(shop: Shop, tool_key: str | None) -> None:
+    error = await error_of(shop, project("off"), tool_key, {})
+    assert error["code"] == ("unknown_tool" if tool_key else "invalid_arguments")
+    assert "sk the operator for the keys" in error["message"]
+    assert "tool_discovery" not in error["message"].replace(f"No tool `{tool_key}`.", "").replace(OFF_HERE, "")
+
+
+async def test_where_discovery_is_switched_off_a_wrong_method_call_does_not_advise_it(shop: Shop) -> None:
+    refused = {where: (await shop.call("paint", {}, project(where))).json()["error"] for where in ("red", "off")}
+    assert "Find it with tool_discovery" in refused["red"]["message"]
+    assert "sk the operator for the keys" in refused["off"]["message"]
+    assert "tool_discovery" not in refused["off"]["message"].replace(OFF_HERE, "")
 
 
 async def test_a_call_whose_server_died_says_that_it_may_have_run(shop: Shop) -> None:

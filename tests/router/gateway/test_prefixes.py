@@ -16,11 +16,6 @@ FORGED_URI = "pointsman+bank+money://safe"
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("gateway")
     async with gateway_process(folder, config(folder)) as process:

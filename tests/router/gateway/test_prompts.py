@@ -15,12 +15,6 @@ from tests.router.raw_client import ERAS, WAIT_S, Era, Speaker, speaker
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all that change nothing."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     async with gateway_process(tmp_path_factory.mktemp("gateway"), config()) as process:
         yield process

@@ -64,12 +64,6 @@ def config(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one gateway for all that change nothing."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     async with gateway_process(tmp_path_factory.mktemp("gateway"), config()) as process:
         yield process

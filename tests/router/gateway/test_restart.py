@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,14 @@ class HeldShop(Shop):
 
 
 @asynccontextmanager
-async def held_shop(folder: Path, **limits: Any) -> AsyncIterator[HeldShop]:
+async def held_shop(
+    folder: Path, unassigned: Mapping[str, Any] | None = None, **limits: Any
+) -> AsyncIterator[HeldShop]:
     (folder / "more.json").write_text(json.dumps([MIX]))
     async with asyncio.timeout(PATIENCE_S), httpx2.AsyncClient(timeout=PATIENCE_S) as http:
         entry = HeldShop(None, http, folder / "trace").entry()  # type: ignore[arg-type]  # the entry needs no gateway
-        async with gateway_process(folder, {"servers": {"shop": entry}, "limits": limits}) as gateway:
+        config = {"servers": {"shop": entry}, "limits": limits, "unassigned": unassigned or {}}
+        async with gateway_process(folder, config) as gateway:
             yield HeldShop(gateway, http, folder / "trace")
 
 
@@ -100,10 +103,13 @@ async def test_its_tools_stay_findable_and_a_call_waits_until_it_is_back(tmp_pat
         ([], "it has restarted without this tool"),
     ],
 )
+@pytest.mark.parametrize(
+    ("strategy", "step"), [("bm25", "Call tool_discovery to see"), (None, "Ask the operator for the keys")]
+)
 async def test_a_call_is_not_sent_to_a_tool_that_the_restart_changed(
-    after: list[dict[str, Any]], reason: str, tmp_path: Path
+    after: list[dict[str, Any]], reason: str, strategy: str | None, step: str, tmp_path: Path
 ) -> None:
-    async with held_shop(tmp_path) as shop:
+    async with held_shop(tmp_path, {"optimization": strategy}) as shop:
         await shop.crash_and_hold()
         mixing = asyncio.create_task(shop.execute("shop:mix"))
         await asyncio.sleep(0.1)
@@ -111,7 +117,7 @@ async def test_a_call_is_not_sent_to_a_tool_that_the_restart_changed(
         shop.hold.unlink()
         error = (await mixing)["structuredContent"]["error"]
         assert error["code"] == "server_unavailable"
-        assert f"{reason}. The call was not sent. Call tool_discovery" in error["message"]
+        assert f"{reason}. The call was not sent. {step}" in error["message"]
         assert shop.calls("mix") == 0
 
 

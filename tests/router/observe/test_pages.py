@@ -60,7 +60,7 @@ async def test_there_is_no_other_page(shop: Shop) -> None:
 
 
 async def test_every_metric_is_documented(shop: Shop) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "reference" / "audit.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     seen = (await shop.http.get(shop.gateway.base_url + "/metrics")).text
     for name in re.findall(r"^# TYPE (pointsman_\w+)", seen, re.MULTILINE):
         assert f"`{name}`" in page, name

@@ -194,11 +194,11 @@ async def test_connections_are_bounded_and_the_end_of_the_daemon_closes_them(tmp
         async with asyncio.timeout(HANG_S):
             await operations.waiting.wait()
             while await raw(tmp_path, b'{"operation": "echo"}\n') is not None:
-                pass  # until all of them are counted
+                await asyncio.sleep(0.02)  # until all of them are counted
         held.pop().close()
         async with asyncio.timeout(HANG_S):
             while await raw(tmp_path, b'{"operation": "echo"}\n') is None:
-                pass
+                await asyncio.sleep(0.02)
     for connection in held:
         assert await asyncio.to_thread(_read_all, connection) == b""
         connection.close()

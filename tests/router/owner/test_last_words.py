@@ -27,3 +27,9 @@ def test_without_an_error_the_last_lines_are_told() -> None:
 
 def test_secrets_in_the_lines_are_masked() -> None:
     assert telling_lines([f"error: token ghp_{'a1' * 18} is invalid"]) == ["error: token *** is invalid"]
+
+
+def test_a_warning_is_told_only_if_there_is_nothing_else() -> None:
+    warning, error = "warning: Invalid `SSL_CERT_FILE`. Path does not exist", "error: no such database"
+    assert telling_lines([warning, error]) == [error]
+    assert telling_lines([warning, "step b"]) == [warning]

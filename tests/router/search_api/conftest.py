@@ -23,12 +23,6 @@ CONFIG = {
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    """One loop for the module, and so one service."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
     limits = {"body_bytes": 100_000, "unpacked_bytes": 200_000, "tools": 20, "queries": 5}
     async with open_service(tmp_path_factory.mktemp("service"), CONFIG, limits=limits) as opened:

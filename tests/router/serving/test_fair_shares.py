@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
+import pytest
 
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import audit_rows
@@ -110,6 +111,7 @@ def counted(rows: list[Json], **wanted: Any) -> int:
     return sum(row.get("repeats", 1) for row in rows if all(row[key] == value for key, value in wanted.items()))
 
 
+@pytest.mark.no_cover
 async def test_400_calls_of_one_token_leave_the_server_and_the_gateway_to_the_others(tmp_path: Path) -> None:
     async with shared(tmp_path) as those:
         anna, ben = await those.speaker("anna"), await those.speaker("ben")
@@ -278,6 +280,7 @@ async def slow_reader(those: Shared, size: int) -> socket.socket:
     return sock
 
 
+@pytest.mark.no_cover
 async def test_sixty_slow_readers_of_large_answers_are_bounded_in_memory(tmp_path: Path) -> None:
     mib = 1 << 20
     async with shared(tmp_path, unread_bytes=32 * mib, result_preview_chars=0) as those:

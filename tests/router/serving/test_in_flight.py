@@ -25,11 +25,11 @@ from tests.servers import http_mcp, stdio_server
 
 MIB = 1 << 20
 LONG_S = 120.0  # against hanging
-BUDGET = 32 * MIB
+BUDGET = 16 * MIB
 # Beyond the two budgets: one answer that is being encoded (three copies), the first 256 KiB of each, free blocks.
-# Without the budgets 40 answers take 400 MiB and more.
-SPARE = 192 * MIB
-SIZE = 8 * MIB
+# Without the budgets 40 answers take 200 MiB and more.
+SPARE = 96 * MIB
+SIZE = 4 * MIB
 CALLERS = 40
 
 
@@ -132,6 +132,7 @@ async def small_calls(gateway: GatewayProcess, until: asyncio.Event) -> int:
     while not until.is_set():
         number += 1
         await small_call(gateway, number)
+        await asyncio.sleep(0.01)  # the processor is for the large answers
     return number
 
 
@@ -140,6 +141,7 @@ async def small_call(gateway: GatewayProcess, number: int) -> None:
     assert b'"arguments":{"n":%d}' % number in answer, answer
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("wait_s", [0, 1], ids=["fast readers", "slow readers"])
 @pytest.mark.parametrize("kind", ["http", "http stream", "stdio"])
 async def test_many_large_answers_at_once_are_bounded_in_memory(tmp_path: Path, kind: str, wait_s: float) -> None:
@@ -159,6 +161,7 @@ async def test_many_large_answers_at_once_are_bounded_in_memory(tmp_path: Path, 
         assert await outcome(gateway, keys[-1], arguments, 0) == "whole"
 
 
+@pytest.mark.no_cover
 async def test_many_large_answers_at_once_that_are_stored_are_bounded_in_memory(tmp_path: Path) -> None:
     arguments = {"bytes": SIZE}
     async with asyncio.timeout(LONG_S), large_servers(tmp_path, preview_chars=40_000) as gateway:
@@ -179,7 +182,7 @@ async def test_many_large_answers_at_once_that_are_stored_are_bounded_in_memory(
 async def test_many_large_requests_at_once_are_refused_in_words_and_small_ones_are_not(tmp_path: Path) -> None:
     async with asyncio.timeout(LONG_S), large_servers(tmp_path) as gateway:
         port = port_of(gateway)
-        text = "x" * (3 * MIB)
+        text = "x" * (3 * MIB // 2)
         assert len(await ask(gateway, "ben", "small:echo", {"text": text})) > len(text)
         body, headers = modern_call("tool_execute", {"toolKey": "small:echo", "arguments": {"text": text}})
         data = request(port, body, headers=headers, token=SECRETS["anna"])

@@ -167,7 +167,7 @@ def search(
     """
     from pointsman.archive.embedding.settings import make_embeddings
     from pointsman.archive.search.query_parser import parse
-    from pointsman.archive.search.searcher import Searcher
+    from pointsman.archive.search.searcher import NOTHING, Searcher
     from pointsman.archive.shipped import without_pages
 
     with opened(settings) as storage:
@@ -178,7 +178,8 @@ def search(
         asked = without_pages(storage, asked)
         answer = Searcher(storage, make_embeddings(settings.embeddings)).search(asked, limit)
     for notice in answer.notices:
-        note(notice)
+        if notice != NOTHING:  # this command has its own text for it
+            note(notice)
     if as_json:
         print_json({"results": [_hit(each) for each in answer.found]})
         return
@@ -209,13 +210,16 @@ def _hit(found: Any) -> dict[str, Any]:
 @click.command()
 @click.argument("collection")
 @click.argument("documents", nargs=-1)
+@json_option
 @store_options
-def remove(settings: ArchiveSettings, collection: str, documents: tuple[str, ...]) -> None:
+def remove(settings: ArchiveSettings, collection: str, documents: tuple[str, ...], as_json: bool) -> None:
     """Remove COLLECTION (name or alias), or only the given DOCUMENTS from it."""
     with opened(settings) as storage:
         name = known_collection(storage, collection)
         if not documents:
             storage.documents.remove_collection(name)
+            if as_json:
+                print_json({"collection": name, "removed": None})
             note(f"Removed collection `{name}`.")
             return
         missing = [each for each in documents if storage.documents.document(name, each) is None]
@@ -224,18 +228,23 @@ def remove(settings: ArchiveSettings, collection: str, documents: tuple[str, ...
             hint = f" Did you mean `{near[0]}`?" if near else ""
             raise BadRequestError(f"No document `{missing[0]}` in `{name}`. Nothing was removed.{hint}")
         storage.documents.remove_documents(name, documents)
+    if as_json:
+        print_json({"collection": name, "removed": list(documents)})
     note(f"Removed {len(documents)} documents from `{name}`.")
 
 
 @click.command()
 @click.option("--again", is_flag=True, help="Recompute all vectors, for another provider or model.")
+@json_option
 @store_options
-def embed(settings: ArchiveSettings, again: bool) -> None:
+def embed(settings: ArchiveSettings, again: bool, as_json: bool) -> None:
     """Compute the missing vectors of passages. Resumes after an interruption."""
     with opened(settings) as storage:
         done = embedded(storage, settings, again=again)
     if done is None:
         raise BadRequestError("Embeddings are disabled (POINTSMAN_ARCHIVE_EMBEDDINGS=none). Nothing to do.")
+    if as_json:
+        print_json({"computed": done})
     note(f"Computed vectors for {done} passages.")
 
 

@@ -124,11 +124,14 @@ def list_(settings: ArchiveSettings, kind: str | None, module: str | None, limit
 
 @context.command()
 @click.argument("ids", nargs=-1, required=True)
+@json_option
 @store_options
-def remove(settings: ArchiveSettings, ids: tuple[str, ...]) -> None:
+def remove(settings: ArchiveSettings, ids: tuple[str, ...], as_json: bool) -> None:
     """Remove items by their IDS. An item from a watched file returns when that file changes."""
     with opened(settings) as storage:
         unknown = [item_id for item_id in ids if not storage.context.remove(item_id)]
+    if as_json:
+        click.echo(json.dumps({"removed": [item_id for item_id in ids if item_id not in unknown], "unknown": unknown}))
     if unknown:
         raise CommandError(f"No such items: {', '.join(unknown)}. List them with `pointsman archive context list`.")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pointsman.archive.commands.commands import CommandError, note, opened, store_options
+from pointsman.archive.commands.commands import CommandError, json_option, note, opened, print_json, store_options
 from pointsman.archive.settings import ArchiveSettings
 
 _MOST_DRAWN = 60
@@ -33,8 +33,11 @@ _MOST_REACHED = 200
     show_default=True,
     help="Maximum number of nodes to draw, most certain first.",
 )
+@json_option
 @store_options
-def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit: int, nodes: int) -> None:
+def graph(
+    settings: ArchiveSettings, query: str, output: Path, depth: int, limit: int, nodes: int, as_json: bool
+) -> None:
     """Draw the citation graph around the documents that match QUERY."""
     from pointsman.archive.graph.svg import render_svg  # deferred: imports numpy
     from pointsman.archive.local_archives.search import search
@@ -55,4 +58,8 @@ def graph(settings: ArchiveSettings, query: str, output: Path, depth: int, limit
     if len(reached.nodes) > nodes:
         more = "more than " if reached.truncated else ""
         note(f"Drew the {nodes} most certain of {more}{len(reached.nodes)} nodes; --nodes N draws more.")
-    click.echo(f"{output}: {min(nodes, len(reached.nodes))} nodes")
+    drawn = min(nodes, len(reached.nodes))
+    if as_json:
+        print_json({"file": str(output), "drawn": drawn, "reached": len(reached.nodes), "truncated": reached.truncated})
+    else:
+        click.echo(f"{output}: {drawn} nodes")

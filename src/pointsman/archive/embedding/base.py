@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from pointsman.archive.store.base import PendingPassage, Space
@@ -15,6 +17,11 @@ MAX_CHARS = 6_000  # of one text; passages are shorter, queries may not be
 BATCH = 128  # texts
 BATCH_DEADLINE_S = 120.0
 PROBE_DEADLINE_S = 30.0  # to find out the dimension of a server's vectors
+
+# In a mean of token vectors, a title of six words disappears beside a text of two hundred. Measured: both gain.
+TITLE_WEIGHT, HEADING_WEIGHT = 0.8, 0.3  # the text has 1
+_WORD = re.compile(r"[^\W\d_]{3,}(?![^\W\d_]|[-_.# ]?\d)")  # without a number behind it
+_WEIGHTED = "+title"  # appended to the model's name in the space of such vectors
 
 
 class EmbeddingError(Exception):
@@ -47,9 +54,30 @@ class Embeddings(Protocol):
         ...
 
 
-def passage_text(passage: PendingPassage) -> str:
-    """The text to embed: title and heading are part of what a passage means."""
-    return "\n".join(filter(None, (passage.title, passage.heading, passage.text)))[:MAX_CHARS]
+def passage_space(embeddings: Embeddings, *, deadline_s: float = PROBE_DEADLINE_S) -> Space:
+    """The space of the vectors of passages.
+
+    Raises:
+        EmbeddingError: as `Embeddings.space`.
+    """
+    space = embeddings.space(deadline_s=deadline_s)
+    return space if embeddings.remote else replace(space, model=space.model + _WEIGHTED)
+
+
+def comparable(stored: Space, wanted: Space) -> bool:
+    """Whether a query can be compared with stored vectors: one model made both, whatever the title's weight."""
+    return stored == wanted or replace(stored, model=stored.model + _WEIGHTED) == wanted
+
+
+def embed_passage_batch(embeddings: Embeddings, passages: Sequence[PendingPassage]) -> list[bytes]:
+    """Title and heading are part of what a passage means. A model that reads order gets them as the first lines.
+
+    Raises:
+        EmbeddingError: the provider gives no vectors.
+    """
+    if embeddings.remote:
+        return embed_batch(embeddings, [_passage_text(passage) for passage in passages])
+    return _stored(_weighted(embeddings, passages))
 
 
 def embed_batch(embeddings: Embeddings, texts: Sequence[str]) -> list[bytes]:
@@ -58,5 +86,32 @@ def embed_batch(embeddings: Embeddings, texts: Sequence[str]) -> list[bytes]:
     Raises:
         EmbeddingError: the provider gives no vectors.
     """
-    vectors = embeddings.embed(texts, deadline_s=BATCH_DEADLINE_S).astype("<f2")
-    return [vector.tobytes() for vector in vectors]
+    return _stored(embeddings.embed(texts, deadline_s=BATCH_DEADLINE_S))
+
+
+def _passage_text(passage: PendingPassage) -> str:
+    return "\n".join(filter(None, (passage.title, passage.heading, passage.text)))[:MAX_CHARS]
+
+
+def _weighted(embeddings: Embeddings, passages: Sequence[PendingPassage]) -> NDArray[np.float32]:
+    import numpy as np
+
+    from pointsman.providers.embeddings import unit
+
+    rows: dict[str, int] = {}  # the passages of a document share its title
+    titles = [rows.setdefault(passage.title, len(rows)) for passage in passages]
+    headings = [rows.setdefault(passage.heading or "", len(rows)) for passage in passages]
+    texts = [rows.setdefault(passage.text, len(rows)) for passage in passages]
+    vectors = embeddings.embed(list(rows), deadline_s=BATCH_DEADLINE_S)
+    weights = np.array([[_title_weight(passage.title)] for passage in passages], dtype=np.float32)
+    mixed = vectors[texts] + weights * vectors[titles] + HEADING_WEIGHT * vectors[headings]
+    return unit(mixed.astype("f4", copy=False))
+
+
+def _title_weight(title: str) -> float:
+    """None for `DEC-0054` and `2026-01-31`: a number says nothing about the text."""
+    return TITLE_WEIGHT if _WORD.search(title) else 0.0
+
+
+def _stored(vectors: NDArray[np.float32]) -> list[bytes]:
+    return [vector.tobytes() for vector in vectors.astype("<f2")]

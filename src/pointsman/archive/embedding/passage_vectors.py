@@ -6,7 +6,14 @@ import logging
 import threading
 from collections.abc import Callable
 
-from pointsman.archive.embedding.base import BATCH, EmbeddingError, Embeddings, embed_batch, passage_text
+from pointsman.archive.embedding.base import (
+    BATCH,
+    EmbeddingError,
+    Embeddings,
+    comparable,
+    embed_passage_batch,
+    passage_space,
+)
 from pointsman.archive.store.base import Space, Storage
 from pointsman.archive.store.errors import StoreError
 
@@ -38,17 +45,18 @@ def embed_passages(
 ) -> int:
     """Compute the missing vectors; return how many there were.
 
-    `again`: replace the vectors of another model, which stay in use until the last new one is stored. `on_progress`
-    gets how many are done and how many there are in total. Vectors that are stored stay, even if the rest fails.
+    `again`: replace the vectors of another model, which stay in use until the last new one is stored; those of an
+    older Pointsman are replaced in any case. `on_progress` gets how many are done and how many there are in total.
+    Vectors that are stored stay, even if the rest fails.
 
     Raises:
         MixedSpacesError: another model was used before, and `again` is not set.
         EmbeddingError: the provider fails.
         StoreError: the vectors cannot be stored.
     """
-    wanted = embeddings.space()
+    wanted = passage_space(embeddings)
     stored = storage.vectors.space()
-    if stored is not None and stored != wanted and not again:
+    if stored is not None and not comparable(stored, wanted) and not again:
         raise MixedSpacesError(stored, wanted)
     done, total = 0, storage.vectors.count_pending(wanted) if on_progress else 0
     while not stopped():
@@ -57,7 +65,7 @@ def embed_passages(
             if stored is not None and stored != wanted:
                 storage.vectors.switch_to(wanted)
             break
-        vectors = embed_batch(embeddings, [passage_text(passage) for passage in passages])
+        vectors = embed_passage_batch(embeddings, passages)
         storage.vectors.put(
             wanted, [(passage.number, vector) for passage, vector in zip(passages, vectors, strict=True)]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 DEPTH = 100  # of each ranking
-STATIC_WEIGHT = 0.3  # of meaning, by measurement: a weak model may support words, not outvote them
+STATIC_WEIGHT = 0.4  # of meaning, by measurement: a weak model may support words, not outvote them
 REMOTE_WEIGHT = 0.5
 
 
@@ -17,6 +17,17 @@ def fuse(words: Mapping[int, float], meaning: Mapping[int, float], weight: float
         for number in {**by_words, **by_meaning}
     }
     return _sorted(fused)
+
+
+def lead(ranked: Mapping[int, float], first: Mapping[int, int]) -> dict[int, float]:
+    """Those in `first` before the others, the highest count first. A score rises to that of the next in rank."""
+    numbers = sorted({**ranked, **first}, key=lambda number: (first.get(number, 0), ranked.get(number, 0.0), -number))
+    best = 0.0
+    scores = {}
+    for number in numbers:  # the last first
+        best = max(best, ranked.get(number, 0.0))
+        scores[number] = best
+    return dict(reversed(scores.items()))
 
 
 def normalize(scores: Mapping[int, float]) -> dict[int, float]:

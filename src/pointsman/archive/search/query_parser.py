@@ -14,6 +14,7 @@ MAX_REPEATS = 8
 MAX_WORD_CHARS = 80
 MAX_MUSTS = 16  # of each kind
 MAX_VALUES = 16  # of each filter
+MOST_WORDS_WITH_OPERATORS = 12  # in running text of more, quotation marks quote
 SOURCES = ("research", "url")
 
 _ITEM = re.compile(r'([+-]?)(?:(collection|source|tag|after|before):(?=[^\s]))?(?:"([^"]*)"?|(\S+))', re.IGNORECASE)
@@ -38,6 +39,7 @@ class _Parser:
         self._words: Counter[str] = Counter()
         self._prose: list[str] = []
         self._must: dict[str, None] = {}
+        self._quoted: dict[str, None] = {}
         self._must_not: dict[str, None] = {}
         self._values: defaultdict[str, list[str]] = defaultdict(list)
         self._after: str | None = None
@@ -55,6 +57,7 @@ class _Parser:
                 self._add_word(each)
 
     def query(self) -> Query:
+        self._read_quoted()
         if len(self._words) > MAX_WORDS:
             self.notices.append(f"Only the first {MAX_WORDS} words of the query were searched for.")
         kept = list(self._words.items())[:MAX_WORDS]
@@ -82,8 +85,19 @@ class _Parser:
         if sign == "-":
             self._must_not[text[: 4 * MAX_WORD_CHARS]] = None
             return
-        self._must[text[: 4 * MAX_WORD_CHARS]] = None
+        kept = self._must if sign else self._quoted
+        kept[text[: 4 * MAX_WORD_CHARS]] = None
         self._prose.append(text)
+
+    def _read_quoted(self) -> None:
+        """A phrase is required in a short query; in running text it is one of the words."""
+        if sum(self._words.values()) <= MOST_WORDS_WITH_OPERATORS:
+            self._must.update(self._quoted)
+            return
+        if self._quoted:
+            self.notices.append('Quoted phrases were not required, as the query is long. Write +"..." to require one.')
+        phrases = list(self._quoted)[:MAX_MUSTS]
+        self._words = Counter({phrase.lower(): 1 for phrase in phrases}) + self._words
 
     def _bounded(self, texts: dict[str, None], what: str) -> tuple[str, ...]:
         if len(texts) > MAX_MUSTS:

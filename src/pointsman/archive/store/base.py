@@ -185,6 +185,10 @@ class PassageStore(Protocol):
         """Best first: passages with all the words and, if these are fewer than `enough`, those with some of them."""
         ...
 
+    def with_identifiers(self, query: Query) -> dict[int, int]:
+        """Passages that have identifiers of the query as written, and how many; common identifiers do not count."""
+        ...
+
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
         """Those that still exist."""
         ...

@@ -14,6 +14,7 @@ _WORD = re.compile(rf"(?<![^\W_])[^\W\d_]{{{SHORTEST},{LONGEST}}}(?![^\W_])")
 _HUMP = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _IDENTIFIER = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{3,64}(?![A-Za-z0-9])")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_NAMED = re.compile(r"[^\W\d_][-_./:]?\d|\d[-_./:]?[^\W\d_]|[^\W_]_[^\W_]")
 _CJK_RUN = re.compile("[\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]{2,}")
 
 
@@ -32,6 +33,11 @@ def fold(text: str) -> str:
 
 def is_word(text: str) -> bool:
     return bool(_WORD.fullmatch(text))
+
+
+def is_identifier(word: str) -> bool:
+    """Whether a word is a name that somebody assigned: `DEC-0054`, `ERR_7`, `sha256`, `max_size`, `getUserById`."""
+    return bool(_NAMED.search(word) or _HUMP.search(word))
 
 
 def identifier_parts(*texts: str | None) -> str | None:

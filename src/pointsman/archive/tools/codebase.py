@@ -209,11 +209,14 @@ GREP_CODEBASE = ArchiveTool(
     name="grep_codebase",
     title="Search the code by regex",
     description=(
-        "Grep the codebase with a regular expression: find in the source code where a function or class is called "
-        "or defined, all uses of a name in our code, interface definitions, TODO comments, lines that match a "
-        "pattern such as jwt.sign, or which files import a name or contain an exact string. Fast text search; "
-        "returns file, line, column and context. Good for exact matches and when semantic search is unavailable. "
-        "Respects .gitignore."
+        "Grep the codebase: find every place where a name, string or regular expression occurs in the source code, "
+        "with file and line. Search for who calls a function, all its callers and uses, where a class, constant, env "
+        "var or CSS class is called, used, read or imported, interface and struct definitions, whether a name is "
+        "still used anywhere, which files to touch and what breaks when it is renamed, removed or its signature "
+        "changes. Finds the line that prints an exact log or error message, TODO comments in the project, hard-coded "
+        "addresses, old wording in templates, functions whose names begin with a prefix, each occurrence and how "
+        "many times it appears; lines matching a regex pattern such as jwt.sign. Good for exact matches and when "
+        "semantic search is unavailable. Respects .gitignore."
     ),
     input_schema={
         "type": "object",
@@ -222,13 +225,14 @@ GREP_CODEBASE = ArchiveTool(
                 "type": "string",
                 "minLength": 1,
                 "maxLength": MAX_PATTERN_CHARS,
-                "description": "Regex pattern to search for, such as jwt\\.sign",
+                "description": "Regex pattern to search for, such as jwt\\.sign or TODO; a plain name or message "
+                "finds where it is used, called, imported, read or printed",
             },
             "filePattern": {
                 "type": "string",
-                "description": 'Glob pattern to filter files (e.g., "**/*.ts"). node_modules, .git, dist, build, '
-                ".next, .context and secrets are never searched, other names with a dot in front only if the pattern "
-                "says so",
+                "description": 'Glob pattern to filter files (e.g., "**/*.ts" for TypeScript files). node_modules, '
+                ".git, dist, build, .next, .context and secrets are never searched, other names with a dot in front "
+                "only if the pattern says so",
             },
             "caseSensitive": {"type": "boolean", "default": False, "description": "Case-sensitive search"},
             "limit": {

@@ -153,10 +153,15 @@ CONTEXT_SEARCH = ArchiveTool(
     name="context_search",
     title="Search project context",
     description=(
-        "Search project context by meaning: what we decided, learned and noted in the past, the reasons to choose "
-        "or use one thing over another, which patterns, rules and conventions this project follows, how we usually "
-        "do things, known issues and bugs and how such problems were solved before, earlier sessions and "
-        "discoveries. Use it to ask why something is as it is. Filter by type of discovery or by module."
+        "Search project context by meaning: why we decided something, past discussions, lessons and notes, and our "
+        "own code by what it does. Ask for the reason or story behind a rule, limit or odd number and why we choose "
+        "or use one thing over another: what was decided, dropped, switched, kept, proposed, objected, argued, "
+        "agreed on or talked about before, by whom, how it ended, whether it still is in force. Recalls what we "
+        "learned and wrote down: root causes of outages, known issues and how such problems were solved, patterns, "
+        "conventions and naming this project follows, how we usually do it, all on record about a file. Finds the "
+        "code that does something if you can't remember its name: which helper, logic, snippet, example or part of "
+        "our software or repo handles or detects it, and where it lives. Returns discoveries (patterns, rules, past "
+        "decisions, issues), sessions and code snippets, by type or module."
     ),
     input_schema={
         "type": "object",
@@ -165,7 +170,9 @@ CONTEXT_SEARCH = ArchiveTool(
                 "type": "string",
                 "minLength": MIN_QUERY,
                 "maxLength": MAX_QUERY,
-                "description": "Search query describing what to find",
+                "description": "Search query describing what to find: a question, such as why did we drop this "
+                "library, who decided it back then, what did we agree on, how did the discussion end; or what the code "
+                "does, such as the code that sends a mail again after it failed",
             },
             "type": {
                 "type": "string",

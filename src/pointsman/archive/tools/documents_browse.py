@@ -68,10 +68,10 @@ DOCUMENTS_LIST_COLLECTIONS = ArchiveTool(
     name="documents_list_collections",
     title="List collections",
     description=(
-        "Show which collections of documents are there: the libraries, knowledge bases and other sources of docs "
-        "and manuals that are available, with the name of each, what it is about, its version and how many "
-        "documents it has. Use this to see which documentation sets are loaded and can be searched. Not for what "
-        "is inside a single collection."
+        "Show which collections of documents are there: the libraries, knowledge bases and other sources of "
+        "documentation that are available, with the name of each, what it is about, its version, how big it is and "
+        "how many documents it has. Use this to see which documentation sets are loaded and can be searched. Not for "
+        "what is inside a single collection."
     ),
     input_schema={"type": "object", "properties": {}},
     output_schema={

@@ -129,10 +129,9 @@ DOCUMENTS_GET_OUTLINE = ArchiveTool(
     name="documents_get_outline",
     title="Outline of a document",
     description=(
-        "Get the outline of a document, its table of contents: which sections, chapters and headings there are in "
-        "a guide, manual or page, with their levels and line numbers. Use this to see the structure or skeleton of "
-        "a long document and understand how its sections are organized before reading. Shows the headings only, "
-        "not the text below them."
+        "Get the outline of a document, its table of contents: which headings, sections and chapters it has, with "
+        "their levels and line numbers. Use this to see the structure or skeleton of a long guide and understand how "
+        "its sections are organized before reading. Shows the headings only, not the text below them."
     ),
     input_schema={
         "type": "object",
@@ -178,10 +177,9 @@ DOCUMENTS_GET_SECTION = ArchiveTool(
     name="documents_get_section",
     title="Read a section",
     description=(
-        "Read only one section, chapter, part or paragraph of a document, guide, manual or page, by its heading: "
-        "what is written or said below that heading, without the rest. Use this when you know which section you "
-        "need. Upper and lower case do not matter, a part of the heading will do; `Install > Linux` means the "
-        "Linux below Install, and `Usage (2)` the second Usage."
+        "Read only one section of a known document or guide by its heading: the chapter or part below that heading, "
+        "without the rest. Use this when you know which section you need. Upper and lower case do not matter, a part "
+        "of the heading will do; `Install > Linux` means the Linux below Install, and `Usage (2)` the second Usage."
     ),
     input_schema={
         "type": "object",

@@ -198,10 +198,13 @@ DOCUMENTS_SEARCH = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search the documentation: look up or check what the docs, a guide, manual, page or our notes say, explain "
-        "or recommend about a topic, and how something is done, works or is configured according to them. Finds "
-        "the passages that describe or answer it, by words and by meaning (hybrid search), with their document, "
-        "section and score. Not for source code."
+        "Search documents: which page, chapter or passage of a manual, guide, handbook, policy or spec covers, "
+        "mentions or says something. Look up a fact, value, definition, term, rule, error code, table or "
+        "instructions in the documentation, PDFs, contracts, datasheets, standards, brochures, white papers, vendor "
+        "docs and notes that were uploaded: what the text states, describes, defines, promises or recommends, word "
+        "for word, how something is done, works, is replaced, supported or configured according to it, and in which "
+        "section or paragraph, to cite it. Finds anything about a topic across all manuals by words and by meaning "
+        "(hybrid search), with document, section and score. Not for source code."
     ),
     input_schema={
         "type": "object",
@@ -229,10 +232,10 @@ DOCUMENTS_SEARCH_BATCH = ArchiveTool(
     name="documents_search_batch",
     title="Search documents for several things at once",
     description=(
-        "Run several document searches in a single call: look up multiple different topics, questions or queries "
-        "in the docs and manuals simultaneously, all at once in one go, as one batch or request instead of one "
-        "after another. Execute it to research many things with fewer round trips. Limited to 10 queries; for a "
-        "single one use documents_search."
+        "Run several document searches in a single call: look up multiple different topics, questions or queries in "
+        "the docs simultaneously, all at once in one go, as one batch or request instead of one after another. "
+        "Execute it to research many things with fewer round trips. Limited to 10 queries; for a single one use "
+        "documents_search."
     ),
     input_schema={
         "type": "object",

@@ -139,11 +139,11 @@ SEARCH_LOCAL_ARCHIVES = ArchiveTool(
     name="searchLocalArchives",
     title="Search the local archives",
     description=(
-        "Searches the local research and URL content archives: find web pages, links, papers and articles that "
-        "were saved, bookmarked or archived. Finds whole documents by their words and titles, and forgives typos "
-        "and wrong spelling (fuzzy). With includeCitations each result says what it cites and who cites it, and a "
-        'citation graph shows citationDepth levels. Understands +must, -not, "a phrase", collection:, source:, '
-        "tag:, after: and before:."
+        "Searches the local research and URL content archives: find web pages, links, papers and articles that were "
+        "saved, bookmarked or archived. Finds whole documents by their words and titles, and forgives typos and "
+        "wrong spelling (fuzzy). With includeCitations each result says which source it quotes or cites and who "
+        'cites it, and a citation graph shows citationDepth levels. Understands +must, -not, "a phrase", '
+        "collection:, source:, tag:, after: and before:; a date alone lists what is new since then."
     ),
     input_schema={
         "type": "object",

@@ -1,4 +1,4 @@
-"""A tool in one line, `name(arg: type, opt?: type) -> type`: enough to try a call, at a tenth of the schema's size."""
+"""The parameters of a tool in one line, `(arg: type, opt?: type)`: enough to try a call, a tenth of its schema."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ MAX_CHOICES = 6
 MORE = "…"
 
 _PLAIN = re.compile(r"[^\W\d][\w.\-$]*")
+_QUOTABLE = re.compile(r"[^'\"\\\n\r\t]*")
 _VAGUE = frozenset({"object", "any", "object[]", "any[]"})
 _COMBINATIONS = ("anyOf", "oneOf")
 
 
-def signature(tool: Json, room: int, *, with_result: bool = True) -> str:
-    """The required parameters by name and, within `room` characters, the first optional ones. Never raises.
+def signature(tool: Json, room: int, *, typed: bool = True) -> str:
+    """The required parameters and, within `room` characters, the optional ones. Never raises.
 
-    Alternative sets of required parameters are shown in brackets: `(zip: string | lat: number, lon: number)`. Without
-    `with_result` the `-> type` is omitted.
+    If there is too little room, optional parameters lose their types first and their names last. Alternative sets of
+    required parameters are shown in brackets: `(zip: string | lat: number, lon: number)`. Without `typed`, all are
+    shown by name only.
     """
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
-    types = _Types(schema)
+    types = _Types(schema) if typed else _NoTypes(schema)
     parameters = types.parameters(schema)
     required = list(_fitting(_required(parameters, types, MAX_DEPTH), MAX_REQUIRED_CHARS))
-    result = f" -> {_result(tool.get('outputSchema'))}" if with_result else ""
-    room -= len(f"{tool['name']}({', '.join(required)}){result}")
-    shown = [*required, *_fitting(_optional(parameters, types, MAX_DEPTH), room)]
-    return f"{tool['name']}({', '.join(shown)}){result}"
+    room -= len(f"({', '.join(required)})")
+    return f"({', '.join([*required, *_optional_fitting(parameters, types, room)])})"
 
 
 def returns(schema: Json, room: int) -> str:
@@ -70,15 +70,24 @@ def _fitting(parameters: Iterator[str], room: int) -> Iterator[str]:
         yield text
 
 
-def _result(schema: Any) -> str:
-    if not isinstance(schema, dict):
-        return "any"
-    return _Types(schema).short(schema, MAX_DEPTH)
+def _optional_fitting(parameters: Parameters, types: _Types, room: int) -> list[str]:
+    """All optional parameters by name while there is room, and the types of the first with the rest of it."""
+    optional = _optional_types(parameters)
+    shown = list(_fitting((f"{_name(name)}?" for name in optional), room))
+    room -= sum(len(text) + 2 for text in shown)
+    for place, schema in enumerate(optional.values()):
+        if place == len(shown) or shown[place] == MORE or room <= 0:
+            break
+        described = types.suffix(schema, MAX_DEPTH)
+        if len(described) <= room:
+            room -= len(described)
+            shown[place] += described
+    return shown
 
 
 def _required(parameters: Parameters, types: _Types, depth: int) -> Iterator[str]:
     def named(names: Iterable[str]) -> list[str]:
-        return [f"{_name(name)}: {types.short(parameters.properties.get(name), depth)}" for name in names]
+        return [f"{_name(name)}{types.suffix(parameters.properties.get(name), depth)}" for name in names]
 
     yield from named(parameters.required)
     ways = [", ".join(named(way)) for way in parameters.ways]
@@ -89,10 +98,13 @@ def _required(parameters: Parameters, types: _Types, depth: int) -> Iterator[str
 
 
 def _optional(parameters: Parameters, types: _Types, depth: int) -> Iterator[str]:
+    for name, inner in _optional_types(parameters).items():
+        yield f"{_name(name)}?{types.suffix(inner, depth)}"
+
+
+def _optional_types(parameters: Parameters) -> Json:
     required = parameters.required.keys() | {name for way in parameters.ways for name in way}
-    for name, inner in parameters.properties.items():
-        if name not in required:
-            yield f"{_name(name)}?: {types.short(inner, depth)}"
+    return {name: inner for name, inner in parameters.properties.items() if name not in required}
 
 
 def _name(name: str) -> str:
@@ -107,6 +119,10 @@ class _Types:
 
     def parameters(self, schema: Json) -> Parameters:
         return parameters_of(schema, self._root)
+
+    def suffix(self, schema: Any, depth: int) -> str:
+        """The type behind a parameter's name."""
+        return f": {self.short(schema, depth)}"
 
     def short(self, schema: Any, depth: int) -> str:
         """The most exact form that fits MAX_TYPE_CHARS."""
@@ -164,5 +180,13 @@ class _Types:
         return named if isinstance(named, str) and len(named) <= MAX_TYPE_CHARS else "any"
 
 
+class _NoTypes(_Types):
+    def suffix(self, schema: Any, depth: int) -> str:
+        return ""
+
+
 def _literal(value: Any) -> str:
+    """A value as JSON, but texts in single quotes, which need no escape inside the answer's JSON."""
+    if isinstance(value, str) and _QUOTABLE.fullmatch(value):
+        return f"'{value}'"
     return msgspec.json.encode(value).decode()

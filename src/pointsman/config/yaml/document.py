@@ -53,6 +53,8 @@ class Document:
         self.notes: list[ConfigProblem] = []  # what is accepted, but not as it was written
         self.unresolved: set[KeyPath] = set()  # values already reported as unreadable: further errors would be noise
         self.external_texts: set[str] = set()  # texts that came, in part, from outside the file: may be secrets
+        self.variables: set[str] = set()  # of the environment, that references name
+        self.not_set: dict[str, str] = {}  # the reason of a problem -> the variable that is not set
         self.environ = environ
         self._origins: dict[KeyPath, KeyPath] = {}
         self._built: dict[tuple[int, bool], Any] = {}
@@ -182,6 +184,8 @@ class Document:
         expanded = _expand(_whole_characters(node.value), self.environ, self.folder)
         if expanded.external:
             self.external_texts.add(expanded.text)
+            self.variables |= expanded.variables
+            self.not_set |= expanded.not_set
         if "\0" in expanded.text:  # no process, path or header can carry it
             expanded.failures.append("contains a null character")
         for failure in expanded.failures:
@@ -256,6 +260,8 @@ class _Expanded:
     text: str
     failures: list[str] = field(default_factory=list)
     external: bool = False  # a part came from outside the file: it may be a secret
+    variables: set[str] = field(default_factory=set)
+    not_set: dict[str, str] = field(default_factory=dict)
 
 
 def _expand(text: str, environ: Mapping[str, str], folder: Path) -> _Expanded:
@@ -299,9 +305,10 @@ def _from_editor(inner: str, environ: Mapping[str, str], expanded: _Expanded) ->
 
 def _from_input(name: str, environ: Mapping[str, str], expanded: _Expanded) -> str:
     variable = input_variable(name)
+    expanded.variables.add(variable)
     if variable not in environ:
-        expanded.failures.append(
-            f"a gateway cannot ask for `${{input:{name}}}`; set the environment variable {variable}"
+        _miss(
+            expanded, variable, f"a gateway cannot ask for `${{input:{name}}}`; set the environment variable {variable}"
         )
     return environ.get(variable, "")
 
@@ -313,14 +320,19 @@ def _from_environment(inner: str, environ: Mapping[str, str], expanded: _Expande
         return ""
     name, default = named[1], named[2]
     value = environ.get(name)
+    expanded.variables.add(name)
     if default is not None:
         return value or default  # as in a shell, an empty variable takes the default, too
     if value is None:
-        expanded.failures.append(
-            f"the environment variable {name} is not set; set it, or give a default with ${{{name}:-...}}"
-        )
+        reason = f"the environment variable {name} is not set; set it, or give a default with ${{{name}:-...}}"
+        _miss(expanded, name, reason)
         return ""
     return value
+
+
+def _miss(expanded: _Expanded, variable: str, reason: str) -> None:
+    expanded.failures.append(reason)
+    expanded.not_set[reason] = variable
 
 
 def _from_file(path: Path, expanded: _Expanded) -> str:

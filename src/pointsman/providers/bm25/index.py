@@ -25,12 +25,16 @@ from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
 from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, Corrections, Spelling, replace_words
 from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
+from pointsman.providers.semantic.tool_encoder import SentenceMatch
 from pointsman.providers.text import has_cjk, stem
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
 MEANING_WEIGHT = 0.5  # the rest is for the words
+# With the sentence encoder: words .4, meaning .25, sentences .35.
+SENTENCE_WEIGHT = 0.35
+MEANING_BESIDE_SENTENCES = 0.385  # of the rest
 NAME_WEIGHT = 0.07  # of the share of the name that the query has
 PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the whole request
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
@@ -42,14 +46,16 @@ LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small cat
 COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
 TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
+SIMILAR_SENTENCE = 0.3  # the same for the sentence encoder
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
 
 # Where the fitted sets end: size and length count no further.
 SMALLEST = 200  # tools
 SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (5.89, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
+WORDS_ALONE = (5.83, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
 WITH_MEANING = (5.5, 0.67, 0.17, 0.07, -0.55, -1.04, -1.61, 4.81)
+WITH_SENTENCES = (2.24, 0.85, 0.0, 0.064, 0.0, -0.85, -1.42, 1.6, 7.65)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +120,18 @@ class Index:
         self._name_coverage = NameCoverage(documents, self._postings.idf)
         self._of_kind = {kind: np.array([document.kind == kind for document in documents]) for kind in KINDS}
 
-    def fit(self, query: Query) -> Floats:
-        """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning."""
-        scored = self.score(query)
+    def fit(self, query: Query, sentence: SentenceMatch | None = None) -> Floats:
+        """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning.
+
+        `sentence` is the match by the sentence encoder, if that is in use.
+        """
+        scored = self.score(query, sentence)
         if scored is None:
             return np.zeros(len(self.documents))
         share: Floats = scored.scores / scored.scores[scored.best]
         return relevance(scored.evidence) * share**FALL
 
-    def score(self, query: Query) -> Scored | None:
+    def score(self, query: Query, sentence: SentenceMatch | None = None) -> Scored | None:
         """None: no tool matches."""
         if not query.tokens or not self.documents:
             return None
@@ -136,8 +145,12 @@ class Index:
         scores = _shares_of_best(words)
         if by_meaning is not None:
             matches |= by_meaning.whole + by_meaning.parts.max(axis=0) >= 2 * SIMILAR
+            meaning = MEANING_WEIGHT if sentence is None else MEANING_BESIDE_SENTENCES
             shares = _shares_of_best(by_meaning.combined(), (1 + PART_WEIGHT) * LEAST_COSINE)
-            scores = (1 - MEANING_WEIGHT) * scores + MEANING_WEIGHT * shares
+            scores = (1 - meaning) * scores + meaning * shares
+        if sentence is not None:
+            matches |= sentence.cosines >= SIMILAR_SENTENCE
+            scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares
         if not matches.any():
             return None
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
@@ -156,6 +169,7 @@ class Index:
             part_score=float(by_words.parts[part, best]) / rarest,
             known=sum([self._number(token) is not None for token in said]) / max(1, len(said)),
             cosine=None if by_meaning is None else float(by_meaning.parts[:, best].max()),
+            sentence=None if sentence is None else float(sentence.cosines[best]),
             words=query.length,
             tools=len(self.documents),
         )
@@ -278,13 +292,15 @@ class Evidence:
     part_score: float
     known: float  # the share of the query's words that any tool has
     cosine: float | None  # between a part of the query and the tool, the best; None: not compared
+    sentence: float | None  # the same cosine by the sentence encoder
     words: float  # in the query
     tools: int  # in the index: among many, a seeming match is more likely by chance
 
 
 def relevance(evidence: Evidence) -> float:
-    weights = WORDS_ALONE if evidence.cosine is None else WITH_MEANING
-    sum_ = weights[0] + sum(weight * figure for weight, figure in zip(weights[1:], features(evidence), strict=True))
+    figures = features(evidence)
+    weights = next(each for each in (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES) if len(each) == 1 + len(figures))
+    sum_ = weights[0] + sum(weight * figure for weight, figure in zip(weights[1:], figures, strict=True))
     return 1 / (1 + math.exp(-sum_))
 
 
@@ -294,4 +310,4 @@ def features(evidence: Evidence) -> tuple[float, ...]:
     length = math.log1p(max(evidence.words, SHORTEST))
     by_words = evidence.coverage * evidence.score, evidence.part_coverage * evidence.part_score
     figures = (*by_words, size * evidence.part_score, evidence.known, size, length)
-    return figures if evidence.cosine is None else (*figures, evidence.cosine)
+    return (*figures, *[cosine for cosine in (evidence.cosine, evidence.sentence) if cosine is not None])

@@ -13,6 +13,7 @@ from pointsman.providers import embeddings as static
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
 from pointsman.providers.bm25.documents import PreparedTools
 from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailableError, load_numpy
+from pointsman.providers.semantic.tool_encoder import ToolEncoder
 from pointsman.providers.single_flight import SingleFlight
 
 if TYPE_CHECKING:  # numpy is heavy: it is loaded with the first search, not with the gateway
@@ -29,7 +30,8 @@ SEARCH_INLINE_TOOLS = 5_000  # counted once for each query
 SEARCH_INLINE_CHARS = 4_000  # of all queries
 LOAD_WAIT_S = 1.0  # how long a search waits for the model to load before it uses words alone
 
-WITH_MEANING, WORDS_ALONE = "bm25+static", "bm25"  # names, as in the audit row
+# Names, as in the audit row.
+WORDS_ALONE, WITH_MEANING, WITH_SENTENCES = "bm25", "bm25+static", "bm25+static+minilm"
 
 _Tools = tuple[ToolDocument, ...]
 _Key = tuple[bool, _Tools]  # with vectors or without
@@ -47,10 +49,12 @@ class BM25SearchProvider:
         embeddings: bool | Callable[[], bool] = True,
         load: Callable[[], Embedder] = static.load,
         load_wait_s: float | None = None,  # None: until the model is loaded or has failed to load
+        encoder: ToolEncoder | None = None,
     ) -> None:
         self._embeddings = embeddings
         self._load = load
         self._load_wait_s = load_wait_s
+        self._encoder = encoder
         self._embedder: Embedder | None = None
         self._broken = False
         self._prepared_tools = PreparedTools()
@@ -60,7 +64,7 @@ class BM25SearchProvider:
 
     @property
     def name(self) -> str:
-        return WITH_MEANING if self._wants_meaning() else WORDS_ALONE
+        return _name(self._wants_meaning(), self._encoder is not None and self._encoder.in_use)
 
     async def prepare(self) -> None:
         """Load in a thread what the first search needs: its modules and, unless switched off, the model."""
@@ -71,7 +75,7 @@ class BM25SearchProvider:
             return
         if self._wants_meaning() and self._embedder is None:
             await self._load_embedder()
-        logger.info("search is ready (%s)", self.name)
+        logger.info("search is ready (%s)", _name(self._wants_meaning(), sentences=False))
 
     async def search(self, request: SearchRequest) -> SearchHits:
         tools = tuple(request.tools)
@@ -81,8 +85,12 @@ class BM25SearchProvider:
         index = await self._index_of(tools, embedder)
         from pointsman.providers.bm25.ranking import rank  # needs numpy, which is loaded by now
 
-        hits = await asyncio.to_thread(rank, index, request) if _is_long(request) else rank(index, request)
-        hits.ranked_by = WITH_MEANING if embedder is not None else WORDS_ALONE
+        encoded = await self._encoder.encoded(tools) if self._encoder and embedder else None
+        if encoded or _is_long(request):
+            hits = await asyncio.to_thread(rank, index, request, encoded)
+        else:
+            hits = rank(index, request)
+        hits.ranked_by = _name(embedder is not None, encoded is not None)
         return hits
 
     def _wants_meaning(self) -> bool:
@@ -144,6 +152,13 @@ class BM25SearchProvider:
 
     def _kept_tools(self) -> int:
         return sum(len(tools) for _, tools in self._indexes)
+
+
+def _name(meaning: bool, sentences: bool) -> str:
+    """`sentences` count only with `meaning`."""
+    if not meaning:
+        return WORDS_ALONE
+    return WITH_SENTENCES if sentences else WITH_MEANING
 
 
 def _load_modules() -> None:

@@ -28,6 +28,7 @@ class Query:
     kinds: tuple[Kind | None, ...]  # whether they ask for something to be read or to be written
     length: float  # in words
     embedded: tuple[str, ...]  # its parts as they are embedded; empty: search by words alone
+    sentences: tuple[str, ...]  # its sentences, for an encoder that reads them as a whole; empty if `embedded` is
 
 
 def parse_all(texts: Sequence[str]) -> list[Query]:
@@ -43,8 +44,8 @@ def parse_all(texts: Sequence[str]) -> list[Query]:
 def parse(text: str, room: int = MAX_WORDS) -> Query:
     """Parse a text up to `room` distinct words."""
     text = text[:MAX_CHARS]
-    pieces = [step for sentence in sentences(text) for step in steps(sentence)]
-    pieces[MAX_PARTS - 1 :] = [" ".join(pieces[MAX_PARTS - 1 :])]  # the rest is one more part
+    whole = _few(sentences(text))
+    pieces = _few([step for sentence in whole for step in steps(sentence)])
     tokens: dict[str, str] = {}
     hints: dict[str, str] = {}
     parts: list[frozenset[str]] = []
@@ -68,10 +69,18 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     kinds = tuple(map(kind_of_request, texts))
     unsaid = frozenset(hints.keys() - tokens.keys())
     faint = unsaid | {token for token, word in tokens.items() if word in LOOKING}
-    return Query(hints | tokens, unsaid, faint, tuple(texts), tuple(parts), kinds, length, _embeddable(texts))
+    embedded = _embeddable([" ".join((piece, *words_for_values(piece))) for piece in texts])
+    said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
+    found = tuple(texts), tuple(parts), kinds
+    return Query(hints | tokens, unsaid, faint, *found, length, embedded, said if embedded else ())
+
+
+def _few(pieces: list[str]) -> list[str]:
+    """At most MAX_PARTS: the rest is one more part."""
+    return [*pieces[: MAX_PARTS - 1], " ".join(pieces[MAX_PARTS - 1 :])] if len(pieces) > MAX_PARTS else pieces
 
 
 def _embeddable(texts: Sequence[str]) -> tuple[str, ...]:
     """The parts without CJK text, which the model hardly covers; empty if that is most of the text."""
-    whole = [calm(" ".join((text, *words_for_values(text)))) for text in texts]
+    whole = [calm(text) for text in texts]
     return tuple(map(without_cjk, whole)) if without_cjk(" ".join(whole)) else ()

@@ -19,6 +19,7 @@ from pointsman.providers.bm25.synonyms import synonyms_of
 
 if TYPE_CHECKING:
     from pointsman.providers.bm25.index import Index
+    from pointsman.providers.semantic.tool_encoder import EncodedTools
 
 ALL_WEIGHT = 0.2  # of the sum over all queries, added to the best of them
 CONTEXT_WEIGHT = 0.3
@@ -29,23 +30,30 @@ MAX_EXPLAINED_WORDS = 6
 _Numbers = tuple[list[int], list[int]]  # of a word itself, and of its synonyms
 
 
-def rank(index: Index, request: SearchRequest) -> SearchHits:
-    """Rank the tools of the index, best first."""
-    *queries, context = parse_all([*request.queries, request.context or ""])
-    fits = [index.fit(query) for query in queries]
+def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = None) -> SearchHits:
+    """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
+    *queries, context = parsed = parse_all([*request.queries, request.context or ""])
+    sentences = encoded.match(parsed) if encoded else [None] * len(parsed)
+    *fits, context_fit = [index.fit(*each) for each in zip(parsed, sentences, strict=True)]
     named = [index.exact_names.rows(text) for text in request.queries]
     for fit, rows in zip(fits, named, strict=True):
         put_first(fit, rows)
     exact = frozenset(chain.from_iterable(named))
-    explainer = Explainer(queries, context, index.vocabulary)
+    fused = fuse(fits, context_fit, request.max_results, exact, request.least_each)
+    explanations: dict[int, str] = {}
+    if request.explain:
+        explainer = Explainer(queries, context, index.vocabulary)
+        explanations = {hit.row: explainer.explain(index.documents[hit.row], hit.intents) for hit in fused}
+    explanations |= dict.fromkeys(exact, NOTE)
     hits = [
         SearchHit(
             index.tool_keys[hit.row],
             round(hit.relevance, 3),
-            NOTE if hit.row in exact else explainer.explain(index.documents[hit.row], hit.intents),
+            explanations.get(hit.row),
             hit.intents,
+            tuple(round(float(fits[intent][hit.row]), 3) for intent in hit.intents),
         )
-        for hit in fuse(fits, index.fit(context), request.max_results, exact)
+        for hit in fused
     ]
     return SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])
 
@@ -58,12 +66,17 @@ class Fused:
 
 
 def fuse(
-    fits: Sequence[Floats], context: Floats, max_results: int, first: Collection[int] = frozenset()
+    fits: Sequence[Floats],
+    context: Floats,
+    max_results: int,
+    first: Collection[int] = frozenset(),
+    least_each: int = 1,
 ) -> list[Fused]:
     """Fuse the queries into one list, best first: the best fit of a tool for any query, plus a little for its fit to
     the others and to the context.
 
-    Every query gets its best tool into the list if there is room. The rows in `first` come before all others.
+    Every query gets its `least_each` best tools into the list if there is room, the best of all queries before the
+    second best of any. The rows in `first` come before all others.
     """
     context_share = CONTEXT_WEIGHT * context
     by_query = np.array(fits) if fits else np.zeros((1, len(context)))
@@ -72,16 +85,29 @@ def fuse(
     if first:
         scores[list(first)] += scores.max()
     relevance = np.maximum(best, context_share)
-    rows = _choose(scores, by_query, max_results)
-    return [Fused(row, float(relevance[row]), _intents(by_query, row)) for row in rows]
+    rows = _choose(scores, by_query, max_results, least_each)
+    return [Fused(row, float(relevance[row]), _intents(by_query, row, least_each)) for row in rows]
 
 
-def _choose(scores: Floats, by_query: Floats, max_results: int) -> list[int]:
-    """The best hit for each query, as far as there is room, and then the best of all the others."""
-    tops = {int(fit.argmax()): float(fit.max()) for fit in by_query if fit.any()}
-    must = sorted(tops, key=lambda row: -tops[row])[:max_results]
-    chosen = dict.fromkeys([*must, *_best(scores, max_results)])
+def _choose(scores: Floats, by_query: Floats, max_results: int, least_each: int) -> list[int]:
+    """The best hits for each query, as far as there is room, and then the best of all the others."""
+    ranked = _best_of_each(by_query, least_each)
+    must: dict[int, None] = {}
+    for place in range(least_each):
+        tops = {
+            rows[place]: float(fit[rows[place]]) for rows, fit in zip(ranked, by_query, strict=True) if rows[place:]
+        }
+        must |= dict.fromkeys(sorted(tops, key=lambda row: -tops[row]))
+    chosen = dict.fromkeys([*list(must)[:max_results], *_best(scores, max_results)])
     return sorted(list(chosen)[:max_results], key=lambda row: (-scores[row], row))
+
+
+def _best_of_each(by_query: Floats, least_each: int) -> list[list[int]]:
+    """For each query the tools that fit it best; several only of those that serve it or fit no other query better."""
+    if least_each == 1:
+        return [[int(fit.argmax())] if fit.any() else [] for fit in by_query]
+    fits_best = by_query.argmax(axis=0) == np.arange(len(by_query))[:, None]
+    return [_best(fit, least_each) for fit in by_query * (_serves(by_query) | fits_best)]
 
 
 def _best(scores: Floats, most: int) -> list[int]:
@@ -94,16 +120,26 @@ def _best(scores: Floats, most: int) -> list[int]:
     return best
 
 
-def _intents(by_query: Floats, row: int) -> tuple[int, ...]:
+def _intents(by_query: Floats, row: int, least_each: int) -> tuple[int, ...]:
     """The intents that a tool fits, and nearly as well as the best tool does.
 
-    A tool that fits none of them may still be the best that there is for one: then it serves that one.
+    A tool that fits none of them may still be the best that there is for one: then it serves that one. If each query
+    has several tools, it serves the one that it fits best.
     """
-    fits, tops = by_query[:, row], by_query.max(axis=1)
-    serves = (fits >= FITS) & (fits >= np.minimum(SERVES * tops, fits.max()))
+    fits = by_query[:, row]
+    serves = _serves(by_query, row)
     if not serves.any():
         serves = (fits > 0) & (by_query.argmax(axis=1) == row)
+    if least_each > 1 and not serves.any() and fits.any():
+        return (int(fits.argmax()),)
     return tuple(serves.nonzero()[0].tolist())
+
+
+def _serves(by_query: Floats, row: int | slice = slice(None)) -> NDArray[np.bool_]:
+    fits, tops = by_query[:, row], by_query.max(axis=1)
+    most = tops if isinstance(row, int) else tops[:, None]
+    serves: NDArray[np.bool_] = (fits >= FITS) & (fits >= np.minimum(SERVES * most, fits.max(axis=0)))
+    return serves
 
 
 class Explainer:

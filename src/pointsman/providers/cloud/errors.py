@@ -26,6 +26,18 @@ def timed_out(timeout_s: float) -> CloudError:
     return CloudError(TIMEOUT, f"gave no answer within {timeout_s:g} s")
 
 
+def unreachable(why: str = "cannot be reached", detail: str = "") -> CloudError:
+    return CloudError(UNREACHABLE, why, detail)
+
+
+def disconnected(detail: str = "") -> CloudError:
+    return CloudError("cloud_disconnected", "disconnected before its answer was complete", detail)
+
+
+def internal() -> CloudError:
+    return CloudError("cloud_internal", "could not be asked (an internal error, which the gateway's log explains)")
+
+
 def left_alone() -> CloudError:
     return CloudError("cloud_open", "failed a moment ago and is not called for now")
 

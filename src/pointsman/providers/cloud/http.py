@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pointsman import __version__
 from pointsman.config.model import CloudSearch
-from pointsman.providers.cloud.errors import UNREACHABLE, CloudError, malformed, oversized, status
+from pointsman.providers.cloud.errors import disconnected, malformed, oversized, status, unreachable
 from pointsman.providers.cloud.wire import Packed
 from pointsman.providers.single_flight import SingleFlight
 
@@ -131,9 +131,9 @@ def _as_cloud_errors() -> Iterator[None]:
     try:
         yield
     except httpx2.ConnectError as error:
-        raise CloudError(UNREACHABLE, _why_unreachable(error), str(error)) from None
+        raise unreachable(_why_unreachable(error), str(error)) from None
     except (httpx2.TransportError, OSError) as error:
-        raise CloudError("cloud_disconnected", "disconnected before its answer was complete", repr(error)) from None
+        raise disconnected(repr(error)) from None
     except zlib.error as error:
         raise malformed(str(error)) from None
 

@@ -133,7 +133,7 @@ class CloudService:
             raise
         except Exception:
             logger.exception("cloud search: internal error")
-            raise CloudError("cloud_internal", "could not be asked") from None
+            raise cloud_errors.internal() from None
         if answer.invented:
             self._count_invented(answer.invented)
             if not answer.hits:

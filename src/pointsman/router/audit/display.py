@@ -24,7 +24,10 @@ _encode = msgspec.json.Encoder().encode
 
 def json_line(row: Row) -> str:
     """Encode a row as one JSON object, with terminal control characters escaped."""
-    return _UNSAFE.sub(_json_escape, _encode(row).decode())
+    encoded = _encode(row)
+    if encoded.isascii() and b"\x7f" not in encoded:  # the encoder has escaped the other control characters
+        return encoded.decode()
+    return _UNSAFE.sub(_json_escape, encoded.decode())
 
 
 class Table:

@@ -16,7 +16,14 @@ from typing import Protocol, overload
 import msgspec
 
 from pointsman.config.model import CurrentConfig, GatewayConfig
-from pointsman.core.errors import AuditUnavailableError, DownstreamError, GatewayError, RateLimitedError
+from pointsman.core.errors import (
+    DEFINITION_CHANGED,
+    INTERNAL,
+    AuditUnavailableError,
+    DownstreamError,
+    GatewayError,
+    RateLimitedError,
+)
 from pointsman.core.model import WallClock
 from pointsman.core.seams import FrontRequest, ProtocolError
 from pointsman.router.audit.journal import Journal, encode_line
@@ -33,8 +40,6 @@ UNAUTHORIZED_PER_S = 10.0
 _ENDINGS: dict[str, Ending] = {"unknown_tool": "denied", "rate_limited": "denied", "timeout": "timeout"}
 CHANGES_BURST = 100  # rows of one server
 CHANGES_PER_S = 1.0
-
-DEFINITION_CHANGED = "definition_changed"  # the code of a row of kind `change`
 
 logger = logging.getLogger(__name__)
 
@@ -149,7 +154,7 @@ class AuditLog:
         token_id = request.caller.token_id
         wait_s = self._rate.wait_s(token_id, self._monotonic())
         if wait_s:
-            self._record_rate_limited(request, kind, tool_key, server_id)
+            self.record_refused_request(request, RateLimitedError.code, kind, tool_key, server_id)
             raise too_many_rows(wait_s)
         intent = Intent(
             seq=0,
@@ -169,18 +174,19 @@ class AuditLog:
         )
         return Record(self, *self._write_intent(intent))
 
-    def _record_rate_limited(
-        self, request: FrontRequest, kind: Kind, tool_key: str | None, server_id: str | None
+    def record_refused_request(
+        self, request: FrontRequest, code: str, kind: Kind, tool_key: object = None, server_id: str | None = None
     ) -> None:
+        """`record_refusal` for a request whose caller is known. Never raises."""
         self.record_refusal(
-            RateLimitedError.code,
+            code,
             kind=kind,
             method=request.method,
             token_id=request.caller.token_id,
             project_id=request.caller.project_id,
             client=request.client.name,
             request_id=request.id,
-            tool_key=tool_key,
+            tool_key=tool_key if isinstance(tool_key, str) else None,
             server_id=server_id,
         )
 
@@ -366,7 +372,7 @@ def _ending_of(error: BaseException | None) -> tuple[Ending, str | None]:
         return "error", str(error.code)
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", None
-    return "error", "internal"
+    return "error", INTERNAL
 
 
 @overload

@@ -178,10 +178,12 @@ def _read_journal(folder: Path) -> tuple[list[_Found], dict[tuple[str, int], Out
     return intents, outcomes
 
 
-_INTENT = ("time_ms", "request_id", "kind", "token", "project", "client", "method", "queries", "tool_key", "server_id")
-_OUTCOME = ("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as")
-_FIELDS = (*_INTENT, "arguments", *_OUTCOME)
-_SELECT = f"SELECT seq, run, {', '.join(_FIELDS)} FROM audit"  # noqa: S608 - constants
+# In the order of the structs' fields, so that a row becomes two structs without naming them: a list can have a million.
+_INTENT = Intent.__struct_fields__
+_OUTCOME = Outcome.__struct_fields__[1:]  # without its seq
+_SELECT = f"SELECT run, {', '.join((*_INTENT, *_OUTCOME))} FROM audit"  # noqa: S608 - constants
+_QUERIES, _ARGUMENTS = _INTENT.index("queries"), _INTENT.index("arguments")
+_FALLBACK = _OUTCOME.index("fallback")
 
 
 def _read_database(connection: sqlite3.Connection, wanted: Filter, backwards: bool) -> Iterator[_Found]:
@@ -197,18 +199,15 @@ def _read_database(connection: sqlite3.Connection, wanted: Filter, backwards: bo
 
 
 def _from_database(values: tuple[Any, ...]) -> _Found:
-    seq, run = values[:2]
-    fields = dict(zip(_FIELDS, values[2:], strict=True))
-    ended = {name: fields.pop(name) for name in _OUTCOME}
-    queries, arguments = fields.pop("queries"), fields.pop("arguments")
-    intent = Intent(
-        seq=seq,
-        **fields,
-        queries=None if queries is None else msgspec.json.decode(queries),
-        arguments=msgspec.UNSET if arguments is None else msgspec.json.decode(arguments),
-    )
-    if ended["outcome"] is None:
-        return _Found(seq, run, intent, None)
-    if ended["fallback"] is not None:
-        ended["fallback"] = bool(ended["fallback"])
-    return _Found(seq, run, intent, Outcome(seq, **ended))
+    run, *started = values[: len(_INTENT) + 1]
+    if started[_QUERIES] is not None:
+        started[_QUERIES] = msgspec.json.decode(started[_QUERIES])
+    arguments = started[_ARGUMENTS]
+    started[_ARGUMENTS] = msgspec.UNSET if arguments is None else msgspec.json.decode(arguments)
+    intent = Intent(*started)
+    ended = list(values[len(_INTENT) + 1 :])
+    if ended[0] is None:
+        return _Found(intent.seq, run, intent, None)
+    if ended[_FALLBACK] is not None:
+        ended[_FALLBACK] = bool(ended[_FALLBACK])
+    return _Found(intent.seq, run, intent, Outcome(intent.seq, *ended))

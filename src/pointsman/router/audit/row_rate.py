@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import msgspec
 
 from pointsman.config.model import CurrentConfig
-from pointsman.core.errors import RateLimitedError
+from pointsman.core.errors import OVERLOADED, RateLimitedError
 from pointsman.router.audit.rows import Intent, Outcome
 
 BURST_S = 30  # capacity of a bucket, in seconds of its rate
 WINDOW_S = 10.0  # in which equal refusals are coalesced into one row
-REPEATED = frozenset({"rate_limited", "overloaded"})  # refusals that a retrying client repeats thousands of times
+REPEATED = frozenset({RateLimitedError.code, OVERLOADED})  # refusals that a retrying client repeats thousands of times
 
 
 class TokenBucket:

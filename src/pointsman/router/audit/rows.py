@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -105,4 +106,9 @@ def row_of(intent: Intent, outcome: Outcome | None) -> Row:
 
 def iso_time(time_ms: int) -> str:
     seconds, ms = divmod(time_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+    return f"{_iso_second(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=16)  # rows that follow one another share their second
+def _iso_second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"

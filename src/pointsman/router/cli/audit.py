@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -60,7 +61,7 @@ def row_options(command: _Command) -> _Command:
                 "--since",
                 "since_ms",
                 type=Moment(),
-                help="Only rows since this time: 15m, 2h, 7d ago, or ISO 8601 (UTC).",
+                help="Only rows since this time: a span back from now (30s, 15m, 2h, 7d, 1w), or ISO 8601 (UTC).",
             ),
             click.option(
                 "--until", "until_ms", type=Moment(), help="Only rows before this time; same formats as --since."
@@ -153,8 +154,12 @@ def _folder(option: Path | None) -> Path:
 
 
 def _print(rows: Iterable[Row], as_json: bool, table: Table) -> int:
+    """Write all lines, flushed once: a flush after each would take longer than reading the rows."""
+    out = sys.stdout
+    lines: Iterable[str] = map(json_line, rows) if as_json else table.lines(rows)
     count = 0
-    for line in map(json_line, rows) if as_json else table.lines(rows):
-        click.echo(line)
+    for line in lines:
+        out.write(f"{line}\n")
         count += 1
+    out.flush()
     return count

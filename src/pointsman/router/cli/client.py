@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -15,20 +14,14 @@ from typing import Any
 
 import click
 
-from pointsman.config.edits import (
-    EditError,
-    InvalidEntryError,
-    NameTakenError,
-    UnknownNameError,
-    add_token,
-    remove_token,
-)
+from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
 from pointsman.config.errors import closest
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
 from pointsman.config.paths import find_config, state_folder, user_config
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings, read_settings
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.gateway_address import gateway_url, of_project
 from pointsman.router.cli.common.options import (
     CommandError,
@@ -40,6 +33,7 @@ from pointsman.router.cli.common.options import (
     require_config,
     state_dir_option,
 )
+from pointsman.router.cli.common.owner import print_json
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, Dialect, project_file, user_file
 from pointsman.router.clients.entry import (
@@ -114,6 +108,7 @@ def client() -> None:
 @name_option
 @config_option
 @state_dir_option
+@json_option
 def print_(
     dialect: Dialect,
     project: str | None,
@@ -123,6 +118,7 @@ def print_(
     name: str,
     config_file: Path | None,
     state_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Print the entry for the client NAME, to paste it by hand. Changes nothing.
 
@@ -133,8 +129,13 @@ def print_(
         token = gateway.settings.token
         secret = token.get_secret_value() if token is not None else PLACEHOLDER
         connection = _connection(dialect, gateway, project, url, stdio, variable, secret)
-        text = snippet(dialect, name, entry_for(dialect, connection, name))
-    click.echo(text, nl=False)
+        entry = entry_for(dialect, connection, name)
+        text = snippet(dialect, name, entry)
+    if as_json:
+        path = str(user_file(dialect, os.environ))
+        print_json({"client": dialect.name, "file": path, "name": name, "entry": entry, "text": text})
+    else:
+        click.echo(text, nl=False)
     note(f"This belongs into {user_file(dialect, os.environ)}; `pointsman client add {dialect.name}` writes it there.")
     if variable is None and token is None:
         note(f"Put a token in the place of `{PLACEHOLDER}`: `pointsman token create NAME` prints one.")
@@ -149,6 +150,7 @@ def print_(
 @click.option("--dry-run", is_flag=True, help="Show what would change, and stop.")
 @config_option
 @state_dir_option
+@json_option
 def add(
     dialect: Dialect,
     project: str | None,
@@ -161,6 +163,7 @@ def add(
     dry_run: bool,
     config_file: Path | None,
     state_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Write an entry for this gateway into the file of the client NAME.
 
@@ -170,16 +173,18 @@ def add(
     with _report_errors():
         gateway = _gateway(config_file, state_dir)
         setup = look(dialect, _path(dialect, scope), name)
-        if scope == "project" and variable is None:
-            variable = "POINTSMAN_TOKEN"  # such a file is shared with others
+        shared = scope == "project" and variable is None
+        if shared:
+            variable = "POINTSMAN_TOKEN"
         token = _token_for(setup, gateway, url, variable)
         connection = _connection(dialect, gateway, project, url, stdio, variable, token.secret)
-        entry = entry_for(dialect, connection, name)
+        entry = _shared_entry(setup, connection) if shared else entry_for(dialect, connection, name)
         _show(setup, entry, token)
-        if setup.entry == entry:
+        wanted = setup.entry != entry
+        if not wanted:
             note(f"{dialect.title} is set up already; nothing to change.")
-            return
-        if dry_run or not confirmed(yes):
+        if not wanted or dry_run or not confirmed(yes):
+            _print_result(as_json, setup, changed=False, token=None)
             return
         token.create(project)
         try:
@@ -187,6 +192,7 @@ def add(
         except BaseException:
             token.take_back()
             raise
+    _print_result(as_json, setup, changed=True, token=token.new_name)
     note(f"{dialect.title} is set up: {setup.path}. {dialect.after}")
     _warn(setup, variable)
 
@@ -198,8 +204,9 @@ def add(
 @yes_option
 @config_option
 @state_dir_option
+@json_option
 def remove(
-    dialect: Dialect, scope: str, name: str, yes: bool, config_file: Path | None, state_dir: Path | None
+    dialect: Dialect, scope: str, name: str, yes: bool, config_file: Path | None, state_dir: Path | None, as_json: bool
 ) -> None:
     """Remove this gateway's entry from the file of the client NAME."""
     with _report_errors():
@@ -208,11 +215,13 @@ def remove(
         if setup.entry is None:
             raise CommandError(f"{setup.path} has no entry `{name}`; nothing to remove.")
         note(f"Remove from {setup.path}:\n\n{_indented(masked(snippet(dialect, name, setup.entry)))}")
+        token = _token_of(setup, gateway)
         if not confirmed(yes):
+            _print_result(as_json, setup, changed=False, token=token)
             return
         write(setup, None, gateway.state, {})
+    _print_result(as_json, setup, changed=True, token=token)
     note(f"Removed. {dialect.after} `pointsman client undo {dialect.name}` puts it back.")
-    token = _token_of(setup, gateway)
     if token is not None:
         note(f"Its token `{token}` is still valid; `pointsman token revoke {token}` ends that.")
 
@@ -221,7 +230,8 @@ def remove(
 @client_argument
 @config_option
 @state_dir_option
-def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None) -> None:
+@json_option
+def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Take back the last change of the file of the client NAME, and the token that was created for it."""
     with _report_errors():
         gateway = _gateway(config_file, state_dir)
@@ -232,6 +242,8 @@ def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None) -> 
         if token:
             _remove_token(Path(change.detail["config"]), token)
     change.discard()
+    if as_json:
+        print_json({"client": dialect.name, "file": next(iter(change.files)), "changed": True, "token": token})
     note(f"{next(iter(change.files))} is as it was before{f', and token `{token}` is revoked' if token else ''}.")
 
 
@@ -243,7 +255,7 @@ def list_(scope: str, name: str, as_json: bool) -> None:
     """Show the known clients, their files, and which of them have an entry for this gateway."""
     rows = [row for dialect in DIALECTS.values() if (row := _row(dialect, scope, name)) is not None]
     if as_json:
-        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        print_json(rows)
         return
     width = max(len(row["client"]) for row in rows)
     for row in rows:
@@ -373,9 +385,27 @@ def _path(dialect: Dialect, scope: str) -> Path:
     return path
 
 
+def _shared_entry(setup: Setup, connection: Connection) -> dict[str, Any]:
+    """The entry of a file that others share, which must not hold a token."""
+    try:
+        return entry_for(setup.dialect, connection, setup.name)
+    except NotExpressibleError:
+        raise CommandError(
+            f"{setup.path} is for everybody who works on the project, so it must not hold a token, and "
+            f"{setup.dialect.title} does not read variables there. Leave --scope away: your own file is then used."
+        ) from None
+
+
 def _show(setup: Setup, entry: dict[str, Any], token: _ClientToken) -> None:
     verb = "Create" if setup.contents.text is None else "Add to" if setup.entry is None else "Replace in"
     note(f"{verb} {setup.path}:\n\n{_indented(masked(snippet(setup.dialect, setup.name, entry)))}\n{token.explanation}")
+
+
+def _print_result(as_json: bool, setup: Setup, *, changed: bool, token: str | None) -> None:
+    """`token` is the name of the one that was created, or that the removed entry had."""
+    if as_json:
+        path = str(setup.path)
+        print_json({"client": setup.dialect.name, "file": path, "name": setup.name, "changed": changed, "token": token})
 
 
 def _indented(text: str) -> str:

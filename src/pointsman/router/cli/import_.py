@@ -12,19 +12,13 @@ from typing import Any
 
 import click
 
-from pointsman.config.edits import (
-    EditError,
-    InvalidEntryError,
-    NameTakenError,
-    UnknownNameError,
-    add_entries,
-    remove_entry,
-)
+from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_entries, remove_entry
 from pointsman.config.files import NotRegularFileError, ReplaceError, create, open_regular
 from pointsman.config.loader import read_text
 from pointsman.config.mask import mask_args, mask_url
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.client import ClientName, confirmed
 from pointsman.router.cli.common.gateway_address import configured_url, gateway_url
 from pointsman.router.cli.common.options import (
@@ -81,7 +75,7 @@ def import_(
         state = state_folder(state_dir, settings, os.environ)
         path = require_config(config_file, settings)
         if undo:
-            _take_back(path, state)
+            _take_back(state, as_json)
             return
         findings = _findings(file, clients or tuple(DIALECTS.values()), scope, names)
         own_urls = (gateway_url(path, settings, state), configured_url(path, settings))
@@ -151,7 +145,7 @@ def _apply(plan: Plan, path: Path, state: Path) -> None:
         raise
 
 
-def _take_back(path: Path, state: Path) -> None:
+def _take_back(state: Path, as_json: bool) -> None:
     change: Change | None = latest(state, "import", "")
     if change is None:
         raise CommandError("There is no import to take back.")
@@ -162,6 +156,8 @@ def _take_back(path: Path, state: Path) -> None:
                 remove_entry(config, "servers", server_id, os.environ)
     _delete([Path(secret) for secret in change.detail["secrets"]])
     change.discard()
+    if as_json:
+        click.echo(json.dumps({"configuration": str(config), "removed": change.detail["servers"]}, indent=2))
     note(f"The import of {', '.join(change.detail['servers'])} is taken back; see {config}.")
 
 

@@ -12,7 +12,9 @@ from pointsman import __version__
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
     "stdio": "pointsman.router.cli.stdio:stdio",
+    "service": "pointsman.router.cli.service:service",
     "status": "pointsman.router.cli.status:status",
+    "log": "pointsman.router.cli.log:log",
     "config": "pointsman.router.cli.config:config",
     "token": "pointsman.router.cli.token:token",
     "client": "pointsman.router.cli.client:client",
@@ -29,7 +31,9 @@ COMMANDS = {
 HELP = {  # the first sentence of each command's own help
     "serve": "Start the gateway.",
     "stdio": "Serve MCP on stdin and stdout, for clients that cannot use HTTP.",
+    "service": "Keep the gateway running, as a service of this user.",
     "status": "Show the running gateway: servers, calls, latency and the context tokens it saves.",
+    "log": "Print the gateway's own log file.",
     "config": "Validate the configuration, or show the effective one.",
     "token": "Create, list and revoke the tokens of clients.",
     "client": "Connect MCP clients such as Claude Code, Cursor or VS Code to this gateway.",

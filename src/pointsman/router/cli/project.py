@@ -80,10 +80,10 @@ def set_(
         config = load_gateway_config(edited.path)
     with report_edit_errors(edited.path, "project"):
         if create and name and name not in config.projects:
-            add_project(edited.path, name, values, environ())
+            change = add_project(edited.path, name, values, environ())
         else:
-            set_project(edited.path, name, values, environ())
-    edited.apply()
+            change = set_project(edited.path, name, values, environ())
+    edited.apply(change)
     with report_config_errors():
         config = load_gateway_config(edited.path)
     row = _row(config, name, config.projects[name] if name else config.unassigned)

@@ -23,6 +23,7 @@ from pointsman.router.cli.common.options import (
 from pointsman.router.daemon import Launch
 from pointsman.router.daemon import serve as run_daemon
 from pointsman.router.serving.process import run_event_loop
+from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.socket import ListenError
 from pointsman.router.serving.state_folder import StateFolderError
 from pointsman.router.serving.tasks import DaemonError
@@ -55,7 +56,8 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
         def summary(line: str) -> None:
             note(f"pointsman has {line}")
 
-        launch = Launch(read(), file.path, read, folder, ready, summary, file.prepare, file.first_token)
+        manager = ServiceManager.of(os.environ)
+        launch = Launch(read(), file.path, read, folder, ready, summary, file.prepare, file.first_token, manager)
         try:
             run_event_loop(run_daemon(launch))
         except (StateFolderError, ListenError, DaemonError) as error:

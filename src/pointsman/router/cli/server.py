@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pointsman.router.cli.common.edited import Edited
 
 TRIAL_S = 120.0
+RESERVED = "pointsman"  # an id that no server has; its log is that of the gateway
+_URL = ("http://", "https://")
 
 
 def _as_id(name: str) -> str:
@@ -60,7 +62,7 @@ def server() -> None:
 
 
 class CommandLast(click.Command):
-    """Takes options before or after NAME, and leaves everything from the command on as it is."""
+    """Takes options before or after NAME and after a URL, and leaves everything from a command on as it is."""
 
     allow_interspersed_args = False
 
@@ -69,7 +71,11 @@ class CommandLast(click.Command):
             name, *rest = args
             count = self._count_options(rest)
             command = rest[count + 1 :] if rest[count : count + 1] == ["--"] else rest[count:]
-            args = [*rest[:count], "--", name, *command]
+            options = rest[:count]
+            if command and command[0].startswith(_URL):
+                after = 1 + self._count_options(command[1:])
+                options, command = [*options, *command[1:after]], [command[0], *command[after:]]
+            args = [*options, "--", name, *command]
         return super().parse_args(ctx, args)
 
     def _count_options(self, args: Sequence[str]) -> int:
@@ -88,7 +94,7 @@ class CommandLast(click.Command):
 
 @server.command(cls=CommandLast)
 @click.argument("name")
-@click.argument("command", metavar="COMMAND_OR_URL", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", metavar="COMMAND [ARGS]... | URL", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Environment variable. Repeatable.")
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header. Repeatable.")
 @click.option("--transport", type=click.Choice(["http", "sse"]), help="Of a URL. Default: http.")
@@ -117,7 +123,7 @@ def add(
     pointsman server add time uvx mcp-server-time
     pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
     """
-    from pointsman.config.edits import add_server
+    from pointsman.config.edits import add_server, variables_not_set
     from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 
     server_id = _as_id(name)
@@ -133,9 +139,10 @@ def add(
     entry = {key: value for key, value in given.items() if value}
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
-        add_server(edited.path, server_id, entry, environ())
+        change = add_server(edited.path, server_id, entry, environ())
     _advise_references(given)
-    edited.apply()
+    _name_variables(edited, variables_not_set("servers", server_id, entry, environ()))
+    edited.apply(change)
     _tell(edited, f"Added server `{server_id}` to", server_id, as_json)
 
 
@@ -144,7 +151,7 @@ def add(
 @state_dir_option
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """List all servers and how each of them is."""
+    """List all servers: state, tools, program or host, and the reason if one does not run."""
     try:
         listed = ask(owned_folder(state_dir), "servers")["servers"] if config_file is None else None
     except NoGatewayError:
@@ -204,7 +211,9 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
     folder = owned_folder(state_dir)
     written = _log_lines(folder, server_id, lines)
     if written is None:
-        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log"))
+        if server_id == RESERVED:
+            raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
+        known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
         raise CommandError(
             f"No log for `{server_id}`: it wrote nothing to stderr, or there is no such server.{others}"
@@ -221,7 +230,7 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
 @state_dir_option
 @json_option
 def restart(server_id: str, state_dir: Path | None, as_json: bool) -> None:
-    """Start SERVER anew. Calls under way may finish on the old connection."""
+    """Open a new connection to SERVER, then close the old one. Calls under way may finish."""
     with progress(f"Restarting `{server_id}` ..."):
         found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id)
     _show(found, owned_folder(state_dir), as_json)
@@ -240,8 +249,8 @@ def _toggle(enabled: bool) -> click.Command:
 
         edited = Edited.find(config_file, state_dir)
         with report_edit_errors(edited.path, "server"):
-            enable_server(edited.path, server_id, enabled, environ())
-        edited.apply()
+            change = enable_server(edited.path, server_id, enabled, environ())
+        edited.apply(change)
         _tell(edited, f"{verb}d server `{server_id}` in", server_id, as_json)
 
     return click.command(verb.lower(), help=f"{verb} SERVER in the configuration.")(toggle)
@@ -257,14 +266,17 @@ server.add_command(_toggle(enabled=False))
 @state_dir_option
 @json_option
 def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """Remove SERVER from the configuration, with the comments inside its entry."""
+    """Remove SERVER from the configuration, with the comments inside its entry.
+
+    Refused while a token names the server.
+    """
     from pointsman.config.edits import remove_server
     from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
 
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
-        remove_server(edited.path, server_id, environ())
-    edited.apply()
+        change = remove_server(edited.path, server_id, environ())
+    edited.apply(change)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
         return
@@ -278,7 +290,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
 
 def _target(command: Sequence[str]) -> dict[str, Any]:
     first, *rest = command
-    if not first.startswith(("http://", "https://")):
+    if not first.startswith(_URL):
         return {"command": first, "args": rest}
     if rest:
         raise ConfigCommandError(f"A URL takes no arguments, but `{rest[0]}` follows it. Write options before the URL.")
@@ -305,6 +317,17 @@ def _advise_references(given: dict[str, Any]) -> None:
                 f"The value of {name} is in the file as plain text. With `${{NAME}}` in its place the gateway reads it "
                 "from its environment, with `${file:PATH}` from a file."
             )
+
+
+def _name_variables(edited: Edited, names: Sequence[str]) -> None:
+    """Say which variables this shell lacks. Only the gateway's own environment matters, and it checks that next."""
+    if not names:
+        return
+    which, verb = ", ".join(names), "is" if len(names) == 1 else "are"
+    if edited.running:
+        note(f"{which} {verb} not set in this shell. If the gateway lacks it, too, restart the gateway with it.")
+    else:
+        note(f"{which} {verb} not set in this shell. Set it where the gateway is started: without it, none starts.")
 
 
 def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
@@ -360,12 +383,16 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
+    from pointsman.config.secrets import mask_secrets
     from pointsman.router.downstream.stderr_log import last_lines, log_file
 
+    if server_id == RESERVED:
+        return None
     try:
-        return last_lines(log_file(folder, server_id).read_bytes(), lines)
+        written = last_lines(log_file(folder, server_id).read_bytes(), lines)
     except OSError:
         return None
+    return [mask_secrets(line) for line in written]  # an earlier version has not masked what it wrote
 
 
 def _configured(config_file: Path | None) -> list[dict[str, Any]]:

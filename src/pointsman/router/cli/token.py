@@ -14,20 +14,14 @@ from pathlib import Path
 
 import click
 
-from pointsman.config.edits import (
-    EditError,
-    InvalidEntryError,
-    NameTakenError,
-    UnknownNameError,
-    add_token,
-    remove_token,
-)
+from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
 from pointsman.config.model import Token
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
 from pointsman.config.values import parse_moment
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.gateway_address import gateway_url
 from pointsman.router.cli.common.options import (
     CommandError,

@@ -10,11 +10,16 @@ from typing import Any
 
 import click
 
+from pointsman.router.cli.audit import Moment, report_read_errors
+from pointsman.router.cli.common import replay
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
-from pointsman.router.cli.common.owner import ask_gateway, complete, paint, plural, print_json, progress
+from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint, plural, print_json, progress
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`
+BATCH = 50  # requests that the gateway ranks at once
+REPLAY_S = 310.0
+PROVIDERS = ("bm25", "bm25+static", "bm25+static+minilm", "cloud")
 
 
 @click.group()
@@ -96,6 +101,103 @@ def call(tool_key: str, arguments: tuple[str, ...], state_dir: Path | None, as_j
             note("`pointsman tools list` shows all tools.")
     if result.get("isError"):
         sys.exit(1)
+
+
+@tools.command(name="test")
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--audit", is_flag=True, help="Replay the discoveries of the audit log instead of a file.")
+@click.option(
+    "--since", "since_ms", type=Moment(), help="With --audit, only discoveries since this time, such as 7d or 12h."
+)
+@click.option(
+    "-n", "count", type=click.IntRange(1, 10_000), default=500, show_default=True, help="With --audit, the latest N."
+)
+@click.option(
+    "--provider",
+    "providers",
+    multiple=True,
+    type=click.Choice(PROVIDERS),
+    help="Rank by this search as well, beside the one in use. `cloud` sends the requests to the search service.",
+)
+@click.option(
+    "--before", type=click.Path(path_type=Path, dir_okay=False), help="Compare with what --json printed earlier."
+)
+@state_dir_option
+@json_option
+@report_read_errors
+def test_search(
+    file: Path | None,
+    audit: bool,
+    since_ms: int | None,
+    count: int,
+    providers: tuple[str, ...],
+    before: Path | None,
+    state_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Rank kept requests again, and say which no longer find their tool: exit code 1 if there is one.
+
+    FILE is by default pointsman.queries.yaml beside the configuration, a list of requests:
+
+    \b
+    - {query: read a text file, expected: files:read_file, worst_rank: 3}
+
+    With --audit, the requests are those of the audit log, and what their caller executed within five minutes is
+    expected. Compare searches with --provider, and before and after a change with --json and --before.
+    """
+    if audit and file is not None:
+        raise ConfigCommandError("Give either FILE or --audit.")
+    cases = _audited(state_dir, since_ms, count) if audit else _kept(file, state_dir)
+    with progress(f"Ranking {plural(len(cases), 'request')} ..."):
+        for start in range(0, len(cases), BATCH):
+            batch = cases[start : start + BATCH]
+            asked = {"cases": [case.asked() for case in batch], "providers": list(dict.fromkeys(providers))}
+            replay.add_ranks(batch, ask_gateway(state_dir, "replay", timeout_s=REPLAY_S, **asked)["cases"])
+    if before is not None:
+        replay.add_earlier(cases, before)
+    if as_json:
+        print_json({"cases": [case.shown() for case in cases], "summary": replay.summarize(cases)})
+    else:
+        _print_replay(cases, audit)
+    missed = sum(case.missed for case in cases)
+    if missed:
+        note(f"{plural(missed, 'request')} of {len(cases)} missed.")
+        sys.exit(1)
+
+
+def _kept(file: Path | None, state_dir: Path | None) -> list[replay.Case]:
+    if file is None:
+        about = ask_gateway(state_dir, "about")
+        file = Path(about["configuration"]).with_name(replay.USUAL_FILE)
+    return replay.read_kept(file)
+
+
+def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[replay.Case]:
+    from pointsman.router.audit.choices import read_choices
+
+    choices = read_choices(owned_folder(state_dir), since_ms, count)
+    if not choices:
+        raise CommandError(
+            "The audit log has no discovery that was followed by a successful call of the same caller within five "
+            "minutes. Use the gateway for a while, or keep requests in a file."
+        )
+    return [replay.Case(list(one.queries), one.tool_keys, project=one.project, token=one.token) for one in choices]
+
+
+def _print_replay(cases: Sequence[replay.Case], audit: bool) -> None:
+    shown = replay.changed(cases)[: replay.MAX_CHANGES] if audit else cases
+    if shown:
+        for line in replay.case_lines(shown):
+            click.echo(line)
+        click.echo()
+    for line in replay.summary_lines(cases):
+        click.echo(line)
+    gone = sum(not case.ranks for case in cases)
+    if gone:
+        note(f"{plural(gone, 'request')} left out: the project no longer exists.")
+    for name in dict.fromkeys(name for case in cases for name in case.replaced):
+        count = sum(name in case.replaced for case in cases)
+        note(f"`{name}` did not answer {plural(count, 'request')}; those ranks are of another search.")
 
 
 def _arguments(given: Sequence[str]) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import Node, ScalarNode
 
-from pointsman.config.edits import EditError, insert, remove
 from pointsman.config.errors import ConfigError
 from pointsman.config.files import NotRegularFileError, open_regular
+from pointsman.config.yaml.text_edits import EditError, insert, remove
 from pointsman.config.yaml.tree import compose
 from pointsman.router.clients import jsonc, toml_table
 from pointsman.router.clients.dialects import Format

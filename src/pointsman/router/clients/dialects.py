@@ -18,6 +18,14 @@ Template = Mapping[str, Any]
 
 _BEARER = {"Authorization": "Bearer {secret}"}
 _STDIO: Template = {"command": "{command}", "args": "{args}", "env": {"POINTSMAN_TOKEN": "{secret}"}}
+_GOOSE_HTTP: Template = {
+    "enabled": True,
+    "type": "streamable_http",
+    "name": "pointsman",
+    "uri": "{url}",
+    "headers": _BEARER,
+    "timeout": 300,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +147,8 @@ DIALECTS: Mapping[str, Dialect] = {
             section="extensions",
             user_files=("{config}/goose/config.yaml",),
             project_file=None,
-            http={
-                "enabled": True,
-                "type": "streamable_http",
-                "name": "pointsman",
-                "uri": "{url}",
-                "headers": _BEARER,
-                "timeout": 300,
-            },
-            http_with_variable={
-                "enabled": True,
-                "type": "streamable_http",
-                "name": "pointsman",
-                "uri": "{url}",
-                "headers": _BEARER,
-                "env_keys": ["{variable}"],
-                "timeout": 300,
-            },
+            http=_GOOSE_HTTP,
+            http_with_variable={**_GOOSE_HTTP, "env_keys": ["{variable}"]},
             stdio={
                 "enabled": True,
                 "type": "stdio",

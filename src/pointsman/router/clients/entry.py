@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,12 +61,28 @@ def entry_for(dialect: Dialect, connection: Connection, name: str = DEFAULT_NAME
 def own_command() -> tuple[str, ...]:
     """The absolute command that starts this program: a desktop app does not have the shell's PATH."""
     beside = Path(sys.executable).with_name("pointsman")
-    if _UV_CACHE in beside.parts and (uvx := shutil.which("uvx")) is not None:
+    if _is_run_by_uvx() and (uvx := shutil.which("uvx")) is not None:
         return (str(Path(uvx).absolute()), "pointsman")
     if beside.exists():
         return (str(beside.absolute()),)
     found = shutil.which("pointsman")
     return (str(Path(found).absolute()),) if found else (sys.executable, "-P", "-m", "pointsman")
+
+
+def typed_command() -> str:
+    """The command that starts this program as its user can type it in another terminal."""
+    if _is_run_by_uvx():
+        return "uvx pointsman"  # which has put `pointsman` on the PATH of this process only
+    if shutil.which("pointsman"):
+        return "pointsman"
+    program, *rest = own_command()
+    with suppress(ValueError):  # it is not below this folder
+        program = str(Path(program).relative_to(Path.cwd()))
+    return shlex.join((program, *rest))
+
+
+def _is_run_by_uvx() -> bool:
+    return _UV_CACHE in Path(sys.executable).parts
 
 
 def _template(dialect: Dialect, connection: Connection) -> Template:

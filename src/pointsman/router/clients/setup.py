@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pointsman.config.edits import insert
 from pointsman.config.files import ReplaceError, create, rewrite
 from pointsman.config.secrets import MASK, PREFIX
+from pointsman.config.yaml.text_edits import insert
 from pointsman.router.clients import jsonc, toml_table
 from pointsman.router.clients.client_file import MAX_BYTES, ClientFileError, Contents, changed, read
 from pointsman.router.clients.dialects import Dialect

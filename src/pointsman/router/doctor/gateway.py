@@ -14,14 +14,20 @@ from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
 from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
-from pointsman.router.owner.last_words import last_words
+from pointsman.router.owner.last_words import ASIDE, last_words
 from pointsman.router.serving.socket import ListenError, bind
 
 HEALTH_S = 5.0
 LATELY_S = 86_400.0
 MAX_ROWS = 5000
 MAX_CLIENTS = 10
-_CERTIFICATE = re.compile(r"certificate|CERT_|self.signed|unable to get local issuer", re.IGNORECASE)
+# What programs say when they refuse a certificate. A mere mention, as in a warning on SSL_CERT_FILE, proves nothing.
+_REFUSED_CERTIFICATE = re.compile(
+    r"invalid peer certificate|certificate[ _]verify[ _]failed|certificate has expired|CERT_HAS_EXPIRED|UnknownIssuer|"
+    r"self[-_ ]signed[-_ ]cert|unable[_ ]to[_ ](?:get|verify)[_ ](?:local|the|issuer|first|leaf)|"
+    r"certificate signed by unknown authority|CERT_ALTNAME_INVALID|TLS certificate or handshake was not accepted",
+    re.IGNORECASE,
+)
 _LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are problems
 _REFUSALS = {
     "unauthorized": "its token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
@@ -58,11 +64,8 @@ def check_servers(inspected: Inspected) -> list[Finding]:
     servers = inspected.status["servers"]
     findings = [_failed(inspected, one) for one in servers["list"] if one["enabled"] and one["state"] == "failed"]
     for one in servers["list"]:
-        if one["enabled"] and one["state"] == "running" and one["tools"] is None:
-            step = f"`pointsman server test {one['id']}` tries again"
-            findings.append(
-                Finding("servers", "problem", f"Server `{one['id']}` runs, but has not listed its tools. {step}.")
-            )
+        if one["enabled"] and one["state"] == "running" and not one["tools"]:
+            findings.append(_without_tools(one))
         elif one["enabled"] and one["state"] == "starting":
             findings.append(Finding("servers", "note", f"Server `{one['id']}` is starting: {one['reason']}."))
     if findings or not servers["list"]:
@@ -147,7 +150,7 @@ def _failed(inspected: Inspected, one: dict[str, object]) -> Finding:
     server_id, reason = str(one["id"]), str(one["reason"] or "no reason is known")
     lines = tuple(last_words(inspected.state_dir, server_id))
     help_ = f"`pointsman server test {server_id}` tries it, `pointsman server log {server_id}` shows more"
-    if any(_CERTIFICATE.search(text) for text in (reason, *lines)):
+    if any(_REFUSED_CERTIFICATE.search(text) and not ASIDE.match(text) for text in (reason, *lines)):
         help_ = (
             "It does not trust a certificate: behind a company's proxy, set SSL_CERT_FILE (and NODE_EXTRA_CA_CERTS for "
             f"Node) to the company's CA where the gateway is started. {help_}"
@@ -155,6 +158,15 @@ def _failed(inspected: Inspected, one: dict[str, object]) -> Finding:
     elif one["kind"] in ("http", "sse"):
         help_ = f"Check `servers.{server_id}.url` and its headers. `pointsman server test {server_id}` tries it again"
     return Finding("servers", "problem", f"Server `{server_id}` does not run: {reason.rstrip('.')}. {help_}.", lines)
+
+
+def _without_tools(one: dict[str, object]) -> Finding:
+    name = f"Server `{one['id']}` runs, but"
+    if one["tools"] is None:
+        step = f"`pointsman server test {one['id']}` tries again and says why"
+        return Finding("servers", "problem", f"{name} has not listed its tools. {step}.")
+    step = "If it should, look at its arguments and variables in the configuration"
+    return Finding("servers", "note", f"{name} offers no tools. {step}.")
 
 
 def is_loopback(host: str) -> bool:

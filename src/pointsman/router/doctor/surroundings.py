@@ -108,12 +108,16 @@ def check_state_folder(inspected: Inspected) -> list[Finding]:
         return []  # the first start creates it
     except OSError as error:
         return [Finding("state", "problem", f"The state folder {folder} cannot be read: {error.strerror}.")]
+    if not stat.S_ISDIR(found.st_mode):
+        step = "Move it away, or choose another folder with --state-dir"
+        return [Finding("state", "problem", f"{folder} should be the state folder, and is no folder. {step}.")]
     findings = []
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         step = f"Run `chmod 700 {folder}`"
         findings.append(Finding("state", "problem", f"The state folder {folder} is open to other users. {step}."))
     if not os.access(folder, os.W_OK | os.X_OK):
-        findings.append(Finding("state", "problem", f"The state folder {folder} is not writable. Make it so."))
+        step = "Give it to the user who runs the gateway (`chown`, `chmod 700`), or choose another one with --state-dir"
+        findings.append(Finding("state", "problem", f"The state folder {folder} is not writable. {step}."))
     with suppress(OSError):
         free = shutil.disk_usage(folder).free
         if free < LOW_DISK_BYTES:

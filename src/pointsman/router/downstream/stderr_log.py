@@ -10,9 +10,10 @@ import logging
 import os
 import re
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
-from pointsman.config.secrets import MASK, SECRET
+from pointsman.config.secrets import MASK, mask_secrets
 from pointsman.providers.visible import visible
 from pointsman.router.downstream.repeated_failures import RepeatedFailures
 
@@ -45,6 +46,7 @@ class StderrLog:
         self.total = 0  # bytes received in all
         self.failures = RepeatedFailures()  # of its children, as logged
         self.last_cause = ""  # why the last child ended, in its own words; for the operator only
+        self.hidden: tuple[str, ...] = ()  # values of its entry that are masked wherever it writes them
 
     def feed(self, data: bytes) -> None:
         self.total += len(data)
@@ -71,11 +73,12 @@ class StderrLog:
             self._held -= len(oldest)
 
     def tail(self, lines: int) -> list[str]:
-        return last_lines(self.content(), lines)
+        return last_lines(mask_output(self.content(), self.hidden), lines)
 
     def content(self) -> bytes:
-        """All bytes in the buffer, as they came."""
-        return b"".join(self._chunks)
+        """All bytes in the buffer, as they came; of a line whose begin was dropped, nothing."""
+        data = b"".join(self._chunks)
+        return data.partition(b"\n")[2] or data if self.total > self._held else data
 
     def last_line(self) -> str:
         return next(iter(self.tail(1)), "")
@@ -83,7 +86,14 @@ class StderrLog:
     def cause(self, since: int = 0) -> str:
         """The line that says why a child failed, of what came after `total` was `since`; empty: there is none."""
         fresh = min(self.total - since, self._held)
-        return cause_of(self.content()[-fresh:]) if fresh > 0 else ""
+        return cause_of(mask_output(self.content()[-fresh:], self.hidden)) if fresh > 0 else ""
+
+
+def mask_output(data: bytes, hidden: Sequence[str]) -> bytes:
+    """Mask these values, and everything that looks like a secret."""
+    for value in hidden:
+        data = data.replace(value.encode(errors="surrogateescape"), MASK.encode())
+    return mask_secrets(data.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
 def last_lines(data: bytes, lines: int) -> list[str]:
@@ -109,10 +119,10 @@ def cause_of(data: bytes) -> str:
         (index for index, text in enumerate(texts) if _SAYS_ERROR.search(text) and not _ASIDE.match(text)), None
     )
     if first is None:
-        return SECRET.sub(MASK, sanitize(texts[-1].strip())) if texts else ""
+        return mask_secrets(sanitize(texts[-1].strip())) if texts else ""
     inner = [_MARKS.sub("", text) for text in texts[first + 1 :] if _INNER_CAUSE.match(text)]
     shown = ": ".join([_MARKS.sub("", texts[first]), *inner[-1:]])
-    return SECRET.sub(MASK, sanitize(shown))
+    return mask_secrets(sanitize(shown))
 
 
 _LINES_READ = 200  # from either end: a flood of lines must not cost time when the child ends
@@ -154,17 +164,18 @@ class ServerLogs:
         """Write new output to the files now."""
         await asyncio.to_thread(self._write, self._fresh())
 
-    def _fresh(self) -> dict[str, bytes]:
+    def _fresh(self) -> dict[str, tuple[bytes, Sequence[str]]]:
+        """The output of each log that has grown, and the values to mask in it."""
         fresh = {
             server_id: log for server_id, log in self._logs.items() if log.total != self._written.get(server_id, 0)
         }
         self._written.update({server_id: log.total for server_id, log in fresh.items()})
-        return {server_id: log.content() for server_id, log in fresh.items()}
+        return {server_id: (log.content(), log.hidden) for server_id, log in fresh.items()}
 
-    def _write(self, fresh: dict[str, bytes]) -> None:
+    def _write(self, fresh: dict[str, tuple[bytes, Sequence[str]]]) -> None:
         try:
-            for server_id, data in fresh.items():
-                _replace(log_file(self._folder.parent, server_id), data)
+            for server_id, (data, hidden) in fresh.items():
+                _replace(log_file(self._folder.parent, server_id), mask_output(data, hidden))
         except OSError as error:
             if not self._warned:  # a full disk must not fill the log as well
                 logger.warning("could not write the servers' logs: %s", error.strerror)

@@ -26,6 +26,7 @@ class CheckProcess:
 
     def __init__(self) -> None:
         self._process: Process | None = None
+        self._killed = False  # and not yet waited for
         self._turn = asyncio.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by token id
 
@@ -63,7 +64,6 @@ class CheckProcess:
             await self._end()
         except BaseException:  # cancelled: the next job must not read the rest of this answer
             self._kill()
-            self._process = None
             raise
 
     async def _exchange(self, job: bytes, lines: list[bytes]) -> bool:
@@ -83,6 +83,8 @@ class CheckProcess:
         return False
 
     async def _start(self) -> Process:
+        if self._killed:
+            await self._end()
         if self._process is not None and self._process.returncode is None:
             return self._process
         folder = str(Path(jsonschema_rs.__file__).parent.parent)
@@ -104,8 +106,10 @@ class CheckProcess:
         if self._process is not None:
             await self._process.wait()
             self._process = None
+        self._killed = False
 
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
+            self._killed = True
             with suppress(ProcessLookupError):
                 self._process.kill()

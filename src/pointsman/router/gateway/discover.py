@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pointsman.catalog.answer import render_answer
@@ -14,9 +15,11 @@ from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.gateway.meta_tools import (
     DEFAULT_RESULTS,
     DISCOVERY,
+    KEPT_END,
     MAX_QUERIES,
     MAX_RESULTS,
     MAX_TEXT,
+    RESULTS_EACH,
     check_names,
 )
 from pointsman.router.gateway.results import failure, structured
@@ -31,14 +34,20 @@ async def discover(
         with audit.begin(request, "discovery", queries=_recorded_queries(given)) as record:
             return await _search(catalog, record, usage, request, given)
     except GatewayError as error:
-        return failure(error)
+        return failure(error, catalog.rights.view(request.caller))
 
 
 async def _search(
     catalog: ToolCatalogService, record: Record, usage: UsageMemory, request: FrontRequest, given: Json
 ) -> Json:
     asked = read_discovery(given)
-    found = await catalog.search(request.caller, asked.queries, asked.context, asked.max_results, request_id=request.id)
+    found = await catalog.search(
+        *(request.caller, asked.queries, asked.context, asked.max_results),
+        least_each=asked.least_each,
+        request_id=request.id,
+    )
+    if asked.notice:
+        found = replace(found, notice=" ".join(filter(None, (found.notice, asked.notice))))
     shown = structured(render_answer(found))
     size = len(shown["content"][0]["text"].encode())
     counts = {"results": len(found.results), "bytes": size}
@@ -61,14 +70,19 @@ class DiscoveryArguments:
     queries: tuple[str, ...]
     context: str | None
     max_results: int
+    least_each: int  # results for each of several queries
+    notice: str | None  # what was cut
 
 
 def read_discovery(given: Json) -> DiscoveryArguments:
     """Raises InvalidArgumentsError."""
     check_names(given, DISCOVERY, ("query", "context", "maxResults"))
-    return DiscoveryArguments(
-        _queries(given.get("query")), _context(given.get("context")), _max_results(given.get("maxResults"))
-    )
+    asked, context = _queries(given.get("query")), _context(given.get("context"))
+    queries, notice = tuple(map(_cut, asked)), _cut_notice(asked)
+    if given.get("maxResults") is None:
+        most = min(max(DEFAULT_RESULTS, RESULTS_EACH * len(queries)), MAX_RESULTS)
+        return DiscoveryArguments(queries, context, most, RESULTS_EACH, notice)
+    return DiscoveryArguments(queries, context, _max_results(given["maxResults"]), 1, notice)
 
 
 def _queries(value: Any) -> tuple[str, ...]:
@@ -78,21 +92,31 @@ def _queries(value: Any) -> tuple[str, ...]:
         raise InvalidArgumentsError('`query` must be a list of one or more strings, such as ["read a file"].')
     if len(value) > MAX_QUERIES:
         raise InvalidArgumentsError(f"`query` holds {len(value)} queries; at most {MAX_QUERIES} are taken at once.")
-    for query in value:
-        if len(query) > MAX_TEXT:
-            raise InvalidArgumentsError(f"A query has {len(query)} characters; at most {MAX_TEXT} are read.")
     return tuple(value)
+
+
+def _cut(text: str) -> str:
+    """The beginning and the end of a long text, such as a pasted log: what is wanted is said before or after it."""
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - KEPT_END]}\n{text[1 - KEPT_END :]}"
+
+
+def _cut_notice(queries: Sequence[str]) -> str | None:
+    long = [f"query[{index}] ({len(query)})" for index, query in enumerate(queries) if len(query) > MAX_TEXT]
+    if not long:
+        return None
+    return (
+        f"Of a query of more than {MAX_TEXT} characters, only the beginning and the end were searched: "
+        f"{', '.join(long)}. One sentence that says what should be done finds more."
+    )
 
 
 def _context(value: Any) -> str | None:
     if value is None or isinstance(value, str):
-        return value[:MAX_TEXT] if value else None
+        return _cut(value) if value else None
     raise InvalidArgumentsError("`context` must be a string.")
 
 
 def _max_results(value: Any) -> int:
-    if value is None:
-        return DEFAULT_RESULTS
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or not 1 <= value <= MAX_RESULTS:

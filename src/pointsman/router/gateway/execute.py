@@ -13,6 +13,7 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.core import wire
 from pointsman.core.errors import (
     BUNDLED_CODES,
+    TOOL_ERROR,
     AuditUnavailableError,
     DownstreamError,
     GatewayError,
@@ -33,7 +34,7 @@ from pointsman.core.seams import (
     ProtocolError,
 )
 from pointsman.router.audit.log import AuditLog, Record
-from pointsman.router.audit.rows import Ending, Kind
+from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
@@ -52,7 +53,6 @@ from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMA
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
-TOOL_ERROR = "tool_error"  # the row's code when a tool returned `isError`; bundled servers give a code of their own
 RETRY_S = 0.1  # between attempts to send a call that found no connection
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16
@@ -95,11 +95,8 @@ class Executor:
                 return await self._execute_leniently(request, back, given)
             with self._begin(request, reading.tool_key, reading.arguments) as record:
                 return await self._run(request, back, record, tool, reading)
-        except UnknownToolError as error:
-            searchable = self._catalog.rights.strategy(request.caller) is not None
-            return failure(error if searchable else error.without_discovery())
         except GatewayError as error:
-            return failure(error)
+            return failure(error, self._catalog.rights.view(request.caller))
 
     async def _execute_leniently(self, request: FrontRequest, back: BackChannel, given: Json) -> Json:
         """Execute a call that is not written exactly, or whose tool cannot be used now.
@@ -171,7 +168,7 @@ class Executor:
                 INVALID_PARAMS, "Tool not found. Call `tools/list` to see the tools you can use."
             ) from None
         except GatewayError as error:
-            return failure(error)
+            return failure(error, "flat")
 
     def _likeliest_key(self, request: FrontRequest, name: str) -> str:
         keys = self._flat.keys(request.caller, name)
@@ -320,20 +317,6 @@ async def send_to_server(
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
     return await server.request(request.method, params, request, back, spent_s)
-
-
-def record_refusal(audit: AuditLog, request: FrontRequest, code: str, kind: Kind, tool_key: object) -> None:
-    """Record a request that is refused before its row is begun."""
-    audit.record_refusal(
-        code,
-        kind=kind,
-        method=request.method,
-        token_id=request.caller.token_id,
-        project_id=request.caller.project_id,
-        client=request.client.name,
-        request_id=request.id,
-        tool_key=tool_key if isinstance(tool_key, str) else None,
-    )
 
 
 @dataclass(slots=True, eq=False)

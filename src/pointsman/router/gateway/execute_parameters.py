@@ -21,7 +21,7 @@ from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.tool_keys import MAX_KEY_CHARS
 from pointsman.core import wire
-from pointsman.core.errors import InvalidArgumentsError, UnknownToolError
+from pointsman.core.errors import ASK_OPERATOR, InvalidArgumentsError, NextStep, UnknownToolError
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY
 from pointsman.router.gateway.large_results.store import is_handle
@@ -38,6 +38,16 @@ _SEPARATORS = (":", "__", ".", "/", "_")
 _RESULT = re.compile(r"(?:mcp__.+__|mcp__?)?pointsman(?:__|[:._/])result")
 _BARE_RESULT = "result"
 _OWN_TOOL = re.compile(rf"(?:mcp__.+__|(?:mcp__?)?pointsman(?:__|[:._/]))?({DISCOVERY}|{EXECUTE})")
+_OWN_TOOLS = {
+    DISCOVERY: NextStep(
+        f"{DISCOVERY} is called by itself, with `query`; {EXECUTE} runs the tools that it finds.", ASK_OPERATOR
+    ),
+    EXECUTE: NextStep(
+        f"{EXECUTE} runs other tools: give the toolKey of one that {DISCOVERY} found.",
+        f"{EXECUTE} runs other tools. {ASK_OPERATOR}",
+    ),
+}
+_WHERE_KEYS_ARE = NextStep(f"{DISCOVERY} returns the keys of the tools you can use.", ASK_OPERATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +83,7 @@ async def read_leniently(catalog: ToolCatalogService, caller: Caller, given: Jso
     if (form := _names_result(text, reading.arguments)) is not None:
         return replace(reading.read_also(form), tool_key=RESULT_KEY)
     if len(text) <= MAX_KEY_CHARS and (own := _OWN_TOOL.fullmatch(text)):
-        raise UnknownToolError(text, _about_own_tool(own[1]), next_step="")
+        raise UnknownToolError(text, next_step=_OWN_TOOLS[own[1]])
     found = await catalog.read_key(caller, text)
     if found is None:
         return reading
@@ -147,7 +157,7 @@ def _read_call(given: Json) -> Reading:
     tool_key, arguments = given.get("toolKey"), given.get("arguments")
     if not isinstance(tool_key, str) or not tool_key:
         check_names(given, EXECUTE, _NAMES)
-        raise InvalidArgumentsError(f"`toolKey` must be a string such as `server:tool`, as {DISCOVERY} returns it.")
+        raise InvalidArgumentsError("`toolKey` must be a string such as `server:tool`.", _WHERE_KEYS_ARE)
     beside = {name: value for name, value in given.items() if name not in _NAMES}
     if beside and not arguments:
         return Reading(tool_key, beside, ("beside",))
@@ -205,9 +215,3 @@ def _object(value: Any) -> Json:
     if not isinstance(value, dict):
         raise InvalidArgumentsError("`arguments` must be an object that fits the tool's inputSchema.")
     return value
-
-
-def _about_own_tool(name: str) -> str:
-    if name == DISCOVERY:
-        return f"{DISCOVERY} is called by itself, with `query`; {EXECUTE} runs the tools that it finds."
-    return f"{EXECUTE} runs other tools: give the toolKey of one that {DISCOVERY} found."

@@ -28,7 +28,7 @@ from pointsman.router.gateway.changes import ChangeHub
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.cursors import Cursors, refuse_any
 from pointsman.router.gateway.discover import discover
-from pointsman.router.gateway.execute import CallerIds, Executor, record_refusal
+from pointsman.router.gateway.execute import CallerIds, Executor
 from pointsman.router.gateway.large_results.large_results import LargeResults
 from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.gateway.lists import KINDS, ListHandlers
@@ -167,9 +167,9 @@ class PointsmanGateway:
         """Record and answer a request over its token's share. Raises ProtocolError unless it calls a tool."""
         given = request.params.get("arguments")
         tool_key = given.get("toolKey") if isinstance(given, dict) else None
-        record_refusal(self._audit, request, error.code, self._kind(request.method, request.params), tool_key)
+        self._audit.record_refused_request(request, error.code, self._kind(request.method, request.params), tool_key)
         if request.method == "tools/call":
-            return failure(error)
+            return failure(error, self._catalog.rights.view(request.caller))
         raise ProtocolError(INTERNAL_ERROR, str(error), {"code": error.code, "retryAfterS": error.retry_after_s})
 
     def _kind(self, method: str | None, params: Json) -> Kind:
@@ -195,5 +195,7 @@ class PointsmanGateway:
             answer = await discover(self._catalog, self._audit, self._usage, request, given)
             self._context_use.answered(request.caller, answer)
             return answer
-        record_refusal(self._audit, request, "unknown_tool", "execute", name)
+        self._audit.record_refused_request(request, "unknown_tool", "execute", name)
+        if self._catalog.rights.view(request.caller) == "keys":
+            raise ProtocolError(INVALID_PARAMS, f"Tool not found. Ask the operator for the keys that {EXECUTE} takes.")
         raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")

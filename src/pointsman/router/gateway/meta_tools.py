@@ -9,8 +9,10 @@ DISCOVERY = "tool_discovery"
 EXECUTE = "tool_execute"
 MAX_RESULTS = 100
 DEFAULT_RESULTS = 10
+RESULTS_EACH = 3  # for each of several queries, unless `maxResults` is given
 MAX_QUERIES = 50
-MAX_TEXT = 8_000  # characters of one query, or of the context
+MAX_TEXT = 8_000  # characters that are searched of one query, or of the context
+KEPT_END = 2_000  # of them, taken from the end of a longer text
 
 # Claude Code hides MCP tools behind a search of its own unless they say otherwise, and moves results of more than about
 # 50,000 characters to a file that the model must read in pieces. Other clients ignore both keys.
@@ -25,8 +27,9 @@ TOOLS: list[Json] = [
             "is the way to see them. Call it whenever you need data or an action that you have no tool for. "
             "Say in plain words what should be done, one query for each step of the task, with the nouns that matter "
             '(for example ["list open pull requests of a repository", "send a message to a chat channel"]). '
-            "Each result has a toolKey, a description and its arguments: the best ones as inputSchema, the others as "
-            "`signature`, where `?` marks what is optional. `intents` says which of several queries a result serves. "
+            "Each result has a toolKey, a description and its arguments: the best one as inputSchema, the others as "
+            "`signature`, where `?` marks what is optional. `intents` says which of several queries a result serves, "
+            "`more` names further tools of the best result's server. "
             "A relevance (0 to 1) below 0.2 probably does not fit: ask again in other words before you give up. "
             f"Then run the tool that fits with {EXECUTE}."
         ),
@@ -38,7 +41,7 @@ TOOLS: list[Json] = [
                     "items": {"type": "string"},
                     "minItems": 1,
                     "maxItems": MAX_QUERIES,
-                    "description": "What you need, one plain sentence for each step.",
+                    "description": "What you need, one plain English sentence for each step.",
                 },
                 "context": {
                     "type": "string",
@@ -48,8 +51,10 @@ TOOLS: list[Json] = [
                     "type": "integer",
                     "minimum": 1,
                     "maximum": MAX_RESULTS,
-                    "default": DEFAULT_RESULTS,
-                    "description": "How many tools to return at the most.",
+                    "description": (
+                        f"How many tools to return at the most; {DEFAULT_RESULTS} by default, and at least "
+                        f"{RESULTS_EACH} for each query."
+                    ),
                 },
             },
             "required": ["query"],

@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl
 
 from pointsman.catalog.offers import Offers, Target
 from pointsman.core import wire
-from pointsman.core.errors import DownstreamError, GatewayError, RateLimitedError
+from pointsman.core.errors import UNKNOWN_PROMPT, UNKNOWN_RESOURCE, DownstreamError, GatewayError, RateLimitedError
 from pointsman.core.model import Json, ToolKey
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_PARAMS, BackChannel, Era, FrontRequest, ProtocolError
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.server.fleet import Fleet
-from pointsman.router.gateway.execute import record_refusal, send_to_server
+from pointsman.router.gateway.execute import send_to_server
 from pointsman.router.gateway.results import ResourceLinks, as_own_result
 
 RESOURCE_NOT_FOUND = -32002  # of the legacy era; the modern era uses invalid params
@@ -163,7 +163,7 @@ class Reads:
         """Raises ProtocolError."""
         target = await self._offers.prompt(request.caller, name)
         if target is None:
-            record_refusal(self._audit, request, "unknown_prompt", "read", name)
+            self._audit.record_refused_request(request, UNKNOWN_PROMPT, "read", name)
             raise _no_prompt()
         return target
 
@@ -172,7 +172,7 @@ class Reads:
         caller = request.caller
         targets = await self._offers.resource(caller, uri, self._links.server_of(caller, uri))
         if not targets:
-            record_refusal(self._audit, request, "unknown_resource", "read", None)
+            self._audit.record_refused_request(request, UNKNOWN_RESOURCE, "read")
         return targets
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pointsman.catalog.apps import META_KEYS, with_app_uris
 from pointsman.catalog.names import is_app_uri, wrap_uri
 from pointsman.core import wire
-from pointsman.core.errors import GatewayError, RateLimitedError
+from pointsman.core.errors import GatewayError, RateLimitedError, View
 from pointsman.core.model import Caller, Json
 
 SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
@@ -22,9 +22,9 @@ def structured(content: Json) -> Json:
     return {"content": [{"type": "text", "text": wire.encode(content).decode()}], "structuredContent": content}
 
 
-def failure(error: GatewayError) -> Json:
+def failure(error: GatewayError, view: View) -> Json:
     """Return an error as a tool's result, so that the model can act on it."""
-    message = str(error)
+    message = error.text(view)
     shown: Json = {"code": error.code, "message": message}
     if isinstance(error, RateLimitedError):
         shown["retryAfterS"] = error.retry_after_s

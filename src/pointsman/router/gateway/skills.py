@@ -25,7 +25,7 @@ from pointsman.catalog.skills import (
     why_invalid,
     wrap_skill,
 )
-from pointsman.core.errors import DownstreamError, GatewayError, SkillMismatchError
+from pointsman.core.errors import UNKNOWN_RESOURCE, UNKNOWN_SKILL, DownstreamError, GatewayError, SkillMismatchError
 from pointsman.core.kinds import MAX_URI_CHARS, RESOURCES
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_PARAMS, METHOD_NOT_FOUND, BackChannel, FrontRequest, ProtocolError
@@ -33,7 +33,6 @@ from pointsman.providers.visible import is_visible_name
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.gateway.cursors import Cursors, refuse_any
-from pointsman.router.gateway.execute import record_refusal
 from pointsman.router.gateway.own_skill import OwnSkill, own_skill
 from pointsman.router.gateway.reads import RESOURCE_NOT_FOUND, Reads, unavailable, uri_parts
 from pointsman.router.gateway.results import as_own_result
@@ -89,7 +88,7 @@ class Skills:
                 shown = wrap_skill(target.server_id, skill) if target.wrapped else skill
                 return as_own_result({**result, "skill": shown})
         raise self._unknown(
-            request, "unknown_skill", "Skill not found. Call `skills/list` to see the skills you can use."
+            request, UNKNOWN_SKILL, "Skill not found. Call `skills/list` to see the skills you can use."
         )
 
     async def directory(self, request: FrontRequest, back: BackChannel) -> Json:
@@ -107,7 +106,7 @@ class Skills:
                 if page is not None:
                     return page
         why = "Directory not found. Give the URI of a skill without `/SKILL.md`, or of a folder in it."
-        raise self._unknown(request, "unknown_resource", why)
+        raise self._unknown(request, UNKNOWN_RESOURCE, why)
 
     # ------------------------------------------------------------------ which server
 
@@ -127,7 +126,7 @@ class Skills:
 
     def _unknown(self, request: FrontRequest, code: str, message: str) -> ProtocolError:
         """Also for what the caller may not use, so that its existence cannot be probed."""
-        record_refusal(self._audit, request, code, "read", None)
+        self._audit.record_refused_request(request, code, "read")
         return ProtocolError(INVALID_PARAMS, message, {"code": code, "uri": request.params["uri"][:MAX_URI_CHARS]})
 
     def _recorded(self, request: FrontRequest, server_id: str | None, answer: Json) -> Json:

@@ -78,9 +78,11 @@ def gauge_families(gauges: GaugeValues, may_see: MaySee) -> Iterator[Metric]:
     for name, count in gauges.task_restarts.items():
         tasks.add_metric([name], count)
     yield tasks
+    waiting = "Tools that wait for a vector of the sentence encoder (`search.semantic`)."
+    yield GaugeMetricFamily("pointsman_search_tools_not_encoded", waiting, value=gauges.tools_not_encoded)
     aside = "Corrupt state databases kept in the state folder."
     yield GaugeMetricFamily("pointsman_audit_databases_set_aside", aside, value=gauges.databases_set_aside)
-    yield GaugeMetricFamily("pointsman_sessions", "Open client sessions.", value=gauges.sessions)
+    yield GaugeMetricFamily("pointsman_sessions", "Open legacy sessions.", value=gauges.sessions)
     yield GaugeMetricFamily("pointsman_requests_under_way", "Requests in progress.", value=gauges.requests)
     yield GaugeMetricFamily("pointsman_requests_queued", "Requests queued for a busy server.", value=gauges.queued)
     yield GaugeMetricFamily(
@@ -97,7 +99,7 @@ def quantile_family(windows: Mapping[Labels, Window]) -> Metric:
     """The labels of `windows` are server and tool."""
     from prometheus_client.core import GaugeMetricFamily
 
-    text = f"Quantiles of the duration of a tool's last {WINDOW} calls."
+    text = f"p50, p95 and p99 of the duration of a tool's last {WINDOW} calls."
     labels = ["server", "tool", "quantile"]
     family = GaugeMetricFamily("pointsman_call_duration_quantile_seconds", text, labels=labels)
     for names, window in windows.items():
@@ -124,6 +126,4 @@ def cloud_families(status: CloudStatus) -> Iterator[Metric]:
     )
     opened, invented = "pointsman_cloud_search_opened", "pointsman_cloud_search_invented"
     yield CounterMetricFamily(opened, "Times that the cloud search circuit breaker opened.", value=status.opened)
-    yield CounterMetricFamily(
-        invented, "Search results that named a tool which was not in the request.", value=status.invented
-    )
+    yield CounterMetricFamily(invented, "Tools that the search service named but was not sent.", value=status.invented)

@@ -9,6 +9,7 @@ from pointsman import __version__
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.core.model import Caller, Json, ServerStatus
 from pointsman.providers.cloud.provider import CloudSearchProvider
+from pointsman.providers.semantic.tool_encoder import ToolEncoder
 from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.audit.log import AuditLog
 from pointsman.router.downstream.server.fleet import Fleet
@@ -21,6 +22,7 @@ class Health:
         self,
         catalog: ToolCatalogService,
         cloud: CloudSearchProvider,
+        encoder: ToolEncoder,
         fleet: Fleet,
         audit: AuditLog,
         reloader: Reloader,
@@ -29,6 +31,7 @@ class Health:
     ) -> None:
         self._catalog = catalog
         self._cloud = cloud
+        self._encoder = encoder
         self._fleet = fleet
         self._audit = audit
         self._reloader = reloader
@@ -55,6 +58,11 @@ class Health:
             report["audit_database"] = (
                 f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "
                 "Earlier rows are in that file: recover them with `sqlite3 FILE .recover`, or move it away."
+            )
+        if self._encoder.failed:
+            report["semantic_search"] = (
+                "The sentence encoder could not be used, so `search.semantic` has no effect. "
+                "The gateway's log has the reason; restart the gateway to try again."
             )
         report |= self._reloader.report() | self._tasks.report()
         cloud_search = self._cloud_search(caller)

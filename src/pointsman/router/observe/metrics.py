@@ -53,6 +53,7 @@ class Gauges:
     sessions: Callable[[], int] = int
     cloud: Callable[[], CloudStatus | None] = lambda: None
     task_restarts: Callable[[], Mapping[str, int]] = dict
+    tools_not_encoded: Callable[[], int] = int
     databases_set_aside: Callable[[], int] = int
     requests: Callable[[], int] = int
     queued: Callable[[], int] = int
@@ -171,6 +172,7 @@ class Metrics:
             gauges.sessions(),
             gauges.cloud(),
             dict(gauges.task_restarts()),
+            gauges.tools_not_encoded(),
             gauges.databases_set_aside(),
             gauges.requests(),
             gauges.queued(),
@@ -213,7 +215,9 @@ class Metrics:
             _visible(self._rate_limited, may_see, names=1),
         )
         changes = _visible(self._tool_changes, may_see, names=1)
-        yield exposition.counter_family("tool_changes", "Tools whose definition changed.", ("server",), changes)
+        yield exposition.counter_family(
+            "tool_changes", "Tools whose definition changed while the gateway ran.", ("server",), changes
+        )
         failures: dict[Labels, Count] = {(): self._journal_failures}
         yield exposition.counter_family("audit_journal_failures", "Failed writes to the audit journal.", (), failures)
         yield from exposition.gauge_families(gauges, may_see)
@@ -311,6 +315,7 @@ class GaugeValues:
     sessions: int
     cloud: CloudStatus | None
     task_restarts: Mapping[str, int]
+    tools_not_encoded: int
     databases_set_aside: int
     requests: int
     queued: int

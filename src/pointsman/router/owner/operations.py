@@ -35,12 +35,14 @@ from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Figures, Metrics
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import kind_of, target_of
+from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.serving.reload import Reloader
 
 OWNER = Caller(OWNER_ID, None)
 SHORT_S = 30.0  # for an operation that waits for no server to start
 RELOAD_S = 20.0
+REPLAY_S = 300.0  # a search service may take seconds for each request
 CALL_MARGIN_S = 30.0  # for queues and a restart, in addition to the longest `call_s`
 SETTLE_MARGIN_S = 5.0  # in addition to `connect_s`
 _CLIENT = Client("pointsman cli", "legacy", "2025-11-25", {}, None, None)
@@ -163,7 +165,9 @@ async def reload(parts: Parts) -> Json:
             problem = await parts.reloader.reload()
     except TimeoutError:
         problem = f"The reload has not ended within {RELOAD_S:g} s. The gateway's log may say why."
-    return {"configuration": str(parts.config_path.absolute()), "problem": problem}
+        return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": False}
+    rejected = parts.reloader.rejected
+    return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": rejected}
 
 
 async def tools(parts: Parts, server_id: str | None = None) -> Json:
@@ -189,6 +193,11 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
         raise _unknown("project", project_id, parts.current.config.projects, "pointsman project list")
     given = {"query": queries, "maxResults": max_results}
     return await _call(parts, Caller(OWNER_ID, project_id), DISCOVERY, given, SHORT_S)
+
+
+async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) -> Json:
+    """Where the expected tools of requests come, by the search in use and by others. Writes no audit rows."""
+    return await _limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
 
 
 async def call(parts: Parts, tool_key: str, arguments: Json) -> Json:
@@ -234,6 +243,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "test_server": of_server(test_server),
         "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
         "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),
+        "replay": lambda given: replay_cases(parts, _objects(given, "cases"), _texts(given, "providers")),
         "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments")),
     }
 
@@ -340,6 +350,13 @@ def _texts(given: Json, name: str) -> list[str]:
     value = given.get(name)
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise OwnerError("invalid_request", f"`{name}` must be a list of strings.")
+    return value
+
+
+def _objects(given: Json, name: str) -> list[Json]:
+    value = given.get(name)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise OwnerError("invalid_request", f"`{name}` must be a list of objects.")
     return value
 
 

@@ -6,20 +6,21 @@ from pointsman.core import wire
 from pointsman.router.front.http.responses import Headers, HttpError
 from pointsman.router.search_api.messages import API_VERSION, Code
 
-_CODES: dict[int, Code] = {
-    400: "bad_request",
-    401: "unauthorized",
-    403: "denied",
-    404: "not_found",
-    405: "method_not_allowed",
-    408: "timeout",
-    413: "too_large",
-    415: "unsupported_media_type",
-    421: "misdirected",
-    429: "too_many_requests",
-    431: "too_large",
-    500: "internal",
-    503: "overloaded",
+# The codes of each status, the usual one first.
+STATUSES: dict[int, tuple[Code, ...]] = {
+    400: ("bad_request", "unsupported_version"),
+    401: ("unauthorized",),
+    403: ("denied",),
+    404: ("not_found",),
+    405: ("method_not_allowed",),
+    408: ("timeout",),
+    413: ("too_large",),
+    415: ("unsupported_media_type",),
+    421: ("misdirected",),
+    429: ("too_many_requests",),
+    431: ("too_large",),
+    500: ("internal",),
+    503: ("overloaded", "timeout"),
 }
 _SOON = ((b"retry-after", b"1"),)
 
@@ -30,7 +31,7 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str, *, code: Code | None = None, headers: Headers = ()) -> None:
         super().__init__(message)
         self.status = status
-        self.code: Code = code or _CODES[status]
+        self.code: Code = code or STATUSES[status][0]
         self.headers = headers
 
     @property

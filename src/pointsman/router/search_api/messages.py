@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -27,6 +28,21 @@ Code = Literal[
     "overloaded",
     "internal",
 ]
+CODES: Mapping[Code, str] = {  # in the OpenAPI document, and in docs/reference/errors.md by `make docs`
+    "bad_request": "The request is malformed.",
+    "unsupported_version": "The service does not support this `apiVersion`.",
+    "unauthorized": "The token is missing, unknown or expired.",
+    "denied": "The token may not use this project, or the origin is not allowed.",
+    "not_found": "There is no such page.",
+    "method_not_allowed": "The page does not take this HTTP method.",
+    "timeout": "The request took too long to arrive, or the search took too long.",
+    "too_large": "The body or the headers are too large, or there are too many tools.",
+    "unsupported_media_type": "The body is neither plain nor gzip-compressed JSON.",
+    "misdirected": "The Host header is not allowed.",
+    "too_many_requests": "There are too many concurrent searches with this token.",
+    "overloaded": "There are too many concurrent searches.",
+    "internal": "A bug in the service; its log has the reason.",
+}
 
 
 def _whole(value: object) -> object:
@@ -107,7 +123,7 @@ class SearchAnswer(Message):
 
 
 class Problem(Message):
-    code: Code
+    code: Code = Field(description=" ".join(f"`{code}`: {text}" for code, text in CODES.items()))
     message: str = Field(description="What went wrong, and the next step.")
 
 

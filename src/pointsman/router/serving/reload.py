@@ -6,7 +6,7 @@ import asyncio
 import logging
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from pathlib import Path
 
 from watchfiles import awatch
@@ -54,6 +54,7 @@ class Reloader:
         watch: Watch = _notifications,
         poll_s: float = _POLL_S,
         polls: int = _POLLS,
+        around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._path = path
         self._load = load
@@ -61,6 +62,7 @@ class Reloader:
         self._watch = watch
         self._poll_s = poll_s
         self._polls = polls
+        self._around = around  # each reload
         self._seen = self._fingerprint()
         self._loaded: Fingerprint | None = None  # of the file that the last reload read
         self._wanted = asyncio.Event()
@@ -81,6 +83,11 @@ class Reloader:
         self.request()
         await done
         return "\n".join(self._refusal) or self._failure
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the last reload found the file invalid."""
+        return bool(self._refusal)
 
     def start(self, tasks: TaskSet) -> None:
         for name, work in zip(self.tasks, (self._request_on_change, self._reload_on_request), strict=True):
@@ -172,7 +179,8 @@ class Reloader:
             self._wanted.clear()
             waiting, self._waiting = self._waiting, []
             try:
-                await self._reload()
+                with self._around():
+                    await self._reload()
             finally:
                 for done in waiting:
                     if not done.done():

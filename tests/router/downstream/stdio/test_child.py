@@ -250,6 +250,13 @@ def test_the_ring_keeps_the_last_bytes_whatever_the_size_of_the_writes() -> None
     assert sum(map(len, log.tail(1000))) <= 100
 
 
+def test_a_secret_whose_begin_was_dropped_from_the_ring_is_dropped_with_its_line() -> None:
+    log = StderrLog(limit_bytes=100)
+    log.hidden = ("correct horse battery",)
+    log.feed(b"x" * 50 + b" the password is correct horse battery, " + b"y" * 50 + b"\nit is correct horse battery\n")
+    assert log.tail(10) == ["it is ***"]
+
+
 def test_what_is_shown_of_stderr_cannot_move_the_cursor_or_forge_a_line() -> None:
     log = StderrLog()
     log.feed("\x1b[2Jgone\x07\u202eecilop\u2028x\x9b".encode() + b"\xff" + b"y" * 5000)

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,6 +160,7 @@ def remembered(behaviour: list[Kind], known: list[bool]) -> ServerRecord:
     return record
 
 
+@pytest.mark.no_cover
 @settings(max_examples=300, deadline=None)
 @given(kinds, known, moves, st.sampled_from([0.0, 60.0]), st.booleans())
 def test_no_question_reaches_a_client_whose_calls_did_not_ask_it(

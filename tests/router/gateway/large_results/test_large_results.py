@@ -45,11 +45,6 @@ def config(**limits: int) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[GatewayProcess]:
     async with storing_gateway(tmp_path_factory.mktemp("gateway")) as process:
         yield process

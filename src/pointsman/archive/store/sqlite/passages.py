@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,9 +16,12 @@ from pointsman.archive.store.sqlite import query_sql
 from pointsman.archive.store.sqlite.database import Database, placeholders
 from pointsman.archive.store.sqlite.documents import collection_number, document_row, total_passages
 from pointsman.archive.store.sqlite.query_sql import in_hidden, on_collections, on_documents
+from pointsman.archive.text.words import is_identifier
 
 COMMON_SHARE = 0.1  # of all passages: a word in more of them is common
 MOST_WORK = 40_000  # matches of words that a search may read in full: some ten milliseconds
+COMMON_IDENTIFIER = 20  # passages: one in more of them (`utf-8`, `GitHub`) is a word like others
+MAX_IDENTIFIERS = 8
 _COUNTS_CACHED = 20_000
 _WEIGHTS = "2.0, 1.0, 1.0, 0.5"  # title, heading, text, parts
 _ALIVE = (
@@ -44,6 +48,17 @@ class SqlitePassages:
             words = self._without_commonest(connection, query.words)
             partial = _match(connection, query_sql.with_any(query, words), query.filters, limit)
         return _rank(complete, partial)[:limit]
+
+    def with_identifiers(self, query: Query) -> dict[int, int]:
+        identifiers = [word for word in dict.fromkeys(query.words) if is_identifier(word)][:MAX_IDENTIFIERS]
+        found: Counter[int] = Counter()
+        with self._database.reading() as connection:
+            for identifier in identifiers:
+                expression = query_sql.as_written(identifier, query)
+                numbers = _any(connection, expression, query.filters, COMMON_IDENTIFIER + 1)
+                if len(numbers) <= COMMON_IDENTIFIER:
+                    found.update(numbers)
+        return found
 
     def passages(self, numbers: Sequence[int]) -> dict[int, Passage]:
         with self._database.reading() as connection:
@@ -123,6 +138,27 @@ def _passage(row: tuple[Any, ...]) -> Passage:
 
 
 def _match(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[TextHit]:
+    joined, where, values = _conditions(filters)
+    rows = connection.execute(
+        f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
+        f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",
+        (expression, *values, limit),
+    ).fetchall()
+    return [TextHit(*row) for row in rows]
+
+
+def _any(connection: sqlite3.Connection, expression: str, filters: Filters, limit: int) -> list[int]:
+    """Some that match, not ranked: SQLite stops at the limit."""
+    joined, where, values = _conditions(filters)
+    rows = connection.execute(
+        f"SELECT words.rowid FROM words{joined} WHERE words MATCH ? AND {_ALIVE}{where} LIMIT ?",
+        (expression, *values, limit),
+    ).fetchall()
+    return [number for (number,) in rows]
+
+
+def _conditions(filters: Filters) -> tuple[str, str, list[str]]:
+    """A join, further conditions, and the values to bind."""
     joined, where = "", ""
     values: list[str] = []
     for table, condition, given in (on_collections(filters), on_documents(filters)):
@@ -135,12 +171,7 @@ def _match(connection: sqlite3.Connection, expression: str, filters: Filters, li
     if hidden:
         where += f" AND words.rowid NOT IN (SELECT id FROM passages WHERE document IN ({hidden}))"
         values += names
-    rows = connection.execute(
-        f"SELECT words.rowid, -bm25(words, {_WEIGHTS}) AS score FROM words{joined} "
-        f"WHERE words MATCH ? AND {_ALIVE}{where} ORDER BY score DESC LIMIT ?",
-        (expression, *values, limit),
-    ).fetchall()
-    return [TextHit(*row) for row in rows]
+    return joined, where, values
 
 
 def _rank(complete: Sequence[TextHit], partial: Sequence[TextHit]) -> list[TextHit]:

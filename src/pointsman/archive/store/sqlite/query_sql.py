@@ -32,6 +32,11 @@ def with_any(query: Query, words: Sequence[str]) -> str:
     return _without(" AND ".join([*musts, f"({any_word})"]), query.must_not)
 
 
+def as_written(word: str, query: Query) -> str:
+    """Passages that have one word as written, besides what they must."""
+    return _without(" AND ".join([_quoted(word), *map(term, query.must)]), query.must_not)
+
+
 def all_of(texts: Iterable[str]) -> str:
     return " AND ".join(map(term, texts))
 

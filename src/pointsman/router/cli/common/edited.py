@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pointsman.config.edits import EditError, InvalidEntryError, NameTakenError, UnknownNameError
-from pointsman.config.files import ReplaceError
+from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError
+from pointsman.config.files import ReplaceError, Rewritten, take_back
 from pointsman.config.settings import read_settings
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
@@ -50,16 +51,33 @@ class Edited:
             note(f"The running gateway uses another configuration, {used}; this change does not concern it.")
         return cls(path, folder, running)
 
-    def apply(self) -> None:
-        """Let the running gateway reload the file. Ends the command if it rejects it."""
+    def apply(self, change: Rewritten) -> None:
+        """Let the running gateway reload the file. An edit that it rejects is taken back, and ends the command."""
         if not self.running:
             return
-        problem = self._ask("reload", timeout_s=RELOAD_S)["problem"]
-        if problem:
-            raise CommandError(
-                f"{self.path} was changed, but the running gateway rejects it and keeps the previous configuration:\n"
-                f"{problem}"
+        answer = self._ask("reload", timeout_s=RELOAD_S)
+        problem = answer["problem"]
+        if not problem:
+            return
+        if answer.get("rejected") and self._restored(change):
+            raise ConfigCommandError(
+                f"The running gateway rejects this change, so {self.path} is as it was before:\n{problem}"
             )
+        raise CommandError(
+            f"{self.path} was changed, but the running gateway keeps the previous configuration:\n{problem}"
+        )
+
+    def _restored(self, change: Rewritten) -> bool:
+        """Take the change back, unless the gateway has rejected the file before it, too, or it was changed since."""
+        try:
+            if not take_back(self.path, change):
+                return False
+            if not self._ask("reload", timeout_s=RELOAD_S).get("rejected"):
+                return True
+            take_back(self.path, Rewritten(change.after, change.before))
+        except ReplaceError:
+            pass
+        return False
 
     def server(self, server_id: str) -> dict[str, Any] | None:
         """Wait until a server has started or failed; None if no gateway runs."""

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
-import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pointsman.config.edits import EditError, InvalidEntryError, UnknownNameError, replace_token_hash
+from pointsman.config.edits import InvalidEntryError, UnknownNameError, replace_token_hash
 from pointsman.config.errors import ConfigError
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load, parse
@@ -25,8 +22,9 @@ from pointsman.config.purpose import is_only_for_search_api
 from pointsman.config.sample import GATEWAY, SEARCH_API, render_sample, write_sample
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings
+from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, load_gateway_config
-from pointsman.router.clients.entry import own_command
+from pointsman.router.clients.entry import typed_command
 from pointsman.router.clients.found_servers import offer
 from pointsman.router.serving.first_token import GATEWAY_MARKER, SEARCH_API_MARKER, FirstToken
 
@@ -128,6 +126,7 @@ def search_api_config_file(option: Path | None, settings: Settings) -> ConfigFil
 
 def welcome(file: ConfigFile, url: str, folder: Path) -> str:
     """Return the text of a start that has created a token, with its secret: only its hash is stored."""
+    command = typed_command()
     return f"""
 {_reason(file, "Pointsman")}
 
@@ -135,17 +134,18 @@ def welcome(file: ConfigFile, url: str, folder: Path) -> str:
   state           {_short(folder)}
   your token      {file.secret}
                   Keep it: only its hash is stored. Until a client uses it, each start replaces it by a new one.
-                  Create more with `{_program()} token create NAME`.
+                  Create more with `{command} token create NAME`.
 
 Connect a client, for example:
 
   claude mcp add --scope user --transport http pointsman {url} --header "Authorization: Bearer {file.secret}"
 
-`{_program()} client add NAME` sets up Cursor, VS Code and others; `{_program()} client list` shows which.
+`{command} client add NAME` sets up Cursor, VS Code and others; `{command} client list` shows which.
 
-Next: add a server with `{_program()} server add NAME COMMAND`, or edit the configuration: changes take effect when you
-save it. `{_program()} status` shows how everything is, `{_program()} doctor` what needs you.
-{_offer(url)}"""
+Next: add a server with `{command} server add NAME COMMAND`, or edit the configuration: changes take effect when you
+save it. `{command} status` shows how everything is, `{command} doctor` what needs you, and
+`{command} service install` keeps the gateway running.
+{_offer(url, command)}"""
 
 
 def welcome_to_search_api(file: ConfigFile, url: str) -> str:
@@ -174,19 +174,9 @@ def _reason(file: ConfigFile, program: str) -> str:
     return f"Welcome to {program}. This is the first start: a configuration and a token have been created."
 
 
-def _offer(url: str) -> str:
+def _offer(url: str, command: str) -> str:
     found = offer(os.environ, url)
-    return f"Your clients have servers already: {found}. `{_program()} import` shows and adds them.\n" if found else ""
-
-
-def _program() -> str:
-    """Our command as this person can type it."""
-    if shutil.which("pointsman"):
-        return "pointsman"
-    program, *rest = own_command()
-    with suppress(ValueError):  # it is not below this folder
-        program = str(Path(program).relative_to(Path.cwd()))
-    return shlex.join((program, *rest))
+    return f"Your clients have servers already: {found}. `{command} import` shows and adds them.\n" if found else ""
 
 
 def _short(path: Path) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pointsman.config.mask import hidden_values
 from pointsman.config.model import Limits, Server
 from pointsman.router.downstream.bundled import bundled_environment, secret_values
 from pointsman.router.downstream.connection import Connect, Connection, OnNotification
@@ -36,6 +37,7 @@ class Connectors:
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
         if server.url is None:
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
+            stderr.hidden = hidden_values(server, self.environ)
             return self._stdio(command, server, limits, stderr, record, answers, apps)
         if server.transport == "sse":
             return _sse(server.url, server, limits, record, answers, apps)

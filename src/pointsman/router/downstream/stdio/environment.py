@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 _BASIC = frozenset({"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"})
 _PROXY = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-_NETWORK = frozenset({*_PROXY, *(name.lower() for name in _PROXY), *_CERTIFICATES})
-_UV = frozenset({"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_NATIVE_TLS"})
+NETWORK = frozenset({*_PROXY, *(name.lower() for name in _PROXY), *_CERTIFICATES})
+_UV = frozenset({"UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS"})
 _NPM = frozenset({"npm_config_registry", "npm_config_cafile", "NPM_CONFIG_REGISTRY", "NPM_CONFIG_CAFILE"})
 _BY_PROGRAM = {"uv": _UV, "uvx": _UV, "npm": _NPM, "npx": _NPM, "pnpm": _NPM, "bunx": _NPM}
-ALWAYS = _BASIC | _NETWORK
+ALWAYS = _BASIC | NETWORK
 IMAGE = "POINTSMAN_IMAGE"  # set by our container image
 _IN_FULL_IMAGE = frozenset({"uv", "uvx", "node", "npm", "npx", "git"})
 

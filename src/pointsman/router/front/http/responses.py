@@ -6,26 +6,34 @@ from typing import Any
 
 from starlette.types import Send
 
+from pointsman.core.errors import (
+    BAD_REQUEST,
+    OVERLOADED,
+    TOO_LARGE,
+    ForbiddenError,
+    RateLimitedError,
+    UnauthorizedError,
+)
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST
 from pointsman.core.wire import encode
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
 PING = b": ping\r\n\r\n"
-AT_CAPACITY = {"code": "overloaded"}
+AT_CAPACITY = {"code": OVERLOADED}
 _JSON_TYPE = (b"content-type", b"application/json")
 # `error.data.code`. The status alone identifies a lost session (404) and an overload (503).
-_REASONS = {
-    400: "bad_request",
-    401: "unauthorized",
-    403: "denied",
-    405: "bad_request",
-    406: "bad_request",
-    408: "bad_request",
-    413: "too_large",
-    415: "bad_request",
-    421: "bad_request",
-    429: "rate_limited",
+REASONS = {
+    400: BAD_REQUEST,
+    401: UnauthorizedError.code,
+    403: ForbiddenError.code,
+    405: BAD_REQUEST,
+    406: BAD_REQUEST,
+    408: BAD_REQUEST,
+    413: TOO_LARGE,
+    415: BAD_REQUEST,
+    421: BAD_REQUEST,
+    429: RateLimitedError.code,
 }
 
 INTERNAL = "Internal error. Try again later; the operator finds the reason in the gateway's log."
@@ -50,7 +58,7 @@ class HttpError(Exception):
 
     @property
     def data(self) -> Any:
-        reason = _REASONS.get(self.status)
+        reason = REASONS.get(self.status)
         if reason is None:
             return self._data
         return {**(self._data or {}), "code": reason}

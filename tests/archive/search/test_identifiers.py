@@ -1,0 +1,90 @@
+"""Identifiers are found as written, among others that differ in a character and in archives full of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pointsman.archive.embedding.passage_vectors import embed_passages
+from pointsman.archive.embedding.static import StaticEmbedding
+from pointsman.archive.search.query_parser import parse
+from pointsman.archive.search.searcher import Searcher
+from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.text.words import is_identifier
+from tests.archive.sample_documents import fill, prepared
+
+GETTERS = ("User", "UserByName", "UserByEmail", "UserByIdAndName", "OrderById", "UsersById")
+
+
+def _documents() -> Iterator[tuple[str, str, str]]:
+    for number in range(1, 80):
+        name = f"DEC-{number:04}"
+        yield name, name, f"{name}: the team decided in the review how records are kept. See DEC-{number % 79 + 1:04}."
+    yield "summary", "Decisions DEC", "DEC 0054 DEC decisions " * 3 + "every dec is listed here, DEC-0001 to DEC-0080"
+    for number in range(1, 40):
+        yield f"error-{number}", f"Error {number}", f"The printer reports ERR_{number} if tray {7 * number} is empty."
+    yield "errors", "Errors", "err err 7 errors: an overview of what the printer reports, 7 trays, 7 errors"
+    for name in (*GETTERS, "UserById"):
+        yield f"get{name}", "Client", f"Call get{name} to get the record of a user by its id from the server."
+    yield "prose", "Users", "Get a user by id: get the user, then get the id of the user by user name."
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["with vectors", "by words"])
+def searcher(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Searcher]:
+    storage = SqliteStorage(tmp_path_factory.mktemp("store") / "archive.db")
+    fill(storage, *(prepared(id_, text, title=title) for id_, title, text in _documents()))
+    embeddings = StaticEmbedding() if request.param else None
+    if embeddings is not None:
+        embed_passages(storage, embeddings)
+    yield Searcher(storage, embeddings)
+    storage.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("ERR_7", "error-7"),
+        ("err_7", "error-7"),
+        ("what does ERR_7 on the printer mean", "error-7"),
+        ("getUserById", "getUserById"),
+        ("how is getUserById called to get the record of a user by name", "getUserById"),
+        ("DEC-0077", "DEC-0077"),
+        ("what did the team decide about how records are kept, according to dec-0077?", "DEC-0077"),
+    ],
+)
+def test_the_passage_with_the_identifier_is_first(searcher: Searcher, query: str, expected: str) -> None:
+    first = searcher.search(parse(query), 5).found[0]
+    assert first.passage.document == expected
+    assert first.relevance >= 0.4
+
+
+def test_what_mentions_an_identifier_comes_before_what_resembles_it(searcher: Searcher) -> None:
+    found = searcher.search(parse("DEC-0054"), 5).found
+    assert {hit.passage.document for hit in found[:3]} == {"DEC-0054", "DEC-0053", "summary"}
+
+
+def test_exclusions_and_filters_hold_for_identifiers(searcher: Searcher) -> None:
+    assert searcher.search(parse("ERR_7 -empty"), 5).found[0].passage.document == "errors"
+    assert searcher.search(parse("ERR_7 after:2025"), 5).found == ()
+
+
+def test_an_identifier_that_is_everywhere_is_a_word_like_others(tmp_path_factory: pytest.TempPathFactory) -> None:
+    storage = SqliteStorage(tmp_path_factory.mktemp("store") / "archive.db")
+    fill(storage, *(prepared(f"{n}.md", f"page {n} is written in utf-8", title="utf-8") for n in range(40)))
+    fill(storage, prepared("csv.md", "export spreadsheets"), collection="other")
+    found = Searcher(storage, None).search(parse("utf-8 export of spreadsheets"), 5).found
+    storage.close()
+    assert found[0].passage.document == "csv.md"
+
+
+@pytest.mark.parametrize(
+    "word", ["DEC-0054", "dec-0054", "ERR_7", "e47", "sha256", "max_size", "getUserById", "HTTPServer"]
+)
+def test_identifiers_are_told_from_words(word: str) -> None:
+    assert is_identifier(word)
+
+
+@pytest.mark.parametrize("word", ["high-speed", "word", "2024", "don't", "1990-05", "and/or", "\u65e5\u672c"])
+def test_words_are_told_from_identifiers(word: str) -> None:
+    assert not is_identifier(word)

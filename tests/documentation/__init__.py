@@ -1,0 +1,1 @@
+"""The parts of the documentation that are made from the code, and their tests."""
