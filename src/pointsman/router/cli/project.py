@@ -84,6 +84,7 @@ def set_(
         else:
             change = set_project(edited.path, name, values, environ())
     edited.apply(change)
+    before = config
     with report_config_errors():
         config = load_gateway_config(edited.path)
     row = _row(config, name, config.projects[name] if name else config.unassigned)
@@ -94,6 +95,18 @@ def set_(
     click.echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
     if not edited.running:
         note(NO_GATEWAY)
+    elif reconnected := _reconnected(before, config):
+        note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
+
+
+def _reconnected(before: GatewayConfig, now: GatewayConfig) -> list[str]:
+    """The servers to which the gateway declares support for apps now and did not before, or the other way round."""
+    return [
+        server_id
+        for server_id, server in now.servers.items()
+        if server.enabled and server_id in before.servers
+        if now.is_flat(server) != before.is_flat(before.servers[server_id])
+    ]
 
 
 def _row(config: GatewayConfig, project_id: str, one: Project | Unassigned) -> dict[str, Any]:
