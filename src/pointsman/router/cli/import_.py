@@ -88,7 +88,7 @@ def import_(
             _show(plan, path)
         if not plan.additions:
             note("Nothing to import.")
-            return
+            sys.exit(1 if plan.problems else 0)
         if dry_run or not confirmed(yes):
             return
         problem = _apply(plan, edited, state)
@@ -191,15 +191,18 @@ def _show(plan: Plan, path: Path) -> None:
         note(f"{chr(10) if plan.additions else ''}Not added:\n")
     for left in plan.left_out:
         note(f"  {left.name:20} {left.reason}   ({left.source})")
+    if plan.problems and (plan.additions or plan.left_out):
+        note("")
     for problem in plan.problems:
-        note(f"\nNot read: {problem}")
-    note("")
+        note(f"Not read: {problem}")
+    if plan.additions or plan.left_out or plan.problems:
+        note("")
 
 
 def _summary(addition: Addition) -> str:
     server = addition.server
     if "url" in server:
-        return mask_url(str(server["url"]))
+        return mask_url(str(addition.found.server["url"]))  # with the host, whatever has moved to a file
     return " ".join([str(server["command"]), *mask_args([str(arg) for arg in server.get("args", ())])])
 
 

@@ -15,6 +15,7 @@ from pointsman.router.cli.common.options import (
     edited_config_option,
     json_option,
     load_gateway_config,
+    note,
     report_config_errors,
     state_dir_option,
 )
@@ -83,6 +84,7 @@ def set_(
         else:
             change = set_project(edited.path, name, values, environ())
     edited.apply(change)
+    before = config
     with report_config_errors():
         config = load_gateway_config(edited.path)
     row = _row(config, name, config.projects[name] if name else config.unassigned)
@@ -92,6 +94,18 @@ def set_(
     shown = f"Project `{name}`" if name else "Callers without a project"
     click.echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
     edited.note_pending()
+    if edited.running and (reconnected := _reconnected(before, config)):
+        note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
+
+
+def _reconnected(before: GatewayConfig, now: GatewayConfig) -> list[str]:
+    """The servers to which the gateway declares support for apps now and did not before, or the other way round."""
+    return [
+        server_id
+        for server_id, server in now.servers.items()
+        if server.enabled and server_id in before.servers
+        if now.is_flat(server) != before.is_flat(before.servers[server_id])
+    ]
 
 
 def _row(config: GatewayConfig, project_id: str, one: Project | Unassigned) -> dict[str, Any]:
