@@ -84,6 +84,13 @@ async def test_the_right_tool_comes_first(asked: Callable[[], Asked], embeddings
 
 @pytest.mark.no_cover
 @both_ways
+@pytest.mark.parametrize("ask", ["why did we leave Oracle", "why do we have two licences", "Why is Monday excluded?"])
+async def test_who_asks_why_is_offered_the_reasons_whatever_the_matter(ask: str, embeddings: bool) -> None:
+    tools = catalog_of(archive(), *servers(), local=BM25SearchProvider(embeddings))
+    assert "archive:context_search" in keys(await tools.search(ME, [ask], None, 4))
+
+
+@both_ways
 async def test_every_tool_is_found_by_its_name_however_it_is_spelt(embeddings: bool) -> None:
     """Among the tools of the golden set as well."""
     tools = catalog_of(archive(), *servers(), local=BM25SearchProvider(embeddings))

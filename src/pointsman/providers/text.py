@@ -41,7 +41,8 @@ _COURTESY = """
     love try trying let tell give know hoping wondering wonder interested looking able using use used via
 """
 FUNCTION_WORDS = frozenset(_GRAMMAR.split())
-STOP_WORDS = FUNCTION_WORDS | frozenset(_COURTESY.split())
+# A request that asks why wants a tool that knows reasons, and few tools say the word.
+STOP_WORDS = (FUNCTION_WORDS - {"why"}) | frozenset(_COURTESY.split())
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
