@@ -254,7 +254,7 @@ def _closes_later(rest: str, closing: str) -> bool:
     for bracket in re.findall(r"[\[\]{}]", _QUOTED_OR_COMMENT.sub("", rest)):
         depth += 1 if bracket in "[{" else -1
         if depth < 0:
-            return bracket == closing
+            return bool(bracket == closing)
     return False
 
 
