@@ -9,10 +9,10 @@ import click
 
 from pointsman.config.edits import add_project, set_project
 from pointsman.config.model import UNASSIGNED, GatewayConfig, Project, Unassigned
-from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 from pointsman.router.cli.common.options import (
     ConfigCommandError,
-    config_option,
+    edited_config_option,
     json_option,
     load_gateway_config,
     note,
@@ -30,7 +30,7 @@ def project() -> None:
 
 
 @project.command(name="list")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def list_projects(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -56,7 +56,7 @@ def list_projects(config_file: Path | None, state_dir: Path | None, as_json: boo
 @click.option("--optimization", type=click.Choice(["bm25", "cloud", _OFF]), help="How tool_discovery ranks tools.")
 @click.option("--exposure", type=click.Choice(["meta", "flat"]), help="Two tools that find the others, or all by name.")
 @click.option("--create", is_flag=True, help="Create the project if there is none of this name.")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def set_(
@@ -93,9 +93,8 @@ def set_(
         return
     shown = f"Project `{name}`" if name else "Callers without a project"
     click.echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
-    if not edited.running:
-        note(NO_GATEWAY)
-    elif reconnected := _reconnected(before, config):
+    edited.note_pending()
+    if edited.running and (reconnected := _reconnected(before, config)):
         note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
 
 

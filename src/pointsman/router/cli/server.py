@@ -13,7 +13,7 @@ import click
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
-    config_option,
+    edited_config_option,
     json_option,
     note,
     state_dir_option,
@@ -101,7 +101,7 @@ class CommandLast(click.Command):
 @click.option("--cwd", help="Working directory of the command.")
 @click.option("--project", "projects", multiple=True, help="Only for callers of this project. Repeatable.")
 @click.option("--title", help="Display name. Default: NAME.")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def add(
@@ -124,7 +124,7 @@ def add(
     pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
     """
     from pointsman.config.edits import add_server, variables_not_set
-    from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
+    from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors, require_projects
 
     server_id = _as_id(name)
     given: dict[str, Any] = {
@@ -139,6 +139,7 @@ def add(
     entry = {key: value for key, value in given.items() if value}
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
+        require_projects(edited.path, projects)
         change = add_server(edited.path, server_id, entry, environ())
     _advise_references(given)
     _name_variables(edited, variables_not_set("servers", server_id, entry, environ()))
@@ -147,7 +148,7 @@ def add(
 
 
 @server.command(name="list")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -181,7 +182,7 @@ def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool
 
 @server.command()
 @server_argument
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -240,7 +241,7 @@ def _toggle(enabled: bool) -> click.Command:
     verb = "Enable" if enabled else "Disable"
 
     @server_argument
-    @config_option
+    @edited_config_option
     @state_dir_option
     @json_option
     def toggle(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -262,7 +263,7 @@ server.add_command(_toggle(enabled=False))
 
 @server.command()
 @server_argument
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -271,7 +272,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
     Refused while a token names the server.
     """
     from pointsman.config.edits import remove_server
-    from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+    from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
@@ -281,8 +282,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
         return
     click.echo(f"Removed server `{server_id}` from {edited.path}.")
-    if not edited.running:
-        note(NO_GATEWAY)
+    edited.note_pending()
 
 
 # ------------------------------------------------------------------ helpers
@@ -331,15 +331,12 @@ def _name_variables(edited: Edited, names: Sequence[str]) -> None:
 
 
 def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
-    from pointsman.router.cli.common.edited import NO_GATEWAY
-
     found = edited.server(server_id)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": found})
     else:
         click.echo(f"{done} {edited.path}.")
-        if found is None:
-            note(NO_GATEWAY)
+        edited.note_pending()
     if found is not None:
         _show(found, edited.state_dir, as_json, printed=as_json)
 
