@@ -1,4 +1,4 @@
-"""Splits text into tokens, the same way for documents and for queries. Has no dependencies inside the package."""
+"""Splits text into tokens, the same way for documents and for queries. Depends on nothing but `word_forms`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+
+from pointsman.providers.word_forms import american, base_forms
 
 MAX_TOKEN_CHARS = 64
 
@@ -129,7 +131,10 @@ def squeezed(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """The stem of a word of letters; ids and numbers are returned as they are and do not fill the cache."""
+    """The stem of a word of letters, the same for irregular forms and British spellings.
+
+    Ids and numbers are returned as they are and do not fill the cache.
+    """
     return _stem(word) if word.isascii() and word.isalpha() else word
 
 
@@ -140,7 +145,9 @@ def _stem(word: str) -> str:
         from snowballstemmer import stemmer as make  # loaded at first use
 
         stemmer = _local.stemmer = make("english")  # stateful, so each thread has its own
-    return str(stemmer.stemWord(word))
+        _local.base_forms = base_forms(stemmer.stemWord)
+    found = str(stemmer.stemWord(word))
+    return _local.base_forms.get(found) or american(found)
 
 
 _local = threading.local()

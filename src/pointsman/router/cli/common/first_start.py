@@ -177,7 +177,8 @@ def kept_token(file: ConfigFile) -> str | None:
         return None
     return (
         f"Nothing has used the first token, `{file.kept}`, yet. It stays valid, because there are other tokens. "
-        f"If you no longer have it: `pointsman token revoke {file.kept}`, and `pointsman token create NAME` prints a new one."
+        f"If you no longer have it: `pointsman token revoke {file.kept}`, "
+        "and `pointsman token create NAME` prints a new one."
     )
 
 
