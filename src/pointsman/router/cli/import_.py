@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pointsman.config.mask import mask_args, mask_url
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.config.yaml.text_edits import EditError
+from pointsman.core.escape import escaped
 from pointsman.router.cli.client import ClientName, confirmed
 from pointsman.router.cli.common.gateway_address import configured_url, gateway_url
 from pointsman.router.cli.common.options import (
@@ -31,6 +31,7 @@ from pointsman.router.cli.common.options import (
     require_config,
     state_dir_option,
 )
+from pointsman.router.cli.common.output import print_json
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.found_servers import Findings, of_client, of_text
@@ -81,7 +82,7 @@ def import_(
         own_urls = (gateway_url(path, settings, state), configured_url(path, settings))
         plan = plan_import(findings, read_text(path), path, own_urls, os.environ)
         if as_json:
-            click.echo(json.dumps(_as_json(plan), indent=2, ensure_ascii=False))
+            print_json(_as_json(plan))
         else:
             _show(plan, path)
         if not plan.additions:
@@ -157,7 +158,7 @@ def _take_back(state: Path, as_json: bool) -> None:
     _delete([Path(secret) for secret in change.detail["secrets"]])
     change.discard()
     if as_json:
-        click.echo(json.dumps({"configuration": str(config), "removed": change.detail["servers"]}, indent=2))
+        print_json({"configuration": str(config), "removed": change.detail["servers"]})
     note(f"The import of {', '.join(change.detail['servers'])} is taken back; see {config}.")
 
 
@@ -173,17 +174,17 @@ def _show(plan: Plan, path: Path) -> None:
     if plan.additions:
         note(f"Add to {path}:\n")
     for addition in plan.additions:
-        note(f"  {addition.server_id:20} {_summary(addition)}   ({addition.found.source})")
+        note(f"  {addition.server_id:20} {escaped(_summary(addition))}   ({escaped(addition.found.source)})")
         for name in addition.secrets:
             note(f"  {'':20} a secret moves to {FOLDER}/{name}")
         for remark in addition.found.notes:
-            note(f"  {'':20} {remark}")
+            note(f"  {'':20} {escaped(remark)}")
     if plan.left_out:
         note(f"{chr(10) if plan.additions else ''}Not added:\n")
     for left in plan.left_out:
-        note(f"  {left.name:20} {left.reason}   ({left.source})")
+        note(f"  {escaped(left.name):20} {escaped(left.reason)}   ({escaped(left.source)})")
     for problem in plan.problems:
-        note(f"\nNot read: {problem}")
+        note(f"\nNot read: {escaped(problem)}")
     note("")
 
 
@@ -222,6 +223,8 @@ def _report_errors() -> Iterator[None]:
         except FileExistsError as error:
             raise CommandError(f"{error.filename} exists already. Try again.") from error
         except InvalidEntryError as error:
-            raise ConfigCommandError(f"Nothing was imported, because a server is not valid here:\n{error}") from error
+            raise ConfigCommandError(
+                "Nothing was imported, because a server is not valid here:", *error.messages
+            ) from error
         except (EditError, NameTakenError) as error:
             raise CommandError(f"Nothing was imported: {error}.") from error

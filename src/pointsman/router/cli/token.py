@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -33,6 +32,7 @@ from pointsman.router.cli.common.options import (
     require_config,
     state_dir_option,
 )
+from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.cli.common.owner import owned_folder
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
@@ -98,11 +98,11 @@ def create(
             raise CommandError(f"Token `{name}` already exists in {path}. {step}.") from None
     entries = _entries(dialects, secret, path, state_dir)
     if as_json:
-        click.echo(json.dumps({"name": name, "token": secret, **({"entries": entries} if entries else {})}))
+        print_json({"name": name, "token": secret, **({"entries": entries} if entries else {})}, indent=None)
     else:
-        click.echo(secret)
+        echo(secret)
         for client, entry in entries.items():
-            click.echo(f"\n# {client}\n{entry}", nl=False)
+            echo(f"\n# {client}\n{entry}", nl=False)
     note(
         f"Added token `{name}` to {path}. The secret is not shown again; clients send `Authorization: Bearer <secret>`."
     )
@@ -120,9 +120,10 @@ def list_tokens(config_file: Path | None, as_json: bool) -> None:
         tokens = load_tokens(require_config(config_file, read_settings()), os.environ)
     now = datetime.now(UTC)
     if as_json:
-        click.echo(json.dumps([_row(name, entry, now) for name, entry in tokens.items()], indent=2))
+        print_json([_row(name, entry, now) for name, entry in tokens.items()])
     else:
-        click.echo(_table(tokens, now), nl=False)
+        for line in _table(tokens, now):
+            echo(line)
 
 
 @token.command()
@@ -141,7 +142,7 @@ def revoke(name: str, config_file: Path | None, as_json: bool) -> None:
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
             raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
     if as_json:
-        click.echo(json.dumps({"name": name, "configuration": str(path)}))
+        print_json({"name": name, "configuration": str(path)}, indent=None)
     note(f"Token `{name}` removed from {path}.")
 
 
@@ -202,7 +203,7 @@ def _report_edit_errors(path: Path) -> Iterator[None]:
     except ReplaceError as error:
         raise CommandError(str(error)) from error
     except InvalidEntryError as error:
-        raise ConfigCommandError(str(error)) from error
+        raise ConfigCommandError(*error.messages) from error
     except EditError as error:
         raise CommandError(f"{path}: {error}.") from error
 
@@ -251,17 +252,13 @@ def _format_expiry(expires: datetime | None) -> str | None:
     return expires.isoformat().replace("+00:00", "Z")
 
 
-def _table(tokens: Mapping[str, Token], now: datetime) -> str:
+def _table(tokens: Mapping[str, Token], now: datetime) -> Iterator[str]:
     rows = [("NAME", "PROJECTS", "SERVERS", "EXPIRES")]
     for name, entry in tokens.items():
         expired = entry.expires is not None and entry.expires <= now
         expires = (_format_expiry(entry.expires) or "never") + (" (expired)" if expired else "")
         rows.append((name, _join_names(entry.projects), _join_names(entry.servers), expires))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) + "\n"
-        for row in rows
-    )
+    return table(rows)
 
 
 def _join_names(names: Sequence[str]) -> str:

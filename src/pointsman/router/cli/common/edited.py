@@ -61,10 +61,10 @@ class Edited:
             return
         if answer.get("rejected") and self._restored(change):
             raise ConfigCommandError(
-                f"The running gateway rejects this change, so {self.path} is as it was before:\n{problem}"
+                f"The running gateway rejects this change, so {self.path} is as it was before:", *problem.split("\n")
             )
         raise CommandError(
-            f"{self.path} was changed, but the running gateway keeps the previous configuration:\n{problem}"
+            f"{self.path} was changed, but the running gateway keeps the previous configuration:", *problem.split("\n")
         )
 
     def _restored(self, change: Rewritten) -> bool:
@@ -109,7 +109,7 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
     except ReplaceError as error:
         raise CommandError(str(error)) from error
     except InvalidEntryError as error:
-        raise ConfigCommandError(f"{path} was not changed:\n{error}") from error
+        raise ConfigCommandError(f"{path} was not changed:", *error.messages) from error
     except EditError as error:
         raise CommandError(f"{path}: {error}.") from error
 
