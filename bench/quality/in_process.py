@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from bench.quality.metrics import DEPTH, Figures, area_under_curve, judge, mean
+from bench.quality.misspelt import misspelt
 from bench.quality.sets import Asked, ToolSet, spread
 from pointsman.providers.base import SearchHit, SearchProvider, SearchRequest
 from pointsman.providers.semantic.tool_encoder import ToolEncoder
@@ -48,6 +49,12 @@ async def measure(provider: SearchProvider, tools: ToolSet, others: Sequence[Too
     ]
     times.sort()
     return Measured(mean(figures), times[len(times) // 2], times[len(times) * 95 // 100], right, strange)
+
+
+async def measure_misspelt(provider: SearchProvider, tools: ToolSet) -> Figures:
+    """The same requests with one slip in half of their words."""
+    asked = map(misspelt, tools.asked)
+    return mean([judge(each, [hit.tool_key for hit in await _ask(provider, tools, each)]) for each in asked])
 
 
 def separation(measured: Sequence[Measured]) -> float:

@@ -91,8 +91,15 @@ def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> Kno
         server_name=source.name,
         description=description if isinstance(description, str) else "",
         input_schema=schema,
+        title=_title_of(tool),
     )
     return KnownTool(source.id, name, tool, digest, document, ArgumentCheck(key, schema), is_for_apps_only(tool))
+
+
+def _title_of(tool: Json) -> str:
+    """The title, which versions of the protocol before 2025-06-18 have among the annotations."""
+    title = tool.get("title") or tool.get("annotations", {}).get("title")
+    return title if isinstance(title, str) else ""
 
 
 def _is_deeper_than(value: object, limit: int) -> bool:

@@ -10,10 +10,13 @@ from typing import Any
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import Rewritten, rewrite
 from pointsman.config.loader import validate
+from pointsman.config.model import MAX_ID_CHARS
 from pointsman.config.pasted import CLIENT_SECTION, mended_id
 from pointsman.config.yaml.document import Document
 from pointsman.config.yaml.text_edits import NOT_EDITABLE, EditError, insert, put, remove
 from pointsman.config.yaml.tree import compose_pasted
+
+MAX_KEY = 1000  # YAML reads no longer one; an id is far shorter
 
 
 class NameTakenError(Exception):
@@ -45,17 +48,17 @@ def add_token(
     servers: Sequence[str],
     expires: str | None,
     environ: Mapping[str, str],
-) -> None:
+) -> Rewritten:
     """Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError."""
     token: dict[str, Any] = {"sha256": sha256, "projects": list(projects), "servers": list(servers)}
     if expires is not None:
         token["expires"] = expires
-    add_entry(path, "tokens", name, token, environ)
+    return add_entry(path, "tokens", name, token, environ)
 
 
-def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> None:
+def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> Rewritten:
     """Raises UnknownNameError, InvalidEntryError (another entry needs it), ConfigError, EditError, ReplaceError."""
-    remove_entry(path, "tokens", name, environ)
+    return remove_entry(path, "tokens", name, environ)
 
 
 def replace_token_hash(path: Path, old: str, new: str, environ: Mapping[str, str]) -> None:
@@ -171,7 +174,9 @@ def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], env
     return rewrite(path, change)
 
 
-def add_entries(path: Path, section: str, entries: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> None:
+def add_entries(
+    path: Path, section: str, entries: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
+) -> Rewritten:
     """Add several at once: all of them, or none."""
 
     def change(text: str) -> str:
@@ -186,10 +191,10 @@ def add_entries(path: Path, section: str, entries: Mapping[str, Mapping[str, Any
         added = Document(json.dumps({section: entries}), str(path), environ)  # as they are read back
         return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
 
-    rewrite(path, change)
+    return rewrite(path, change)
 
 
-def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]) -> None:
+def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]) -> Rewritten:
     def change(text: str) -> str:
         old = Document(text, str(path), environ)
         entries = _entries(old, section)
@@ -197,7 +202,7 @@ def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]
             raise UnknownNameError(section, name, closest(name, entries))
         return _without_entry(old, text, section, name)
 
-    rewrite(path, change)
+    return rewrite(path, change)
 
 
 def variables_not_set(section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
@@ -208,6 +213,11 @@ def variables_not_set(section: str, name: str, value: Mapping[str, Any], environ
 def _with_entry(
     old: Document, text: str, section: str, name: str, value: Mapping[str, Any], *, unset_allowed: bool = False
 ) -> str:
+    if len(name) > MAX_KEY:
+        reason = f"must have at most {MAX_ID_CHARS} characters"
+        raise InvalidEntryError(
+            [ConfigProblem(old.file_name, None, None, f"{section}.{name[:MAX_ID_CHARS]}...", reason)]
+        )
     added = Document(json.dumps({section: {name: value}}), old.file_name, old.environ)  # as it is read back
     new = insert(text, old.root, section, name, value)
     tolerated = added.not_set if unset_allowed else ()

@@ -58,7 +58,8 @@ UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"
 PREFIX_PATTERN = r"^[A-Za-z0-9_.-]*$"  # characters that all clients accept
 DIGEST_PATTERN = r"^[0-9A-Fa-f]{64}$"
-Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, min_length=1, max_length=64)]
+MAX_ID_CHARS = 64
+Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, min_length=1, max_length=MAX_ID_CHARS)]
 Prefix = Annotated[str, StringConstraints(pattern=PREFIX_PATTERN, max_length=64)]
 Digest = Annotated[str, StringConstraints(pattern=DIGEST_PATTERN, to_lower=True)]
 Strategy = Literal["bm25", "cloud"]

@@ -16,6 +16,7 @@ class ToolDocument:
     server_name: str
     description: str
     input_schema: Mapping[str, Any]
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)

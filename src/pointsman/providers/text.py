@@ -1,4 +1,4 @@
-"""Splits text into tokens, the same way for documents and for queries. Has no dependencies inside the package."""
+"""Splits text into tokens, the same way for documents and for queries. Depends on nothing but `word_forms`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+
+from pointsman.providers.word_forms import american, base_forms
 
 MAX_TOKEN_CHARS = 64
 
@@ -41,7 +43,8 @@ _COURTESY = """
     love try trying let tell give know hoping wondering wonder interested looking able using use used via
 """
 FUNCTION_WORDS = frozenset(_GRAMMAR.split())
-STOP_WORDS = FUNCTION_WORDS | frozenset(_COURTESY.split())
+# A request that asks why wants a tool that knows reasons, and few tools say the word.
+STOP_WORDS = (FUNCTION_WORDS - {"why"}) | frozenset(_COURTESY.split())
 
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
@@ -128,7 +131,10 @@ def squeezed(text: str) -> str:
 
 
 def stem(word: str) -> str:
-    """The stem of a word of letters; ids and numbers are returned as they are and do not fill the cache."""
+    """The stem of a word of letters, the same for irregular forms and British spellings.
+
+    Ids and numbers are returned as they are and do not fill the cache.
+    """
     return _stem(word) if word.isascii() and word.isalpha() else word
 
 
@@ -139,7 +145,9 @@ def _stem(word: str) -> str:
         from snowballstemmer import stemmer as make  # loaded at first use
 
         stemmer = _local.stemmer = make("english")  # stateful, so each thread has its own
-    return str(stemmer.stemWord(word))
+        _local.base_forms = base_forms(stemmer.stemWord)
+    found = str(stemmer.stemWord(word))
+    return _local.base_forms.get(found) or american(found)
 
 
 _local = threading.local()

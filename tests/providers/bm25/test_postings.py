@@ -41,16 +41,16 @@ def test_the_matching_part_is_the_score_without_what_everybody_gets(corpus: list
     if word not in index.idf:
         return
     rows, values = index.matching(word)
-    gained = index.get_scores([word]) - index.idf[word] * index.delta
+    gained = index.get_scores([word]) / index.idf[word] - index.delta
     assert rows.tolist() == [row for row, document in enumerate(corpus) if word in document]
-    assert np.allclose(values, gained[rows])
+    assert np.allclose(values, index.worth(word) * gained[rows])
     assert [index.has(row, word) for row in range(len(corpus))] == [word in document for document in corpus]
 
 
 def test_a_word_that_stands_for_another_is_worth_no_more_than_that_one() -> None:
     index = Postings(counted([[1, 2], [1], [1], [3]]))
     _, rare = index.matching(2)
-    _, bounded = index.matching(2, most=index.idf[1])
+    _, bounded = index.matching(2, most=index.worth(1))
     assert bounded < rare
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pointsman.providers import embeddings
 from pointsman.providers.base import ToolDocument
-from pointsman.providers.bm25.documents import FIELDS, KEPT_CONTENTS, PreparedTools, embeddable_text, texts_of
+from pointsman.providers.bm25.documents import FIELDS, KEPT_CONTENTS, PreparedTools, embeddable_texts, texts_of
 
 
 def document(name: str, description: str = "") -> ToolDocument:
@@ -80,14 +80,16 @@ def test_a_word_is_counted_in_every_field_that_has_it() -> None:
 
 def test_identifiers_are_taken_apart_before_their_meaning_is_looked_up() -> None:
     tool = ToolDocument("k", "getForecast_v2", "my-weather", "Looks ahead.", {"properties": {"cityName": {}}})
-    assert embeddable_text(texts_of(tool)) == "get Forecast v2 my weather Looks ahead. city Name"
-    assert embeddable_text(texts_of(document("天气"))) == ""
+    purpose, whole = embeddable_texts(texts_of(tool))
+    assert purpose == "get Forecast v2 Looks ahead."
+    assert whole == "get Forecast v2 my weather Looks ahead. city Name"
+    assert embeddable_texts(texts_of(document("天气"))) == ("", "")
 
 
 def test_a_tool_that_shouts_means_the_same() -> None:
     shouted, said = ("SEND_MAIL", "MAIL", "SEND A LETTER."), ("send_mail", "mail", "send a letter.")
     loud, calm = (ToolDocument("k", *texts, {}) for texts in (shouted, said))
-    assert embeddable_text(texts_of(loud)) == embeddable_text(texts_of(calm))
+    assert embeddable_texts(texts_of(loud)) == embeddable_texts(texts_of(calm))
 
 
 def test_threads_that_read_at_the_same_time_agree_on_the_numbers_of_words() -> None:

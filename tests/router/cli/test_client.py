@@ -61,6 +61,8 @@ def test_an_entry_with_a_token_of_its_own_is_written_and_taken_back(name: str, h
 
 
 def test_a_second_add_changes_nothing_and_a_new_address_keeps_the_token(home: Path) -> None:
+    with config_of(home).open("a") as config:
+        config.write("projects: {research: {}}\n")
     run("add", "cursor", "--yes")
     before = (home / ".cursor/mcp.json").read_text()
     again = run("add", "cursor")

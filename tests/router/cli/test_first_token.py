@@ -96,6 +96,7 @@ async def test_a_start_on_a_taken_port_writes_no_configuration_and_the_next_one_
         taken.listen()
         said = await failed(tmp_path, "--port", str(taken.getsockname()[1]), command=command)
     assert "is taken by another program" in said
+    assert "`POINTSMAN_PORT=3290 make run`" in said
     assert not list(tmp_path.rglob("*.yaml"))
     async with ready(tmp_path, command=command) as (said, url):
         assert "This is the first start" in said

@@ -138,6 +138,31 @@ def test_a_broken_file_of_one_client_does_not_hide_the_others(home: Path) -> Non
     assert "github" in load(config_of(home), {}).servers
 
 
+def test_a_broken_file_alone_is_a_failure(home: Path) -> None:
+    (home / ".cursor/mcp.json").write_text("{ broken")
+    result = run("--from", "cursor")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Not read: ")
+    assert "Nothing to import." in result.stderr
+
+
+def test_the_plan_shows_the_host_of_a_url_with_a_password(home: Path) -> None:
+    entry = {"url": "https://anna:hunter-22@far.example/mcp"}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"far": entry}}))
+    result = run("--yes")
+    assert "https://********@far.example/mcp" in result.stderr
+    assert "hunter" not in result.output + config_of(home).read_text()
+    assert "@far.example/mcp" in config_of(home).read_text()
+    assert load(config_of(home), {}).servers["far"].url == entry["url"]
+
+
+def test_the_plan_says_that_a_server_of_one_folder_will_be_everybody_s(home: Path) -> None:
+    servers = {"mcpServers": {"here": {"command": "x"}}}
+    (home / ".claude.json").write_text(json.dumps({"projects": {"/work/site": servers}}))
+    said = run("--from", "claude-code", "--dry-run").stderr
+    assert "Claude Code uses it in /work/site only; here, every client can use it" in said
+
+
 def test_without_a_configuration_the_next_step_is_said(home: Path) -> None:
     config_of(home).unlink()
     result = run("--yes")

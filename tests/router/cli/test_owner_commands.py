@@ -124,6 +124,9 @@ async def test_projects_are_listed_and_set_in_effect_at_once(shop: Shop, tmp_pat
     assert created.code == 0, created.stderr
     listed = (await run(tmp_path, "project", "list", "--json")).json["projects"]
     assert [(one["id"], one["optimization"]) for one in listed] == [("", "bm25"), ("attic", "off"), ("cellar", "bm25")]
+    flat = await run(tmp_path, "project", "set", "attic", "--exposure", "flat")
+    assert "Reconnected, because `exposure` decides whether a server may offer apps: attic." in flat.stderr
+    assert "Reconnected" not in (await run(tmp_path, "project", "set", "attic", "--exposure", "flat")).stderr
     unknown = await run(tmp_path, "project", "set", "atic", "--optimization", "bm25")
     assert (unknown.code, "Did you mean `attic`?" in unknown.stderr) == (1, True)
 

@@ -78,7 +78,10 @@ def test_a_name_that_is_taken_names_the_way_out(file: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "sentence"),
     [
-        (("a", "--project", "reserch"), "tokens.a.projects[0]: no project `reserch` (did you mean `research`?)"),
+        (
+            ("a", "--project", "reserch"),
+            "Did you mean `research`? `pointsman project set reserch --create` creates it.",
+        ),
         (("a", "--server", "tme"), "tokens.a.servers[0]: no server `tme` (did you mean `time`?)"),
         (("a__b",), "tokens.a__b: an id may contain letters, digits, `_` and `-`, but not `__`"),
         (("a", "--expires", "tomorrow"), "or a duration from now such as 12h, 30d or 8w."),

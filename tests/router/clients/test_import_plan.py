@@ -299,6 +299,22 @@ def test_a_value_that_is_no_text_leaves_out_its_server_alone(value: str) -> None
     assert [left.name for left in plan.left_out] == ["bad"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("args", {"a": 1}, "its `args` is not a list"),
+        ("args", "--fast", "its `args` is not a list"),
+        ("env", ["A=1"], "its `env` is not a mapping of names to values"),
+        ("headers", "X: 1", "its `headers` is not a mapping of names to values"),
+    ],
+)
+def test_a_key_of_the_wrong_shape_is_not_dropped_silently(key: str, value: Any, reason: str) -> None:
+    servers = {"bad": {"command": "x", key: value}, "good": {"command": "x", key: None}}
+    plan = planned(of_text(json.dumps({"mcpServers": servers}), "a.json", {}))
+    assert list(plan.servers) == ["good"]
+    assert [left.reason for left in plan.left_out] == [reason]
+
+
 def test_a_name_that_is_too_long_leaves_out_its_server_alone() -> None:
     servers = {"bad": {"command": "x", "env": {"A" * 2000: "1"}}, "good": {"command": "x"}}
     assert list(planned(of_text(json.dumps({"mcpServers": servers}), "a.json", {})).servers) == ["good"]

@@ -91,6 +91,24 @@ async def test_plain_secrets_in_a_file_that_others_can_read(tmp_path: Path, secr
     assert (await doctor(tmp_path, KEY=secret)).code == 0
 
 
+async def test_secret_files_that_others_can_read(tmp_path: Path) -> None:
+    key, unused = tmp_path / "keys/api key", tmp_path / "secrets/old.KEY"
+    for file in (key, unused):
+        file.parent.mkdir(mode=0o755)
+        file.write_text("a-secret-value")
+        file.chmod(0o644)
+    env = {"KEY": "${file:keys/api key}", "TEXT": "$${file:literal}"}
+    configure(tmp_path, servers={"gh": {"command": sys.executable, "env": env}})
+    ran = await doctor(tmp_path)
+    assert f"2 files with secrets can be read by other users. Run `chmod 600 '{key}' {unused}`" in problem(
+        ran, "secrets"
+    )
+    assert "a-secret-value" not in ran.stdout
+    key.chmod(0o600)
+    unused.parent.chmod(0o700)  # protects the file in it
+    assert (await doctor(tmp_path)).code == 0
+
+
 async def test_a_missing_program(tmp_path: Path) -> None:
     configure(tmp_path, servers={"time": {"command": "uvx"}, "own": {"command": "/nowhere/server"}})
     ran = await doctor(tmp_path, PATH="/nonexistent")

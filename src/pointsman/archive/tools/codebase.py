@@ -210,13 +210,13 @@ GREP_CODEBASE = ArchiveTool(
     title="Search the code by regex",
     description=(
         "Grep the codebase: find every place where a name, string or regular expression occurs in the source code, "
-        "with file and line. Search for who calls a function, all its callers and uses, where a class, constant, env "
-        "var or CSS class is called, used, read or imported, interface and struct definitions, whether a name is "
-        "still used anywhere, which files to touch and what breaks when it is renamed, removed or its signature "
-        "changes. Finds the line that prints an exact log or error message, TODO comments in the project, hard-coded "
-        "addresses, old wording in templates, functions whose names begin with a prefix, each occurrence and how "
-        "many times it appears; lines matching a regex pattern such as jwt.sign. Good for exact matches and when "
-        "semantic search is unavailable. Respects .gitignore."
+        "with file and line. Search for who calls a function, all its callers, usages and uses, where a class, "
+        "constant, env var or CSS class is called, used, read or imported, interface and struct definitions, whether "
+        "a name is still used anywhere, which files to touch and what breaks when it is renamed, removed or its "
+        "signature changes. Finds the line that prints an exact log or error message, TODO comments in the project, "
+        "hard-coded addresses, old wording in templates, functions whose names begin with a prefix, each occurrence "
+        "and how many times it appears; lines matching a regex pattern such as jwt.sign. Good for exact matches and "
+        "when semantic search is unavailable. Respects .gitignore."
     ),
     input_schema={
         "type": "object",

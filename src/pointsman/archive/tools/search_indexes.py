@@ -211,12 +211,12 @@ SEARCH_ADD_DOCUMENT = ArchiveTool(
     name="search_add_document",
     title="Add a document to a search index",
     description=(
-        "Add or update a document in a search index: put in, store or save a text or note, ingest and index it so "
-        "that it is remembered and others can find it later. Use it to feed in notes, a page, FAQ, glossary, release "
-        "note or meeting minutes that were written, mailed or pasted, under a title, and make the following text "
-        "findable: it turns up when others look for it in the archive or knowledge base. An entry with the same "
-        "doc_id is replaced: re-indexed with the corrected version. Without index_name it goes into the `default` "
-        "index, which is in memory. Takes metadata and returns how many tokens were taken in."
+        "Add or update a document in a search index: put in, store, save, ingest or index a text or note so that it "
+        "is remembered and others can find it later. Use it to feed in notes, a page, FAQ, glossary, release note or "
+        "meeting minutes that were written, mailed or pasted, under a title, and make the following text findable: "
+        "it turns up when others look for it in the archive or knowledge base. An entry with the same doc_id is "
+        "replaced: re-indexed with the corrected version. Without index_name it goes into the `default` index, which "
+        "is in memory. Takes metadata and returns how many tokens were taken in."
     ),
     input_schema={
         "type": "object",

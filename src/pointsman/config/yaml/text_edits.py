@@ -228,7 +228,7 @@ def _empty(node: Node) -> bool:
 
 
 def _block(key: str, value: Mapping[str, Any], indent: int, newline: str) -> str:
-    lines = [f"{' ' * indent}{_scalar(key)}:"]
+    lines = [f"{' ' * indent}{_scalar(key)}:{'' if value else ' {}'}"]
     lines += [f"{' ' * indent}{_STEP}{_scalar(name)}: {_inline(item)}" for name, item in value.items()]
     return newline.join(lines) + newline
 

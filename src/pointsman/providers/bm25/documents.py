@@ -13,24 +13,36 @@ from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 from pointsman.providers.base import ToolDocument
+from pointsman.providers.bm25.actions import Kind, kind_of_tool
+from pointsman.providers.bm25.spelling import is_correctable
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.schema import parameters_of
-from pointsman.providers.text import calm, tokens, without_cjk
+from pointsman.providers.text import STOP_WORDS, calm, sentences, stem, without_cjk, words
 
 if TYPE_CHECKING:  # numpy is heavy: it comes with the first search, not with the gateway
     import numpy as np
     from numpy.typing import NDArray
 
 
-Field = Literal["name", "server", "description", "parameter", "parameter description"]
+Field = Literal["name", "server", "title", "description", "parameter", "parameter description"]
 
 # How often a field's tokens count in the document that is ranked, weightiest first.
-WEIGHTS: Mapping[Field, int] = {"name": 6, "server": 4, "description": 2, "parameter": 1, "parameter description": 1}
+WEIGHTS: Mapping[Field, int] = {
+    "name": 6,
+    "server": 4,
+    "title": 2,
+    "description": 2,
+    "parameter": 1,
+    "parameter description": 1,
+}
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
+# A word that several parameters repeat (`source_timezone`, `target_timezone`) says no more than one of them.
+COUNTED_ONCE: frozenset[Field] = frozenset({"parameter", "parameter description"})
 
 # The purpose of a tool is at the beginning of its text; the rest of a long one matches everything.
 MAX_DESCRIPTION_CHARS = 800
+MAX_TITLE_CHARS = 200
 MAX_NAMES_CHARS = 300  # of all parameters together
 MAX_DETAILS_CHARS = 600  # of their descriptions
 # Bounds for what a server may send; real tools stay far below.
@@ -38,18 +50,29 @@ MAX_PARAMETERS = 200
 MAX_PARAMETER_CHARS = 500
 MAX_DEPTH = 3
 MAX_MEANING_CHARS = 4_000
+MAX_PURPOSE_CHARS = 300  # of the first sentence of a description
+WHOLE_WEIGHT = 2  # of the vector of all texts of a tool, relative to that of its purpose
 
 _BOUNDARY = re.compile(r"[_\-.:/]+|(?<=[a-z0-9])(?=[A-Z])")
 
 Texts = Mapping[Field, str]
-Tokens = Mapping[Field, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What is read of a tool's texts."""
+
+    tokens: Mapping[Field, Sequence[str]]
+    words: Mapping[str, str]  # each once, with its token
+    kind: Kind | None
 
 
 class Vocabulary:
-    """Numbers for tokens. Only grows, so that numbers stay comparable."""
+    """Numbers for tokens, and the words that they come from. Only grows, so that numbers stay comparable."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._words: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -60,6 +83,14 @@ class Vocabulary:
     def get(self, token: str) -> int | None:
         return self._numbers.get(token)
 
+    def note_words(self, words: Mapping[str, str]) -> None:
+        """Note words with their tokens, as far as they can stand for a misspelt one."""
+        self._words.update((word, self.number(token)) for word, token in words.items() if is_correctable(word))
+
+    def words(self) -> dict[str, int]:
+        """The words with the numbers of their tokens, as they are now: other threads may add some meanwhile."""
+        return self._words.copy()
+
 
 @dataclass(slots=True, eq=False)
 class Prepared:
@@ -68,6 +99,7 @@ class Prepared:
     words: NDArray[np.int32]
     counts: NDArray[np.int32]  # weighted: as if each field occurred as often as it weighs
     fields: NDArray[np.uint8]  # that have the word, a bit for each
+    kind: Kind | None  # whether it reads or writes, by its name
     vector: NDArray[np.float16] | None = None  # the embedding; computed when it is first needed
 
     def fields_by_word(self) -> dict[int, int]:
@@ -79,6 +111,7 @@ def texts_of(document: ToolDocument) -> Texts:
     return {
         "name": document.tool_name,
         "server": document.server_name,
+        "title": _beginning(document.title, MAX_TITLE_CHARS),
         "description": _beginning(document.description, MAX_DESCRIPTION_CHARS),
         "parameter": names,
         "parameter description": details,
@@ -100,7 +133,8 @@ def lean(document: ToolDocument) -> ToolDocument:
     """A copy without what search does not read, for caches of many documents."""
     texts = texts_of(document)
     schema = LeanSchema(texts["parameter"], texts["parameter description"])
-    return ToolDocument(document.tool_key, document.tool_name, document.server_name, texts["description"], schema)
+    names = document.tool_key, document.tool_name, document.server_name
+    return ToolDocument(*names, texts["description"], schema, texts["title"])
 
 
 def _parameter_texts(schema: Mapping[str, Any]) -> tuple[str, str]:
@@ -117,34 +151,51 @@ def _beginning(text: str, room: int) -> str:
     return text if len(text) <= room else text[:room].rpartition(" ")[0] or text[:room]
 
 
-def tokens_by_field(texts: Texts) -> Tokens:
+def read(texts: Texts) -> Read:
     """The costly half of preparing a tool. Needs no shared state, so it runs outside the lock."""
-    return {field: tokens(texts[field]) for field in FIELDS}
+    found: dict[str, str] = {}
+    tokens: dict[Field, Sequence[str]] = {}
+    for field in FIELDS:
+        said = [word for word in words(texts[field]) if word not in STOP_WORDS]
+        found.update((word, stem(word)) for word in said)
+        tokens[field] = [found[word] for word in (dict.fromkeys(said) if field in COUNTED_ONCE else said)]
+    tokens["title"] = [token for token in tokens["title"] if token not in tokens["name"]]  # most repeat the name
+    return Read(tokens, found, kind_of_tool(words(texts["name"])))
 
 
-def prepare(by_field: Tokens, vocabulary: Vocabulary) -> Prepared:
+def prepare(tool: Read, vocabulary: Vocabulary) -> Prepared:
     import numpy as np
 
     counts: dict[int, int] = {}
     fields: dict[int, int] = {}
     for bit, (field, weight) in enumerate(WEIGHTS.items()):
-        for token in by_field[field]:
+        for token in tool.tokens[field]:
             word = vocabulary.number(token)
             counts[word] = counts.get(word, 0) + weight
             fields[word] = fields.get(word, 0) | 1 << bit
+    vocabulary.note_words(tool.words)
     return Prepared(
         np.fromiter(counts, np.int32, len(counts)),
         np.fromiter(counts.values(), np.int32, len(counts)),
         np.fromiter(fields.values(), np.uint8, len(counts)),
+        tool.kind,
     )
 
 
-def embeddable_text(texts: Texts) -> str:
-    """The text to embed, without CJK, which the model hardly covers; empty if that is most of it."""
-    identifiers = (texts["name"], texts["server"], texts["parameter"])
-    name, server, parameters = (_BOUNDARY.sub(" ", calm(text)) for text in identifiers)
-    text = f"{name} {server} {calm(texts['description'])} {parameters}".strip()[:MAX_MEANING_CHARS]
-    return without_cjk(text)
+def embeddable_texts(texts: Texts) -> tuple[str, str]:
+    """The texts to embed: a tool's purpose, which is its name and first sentence, and all of its texts.
+
+    Without CJK, which the model hardly covers; both empty if that is most of the text.
+    """
+    name, server, parameters = (_BOUNDARY.sub(" ", calm(texts[field])) for field in ("name", "server", "parameter"))
+    title, description, details = (calm(texts[field]) for field in ("title", "description", "parameter description"))
+    whole = without_cjk(_joined(name, server, title, description, parameters, details)[:MAX_MEANING_CHARS])
+    purpose = _joined(name, title, next(iter(sentences(description)), "")[:MAX_PURPOSE_CHARS])
+    return (without_cjk(purpose), whole) if whole else ("", "")
+
+
+def _joined(*parts: str) -> str:
+    return " ".join(filter(None, map(str.strip, parts)))
 
 
 def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, str]]:
@@ -161,7 +212,7 @@ def _parameters(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) 
 
 KEPT_CONTENTS = 1_000  # at least, about 2 KB each: tools that may come back, as those of a server that restarts
 EMBEDDED_AT_ONCE = 256
-MAX_WORDS = 500_000  # of the vocabulary; beyond it, all is prepared anew
+MAX_WORDS = 100_000  # of the vocabulary; beyond it, all is prepared anew. 10,000 real tools have about 20,000
 
 
 class PreparedTools:
@@ -192,9 +243,9 @@ class PreparedTools:
         texts = texts_of(tool)
         content = _digest(texts)
         # Outside the lock: a search over thousands of new tools must not block the others.
-        by_field = None if content in self._by_content else tokens_by_field(texts)
+        tool_read = None if content in self._by_content else read(texts)
         with self._lock:
-            prepared = self._by_document[tool] = self._of_content(content, texts, by_field)
+            prepared = self._by_document[tool] = self._of_content(content, texts, tool_read)
             return prepared
 
     def vectors(
@@ -205,18 +256,18 @@ class PreparedTools:
         missing = [place for place, known in enumerate(prepared) if known.vector is None]
         for start in range(0, len(missing), EMBEDDED_AT_ONCE):
             places = missing[start : start + EMBEDDED_AT_ONCE]
-            made = unit(embedder.sums([embeddable_text(texts_of(tools[place])) for place in places]))
+            pairs = [embeddable_texts(texts_of(tools[place])) for place in places]
+            purposes, wholes = (unit(embedder.sums(texts)) for texts in zip(*pairs, strict=True))
+            made = unit(purposes + WHOLE_WEIGHT * wholes)
             for place, vector in zip(places, made, strict=True):
                 prepared[place].vector = vector.astype(np.float16)  # a copy: a view would keep the vectors of all
         vectors: NDArray[np.float32] = np.array([known.vector for known in prepared], dtype=np.float32)
         return vectors
 
-    def _of_content(self, content: bytes, texts: Texts, by_field: Tokens | None) -> Prepared:
+    def _of_content(self, content: bytes, texts: Texts, tool: Read | None) -> Prepared:
         prepared = self._by_content.get(content)
-        if prepared is None:
-            if by_field is None:  # evicted in the meantime
-                by_field = tokens_by_field(texts)
-            prepared = self._by_content[content] = prepare(by_field, self.vocabulary)
+        if prepared is None:  # if it was evicted in the meantime, it is read again
+            prepared = self._by_content[content] = prepare(tool or read(texts), self.vocabulary)
             while len(self._by_content) > max(self._kept, 2 * len(self._by_document)):
                 self._by_content.popitem(last=False)
         self._by_content.move_to_end(content)

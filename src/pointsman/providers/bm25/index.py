@@ -8,21 +8,25 @@ other (figures: docs/concepts/search.md, fit: bench/quality/calibrate.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.providers.base import ToolDocument
+from pointsman.providers.bm25.actions import KINDS, Kind
 from pointsman.providers.bm25.documents import Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
-from pointsman.providers.bm25.postings import Floats, Postings, Rows
-from pointsman.providers.bm25.query import PAIR_LENGTH, SYNONYM_WEIGHT, Query, synonyms_of
+from pointsman.providers.bm25.postings import Floats, Postings
+from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
+from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, Corrections, Spelling, replace_words
+from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.semantic.tool_encoder import SentenceMatch
-from pointsman.providers.text import has_cjk
+from pointsman.providers.text import has_cjk, stem
 
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
@@ -31,7 +35,16 @@ MEANING_WEIGHT = 0.5  # the rest is for the words
 # With the sentence encoder: words .4, meaning .25, sentences .35.
 SENTENCE_WEIGHT = 0.35
 MEANING_BESIDE_SENTENCES = 0.385  # of the rest
-NAME_WEIGHT = 0.05  # of the share of the name that the query has
+NAME_WEIGHT = 0.07  # of the share of the name that the query has
+PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the whole request
+EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
+ALTERNATION = 0.92  # of its score remains to a tool for each better one that fits the same part of the request
+LOWERED = 10  # tools of a part that are lowered one by one; the others are lowered as the last of them
+OTHER_KIND = 0.8  # of its score remains to a tool that writes where the request is to read, and the reverse
+UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
+LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
+COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
+TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
 SIMILAR_SENTENCE = 0.3  # the same for the sentence encoder
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
@@ -40,9 +53,9 @@ FALL = 3  # how fast the tools behind the best lose relevance with their share o
 SMALLEST = 200  # tools
 SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (1.83, 1.04, 0.83, -0.54, -1.26)
-WITH_MEANING = (2.36, 0.86, 0.58, -0.72, -1.39, 5.48)
-WITH_SENTENCES = (2.24, 0.85, 0.45, -0.85, -1.42, 1.6, 7.65)
+WORDS_ALONE = (5.83, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
+WITH_MEANING = (5.5, 0.67, 0.17, 0.07, -0.55, -1.04, -1.61, 4.81)
+WITH_SENTENCES = (2.24, 0.85, 0.0, 0.064, 0.0, -0.85, -1.42, 1.6, 7.65)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +72,27 @@ class Match(Generic[Array]):
     """How well each tool matches a query, by words or by meaning."""
 
     whole: Array  # the whole query
-    part: Array  # the sentence of it that matches best
+    parts: Array  # its parts, a row for each
+
+    def times(self, factors: Floats) -> Match[Array]:
+        """The match with factors for each part and tool; the whole query gets the best of a tool's factors."""
+        factors = factors.astype(self.parts.dtype)
+        return Match(self.whole * factors.max(axis=0), self.parts * factors)
+
+    def combined(self) -> Array:
+        """The match of the whole query plus that of the part that a tool matches best.
+
+        Of a query of one part, the shares of the best score stay as they are.
+        """
+        combined: Array = self.whole + PART_WEIGHT * self.equalized().max(axis=0)
+        return combined
+
+    def equalized(self) -> Array:
+        """The parts, scaled to about the same best score: one with few words asks for its tool nonetheless."""
+        tops = self.parts.max(axis=1, initial=0)
+        scales = np.where(tops > 0, tops.max() / np.where(tops > 0, tops, 1), 1) ** EQUALITY
+        equalized: Array = self.parts * scales[:, None].astype(self.parts.dtype)
+        return equalized
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +118,7 @@ class Index:
         self._meaning = meaning
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
+        self._of_kind = {kind: np.array([document.kind == kind for document in documents]) for kind in KINDS}
 
     def fit(self, query: Query, sentence: SentenceMatch | None = None) -> Floats:
         """The probability that each tool is what was asked for; 0 for tools that match neither words nor meaning.
@@ -101,16 +135,19 @@ class Index:
         """None: no tool matches."""
         if not query.tokens or not self.documents:
             return None
-        by_words = self._match_words(query)
-        by_meaning = self._match_meaning(query)
-        words = by_words.whole + by_words.part
+        agreement = self._agreement(query.kinds)
+        corrections = self._corrections(query)
+        by_words = self._match_words(query, corrections).times(agreement)
+        by_meaning = self._match_meaning(query, corrections)
+        by_meaning = by_meaning and by_meaning.times(agreement)
+        words = by_words.combined()
         matches = words > 0
         scores = _shares_of_best(words)
         if by_meaning is not None:
-            similarity = by_meaning.whole + by_meaning.part
-            matches |= similarity >= 2 * SIMILAR
+            matches |= by_meaning.whole + by_meaning.parts.max(axis=0) >= 2 * SIMILAR
             meaning = MEANING_WEIGHT if sentence is None else MEANING_BESIDE_SENTENCES
-            scores = (1 - meaning) * scores + meaning * _shares_of_best(similarity)
+            shares = _shares_of_best(by_meaning.combined(), (1 + PART_WEIGHT) * LEAST_COSINE)
+            scores = (1 - meaning) * scores + meaning * shares
         if sentence is not None:
             matches |= sentence.cosines >= SIMILAR_SENTENCE
             scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares
@@ -119,84 +156,130 @@ class Index:
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
         scores += NAME_WEIGHT * self._name_coverage.of(numbers)
         scores *= matches
+        if len(query.parts) > 1:
+            _alternate(scores, by_words, by_meaning)
         best = int(scores.argmax())
+        part = int(by_words.parts[:, best].argmax())
         rarest = self._postings.rarest
+        said = query.tokens.keys() - query.hints
         evidence = Evidence(
-            coverage=self._coverage(query, best),
+            coverage=self._coverage(said, corrections, best),
             score=float(by_words.whole[best]) / rarest,
-            part_score=float(by_words.part[best]) / rarest,
-            cosine=None if by_meaning is None else float(by_meaning.part[best]),
+            part_coverage=self._coverage(query.parts[part] - query.hints, corrections, best),
+            part_score=float(by_words.parts[part, best]) / rarest,
+            known=sum([self._number(token) is not None for token in said]) / max(1, len(said)),
+            cosine=None if by_meaning is None else float(by_meaning.parts[:, best].max()),
             sentence=None if sentence is None else float(sentence.cosines[best]),
             words=query.length,
             tools=len(self.documents),
         )
         return Scored(scores, best, evidence)
 
-    def _match_words(self, query: Query) -> Match[Floats]:
+    def _match_words(self, query: Query, corrections: Corrections) -> Match[Floats]:
         """The part of BM25Plus that depends on the query."""
-        several = len(query.parts) > 1
-        scores = np.zeros((1 + len(query.parts) if several else 1, len(self.documents)))
-        for token in query.tokens:
-            gains = self._gains(token)
-            if gains is None:
-                continue
-            rows, values = gains
-            scores[0, rows] += values
-            for number, part in enumerate(query.parts if several else (), 1):
-                if token in part:
-                    scores[number, rows] += values
-        return Match(scores[0], scores[1:].max(axis=0) if several else scores[0])
+        scores = np.zeros((1 + len(query.parts), len(self.documents)))
+        tokens = list(query.tokens)
+        for start in range(0, len(tokens), TOKENS_AT_ONCE):
+            block = tokens[start : start + TOKENS_AT_ONCE]
+            gains = np.zeros((len(block), len(self.documents)))
+            for row, token in zip(gains, block, strict=True):
+                self._add_gains(row, token, corrections)
+                if token in query.faint:
+                    row *= FAINT_WEIGHT
+            # Sums of rows, not a product of matrices: that would give equal tools figures that differ in the last bit.
+            scores[0] += gains.sum(axis=0)
+            for row, part in zip(scores[1:], query.parts, strict=True):
+                row += gains[[token in part for token in block]].sum(axis=0)
+        return Match(scores[0], scores[1:])
 
-    def _gains(self, token: str) -> tuple[Rows, Floats] | None:
-        """The tools that have a token or one of its synonyms, and the gain of each by the better of them."""
-        idf = self._postings.idf
+    def _add_gains(self, gains: Floats, token: str, corrections: Corrections) -> None:
+        """The gain of each tool that has a token or a word that stands for it, by the better of them."""
         word = self._number(token)
-        others = [other for synonym in synonyms_of(token) if (other := self._number(synonym)) is not None]
-        if not others:
-            return None if word is None else self._postings.matching(word)
-        most = np.inf if word is None else idf[word]
-        gained = np.zeros(len(self.documents))
-        for other in others:
+        most = np.inf if word is None else self._postings.worth(word)
+        for other, weight in self._stand_ins(token, corrections).items():
             rows, values = self._postings.matching(other, most)
-            gained[rows] = np.maximum(gained[rows], SYNONYM_WEIGHT * values)
+            gains[rows] = np.maximum(gains[rows], weight * values)
         if word is not None:
             rows, values = self._postings.matching(word)
-            gained[rows] = np.maximum(gained[rows], values)
-        rows = gained.nonzero()[0].astype(np.int32)
-        return rows, gained[rows]
+            gains[rows] = np.maximum(gains[rows], values)
+
+    def _stand_ins(self, token: str, corrections: Corrections) -> dict[int, float]:
+        """The words of the tools that may stand for a token, by number, each with its weight."""
+        weights = dict.fromkeys(map(stem, corrections.get(token, ())), CORRECTED_WEIGHT) or synonyms_of(token)
+        return {number: weight for other, weight in weights.items() if (number := self._number(other)) is not None}
+
+    def _corrections(self, query: Query) -> Corrections:
+        """For each token that no tool has, nor a synonym of it, the words of the tools that are spelt alike."""
+        unknown = [token for token in query.tokens if self._number(token) is None]
+        unknown = [
+            token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))
+        ]
+        return {token: found for token in unknown if (found := self._spelling.stand_ins(query.tokens[token]))}
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(word for word, number in self.vocabulary.words().items() if number in self._postings.idf)
+
+    def _agreement(self, kinds: Sequence[Kind | None]) -> Floats:
+        """For each part of a query and each tool: less than 1 if one of them reads and the other writes."""
+        factors = np.ones((len(kinds), len(self.documents)))
+        for part, kind in zip(factors, kinds, strict=True):
+            if kind is not None:
+                part[~self._of_kind[kind]] = UNKNOWN_KIND
+                part[self._of_kind["reads" if kind == "writes" else "writes"]] = OTHER_KIND
+        return factors
 
     def _number(self, token: str) -> int | None:
         number = self.vocabulary.get(token)
         return number if number in self._postings.idf else None
 
-    def _match_meaning(self, query: Query) -> Match[Vectors] | None:
+    def _match_meaning(self, query: Query, corrections: Corrections) -> Match[Vectors] | None:
         if self._meaning is None or not query.embedded:
             return None
-        parts = self._meaning.embedder.sums(query.embedded)
-        whole: Vectors = self._meaning.vectors @ unit(parts.sum(axis=0, keepdims=True))[0]
-        if len(parts) == 1:
-            return Match(whole, whole)
-        return Match(whole, (self._meaning.vectors @ unit(parts).T).max(axis=1))
+        meant = {query.tokens[token]: words[0] for token, words in corrections.items()}
+        parts = self._meaning.embedder.sums([replace_words(text, meant) for text in query.embedded])
+        vectors = self._meaning.vectors
+        whole: Vectors = (vectors @ unit(parts.sum(axis=0, keepdims=True))[0]).round(COSINE_DIGITS)
+        return Match(whole, whole[None, :] if len(parts) == 1 else (unit(parts) @ vectors.T).round(COSINE_DIGITS))
 
-    def _coverage(self, query: Query, row: int) -> float:
+    def _coverage(self, tokens: Collection[str], corrections: Corrections, row: int) -> float:
+        """The share of the tokens that a tool has; rare ones count more, and words that stand for one count less."""
         total = covered = 0.0
-        for token in query.tokens:
+        for token in tokens:
             word = self._number(token)
             if word is None:
-                total += self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
-                continue
-            idf = self._postings.idf[word]
+                idf = self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
+            else:
+                idf = self._postings.idf[word]
             total += idf
-            if self._postings.has(row, word):
+            if word is not None and self._postings.has(row, word):
                 covered += idf
+            else:
+                others = self._stand_ins(token, corrections).items()
+                covered += idf * max([weight for other, weight in others if self._postings.has(row, other)], default=0)
         return covered / total if total else 0.0
 
 
-def _shares_of_best(figures: Floats | Vectors) -> Floats:
-    """As shares of the highest figure, none below 0."""
-    best = figures.max(initial=0)
+def _shares_of_best(figures: Floats | Vectors, least: float = 0) -> Floats:
+    """As shares of the highest figure, or of `least` if all are lower; none below 0."""
+    best = figures.max(initial=least)
     shares = np.maximum(figures, 0).astype(np.float64)
     return shares / best if best > 0 else shares
+
+
+def _alternate(scores: Floats, by_words: Match[Floats], by_meaning: Match[Vectors] | None) -> None:
+    """Lower every tool, in place, for each better one that fits the same part of the query.
+
+    So the list serves all steps of a task before it offers the fifth tool for one of them.
+    """
+    parts = _shares_of_best(by_words.equalized())
+    if by_meaning is not None:
+        parts += _shares_of_best(by_meaning.equalized())
+    served = parts.argmax(axis=0)
+    order = np.argsort(-scores, kind="stable")
+    for part in range(len(parts)):
+        rows = order[served[order] == part]
+        scores[rows] *= ALTERNATION ** np.minimum(np.arange(len(rows)), LOWERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +288,10 @@ class Evidence:
 
     coverage: float  # the share of the query's words that it has; rare words count more
     score: float  # of the words that it has, in units of the rarest
-    part_score: float  # the same for the sentence that matches best
-    cosine: float | None  # between that sentence and the tool; None: not compared
+    part_coverage: float  # both for the part of the query that matches best
+    part_score: float
+    known: float  # the share of the query's words that any tool has
+    cosine: float | None  # between a part of the query and the tool, the best; None: not compared
     sentence: float | None  # the same cosine by the sentence encoder
     words: float  # in the query
     tools: int  # in the index: among many, a seeming match is more likely by chance
@@ -223,5 +308,6 @@ def features(evidence: Evidence) -> tuple[float, ...]:
     """The variables of the fit."""
     size = math.log(max(evidence.tools, SMALLEST))
     length = math.log1p(max(evidence.words, SHORTEST))
-    figures = (evidence.coverage * evidence.score, evidence.part_score, size, length)
+    by_words = evidence.coverage * evidence.score, evidence.part_coverage * evidence.part_score
+    figures = (*by_words, size * evidence.part_score, evidence.known, size, length)
     return (*figures, *[cosine for cosine in (evidence.cosine, evidence.sentence) if cosine is not None])

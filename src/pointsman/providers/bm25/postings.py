@@ -15,6 +15,8 @@ Counted = tuple[NDArray[np.int32], NDArray[np.int32]]  # the words of a document
 K1 = 3.2
 B = 0.6
 DELTA = 1.0
+# The exponent of idf in our own ranking. Below 1, one rare word, often a value such as a city, decides less alone.
+RARITY = 0.9
 
 
 class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
@@ -22,15 +24,12 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
 
     idf: dict[int, float]
     corpus_size: int
+    rarest: float  # the idf of a word that no document has
 
     def __init__(self, corpus: Sequence[Counted], k1: float = K1, b: float = B, delta: float = DELTA) -> None:
         self._terms: dict[int, tuple[Rows, Floats, float]] = {}
+        self._worths: dict[int, float] = {}
         super().__init__(corpus, k1=k1, b=b, delta=delta)  # pyright: ignore[reportArgumentType]
-
-    @property
-    def rarest(self) -> float:
-        """The idf of a word that no document has."""
-        return float(np.log(self.corpus_size + 1))
 
     def get_scores(self, query: Iterable[int]) -> Floats:
         """As the parent: every document has a score, even if it has none of the words."""
@@ -49,10 +48,17 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
     def matching(self, word: int, most: float = np.inf) -> tuple[Rows, Floats]:
         """The documents that have the word, and the gain of each: the score without the part that all documents get.
 
-        `most` bounds the idf of a synonym, which is worth no more than the word it stands for.
+        `most` bounds the worth of a synonym, which is worth no more than the word it stands for.
         """
         rows, gains = self._of(word)
-        return rows, min(self.idf[word], most) * gains
+        return rows, min(self.worth(word), most) * gains
+
+    def worth(self, word: int) -> float:
+        """The idf of a word, with its differences reduced; that of the rarest stays as it is."""
+        worth = self._worths.get(word)
+        if worth is None:
+            worth = self._worths[word] = self.rarest * (self.idf[word] / self.rarest) ** RARITY
+        return worth
 
     def has(self, row: int, word: int) -> bool:
         if word not in self.idf:
@@ -80,6 +86,7 @@ class Postings(BM25Plus):  # type: ignore[misc]  # rank_bm25 has no types
         words = np.concatenate([none, *(words for words, _ in corpus)])
         counts = np.concatenate([none, *(counts for _, counts in corpus)])
         self.corpus_size = len(corpus)
+        self.rarest = float(np.log(self.corpus_size + 1))
         rows = np.repeat(np.arange(self.corpus_size, dtype=np.int32), [len(words) for words, _ in corpus])
         lengths = np.bincount(rows, weights=counts, minlength=self.corpus_size)
         self.avgdl = lengths.sum() / self.corpus_size if lengths.any() else 1.0  # never divided by zero

@@ -14,7 +14,8 @@ from pointsman.providers.base import SearchHit, SearchHits, SearchRequest
 from pointsman.providers.bm25.documents import FIELDS, Prepared, Vocabulary
 from pointsman.providers.bm25.names import NOTE, put_first
 from pointsman.providers.bm25.postings import Floats
-from pointsman.providers.bm25.query import Query, parse_all, synonyms_of
+from pointsman.providers.bm25.query import Query, parse_all
+from pointsman.providers.bm25.synonyms import synonyms_of
 
 if TYPE_CHECKING:
     from pointsman.providers.bm25.index import Index

@@ -62,14 +62,14 @@ class EncodedTools:
 
     def match(self, queries: Sequence[Query]) -> list[SentenceMatch | None]:
         """For each query; None: it has nothing to compare."""
-        asked = sum(bool(query.embedded) for query in queries)
+        asked = sum(bool(query.sentences) for query in queries)
         room = min(MAX_QUERY_TOKENS, MAX_REQUEST_TOKENS // max(1, asked))
         return [self._match(query, room) for query in queries]
 
     def _match(self, query: Query, room: int) -> SentenceMatch | None:
         import numpy as np
 
-        sentences = self.encoder.encode_sentences(query.embedded, room)
+        sentences = self.encoder.encode_sentences(query.sentences, room)
         if not len(sentences):
             return None
         cosines: NDArray[np.float32] = self.vectors @ sentences.T

@@ -18,19 +18,20 @@ from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNam
 from pointsman.config.errors import closest
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
-from pointsman.config.paths import find_config, state_folder, user_config
+from pointsman.config.paths import state_folder, user_config
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings, read_settings
 from pointsman.config.yaml.text_edits import EditError
-from pointsman.router.cli.common.gateway_address import gateway_url, of_project
+from pointsman.router.cli.common.edited import Edited, reload_after_undo, require_projects
+from pointsman.router.cli.common.gateway_address import edited_url, gateway_url, of_project
 from pointsman.router.cli.common.options import (
+    NO_CONFIG,
     CommandError,
     ConfigCommandError,
-    config_option,
+    edited_config_option,
     json_option,
     note,
     report_config_errors,
-    require_config,
     state_dir_option,
 )
 from pointsman.router.cli.common.output import echo, print_json
@@ -66,10 +67,14 @@ class Gateway:
     """Where this gateway's files are, and how a client reaches it."""
 
     settings: Settings
-    config: Path | None
+    edited: Edited | None  # None: there is no configuration
     state: Path
     url: str
     arguments: tuple[str, ...]  # for `pointsman stdio`, where these files are not at their usual places
+
+    @property
+    def config(self) -> Path | None:
+        return self.edited.path if self.edited is not None else None
 
 
 client_argument = click.argument("dialect", metavar="NAME", type=ClientName())
@@ -106,7 +111,7 @@ def client() -> None:
 @client_argument
 @connection_options
 @name_option
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def print_(
@@ -148,7 +153,7 @@ def print_(
 @name_option
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show what would change, and stop.")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def add(
@@ -172,6 +177,8 @@ def add(
     """
     with _report_errors():
         gateway = _gateway(config_file, state_dir)
+        if project and url is None and gateway.config is not None:
+            require_projects(gateway.config, [project])
         setup = look(dialect, _path(dialect, scope), name)
         shared = scope == "project" and variable is None
         if shared:
@@ -186,7 +193,7 @@ def add(
         if not wanted or dry_run or not confirmed(yes):
             _print_result(as_json, setup, changed=False, token=None)
             return
-        token.create(project)
+        problem = token.create(project)
         try:
             write(setup, entry, gateway.state, {"token": token.new_name, "config": str(gateway.config or "")})
         except BaseException:
@@ -195,6 +202,8 @@ def add(
     _print_result(as_json, setup, changed=True, token=token.new_name)
     note(f"{dialect.title} is set up: {setup.path}. {dialect.after}")
     _warn(setup, variable)
+    if problem:
+        raise CommandError(*problem.split("\n"))
 
 
 @client.command()
@@ -202,7 +211,7 @@ def add(
 @scope_option
 @name_option
 @yes_option
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def remove(
@@ -228,7 +237,7 @@ def remove(
 
 @client.command()
 @client_argument
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -242,6 +251,8 @@ def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None, as_
         if token:
             _remove_token(Path(change.detail["config"]), token)
     change.discard()
+    if token:
+        reload_after_undo(Path(change.detail["config"]), gateway.state)
     if as_json:
         print_json({"client": dialect.name, "file": next(iter(change.files)), "changed": True, "token": token})
     note(f"{next(iter(change.files))} is as it was before{f', and token `{token}` is revoked' if token else ''}.")
@@ -289,19 +300,23 @@ class _ClientToken:
 
     secret: str
     explanation: str
-    config: Path | None = None
+    edited: Edited | None = None
     new_name: str | None = None  # None: nothing is created
     created: bool = False
 
-    def create(self, project: str | None) -> None:
-        if self.new_name is not None and self.config is not None:
-            projects = [project] if project is not None else ["*"]
-            add_token(self.config, self.new_name, digest(self.secret), projects, ["*"], None, os.environ)
-            self.created = True
+    def create(self, project: str | None) -> str:
+        """Return why the running gateway does not know the token yet; "": it does, or none runs."""
+        if self.new_name is None or self.edited is None:
+            return ""
+        projects = [project] if project is not None else ["*"]
+        path, sha256 = self.edited.path, digest(self.secret)
+        change = add_token(path, self.new_name, sha256, projects, ["*"], None, os.environ)
+        self.created = True
+        return self.edited.offer(change)
 
     def take_back(self) -> None:
-        if self.created and self.new_name is not None and self.config is not None:
-            _remove_token(self.config, self.new_name)
+        if self.created and self.new_name is not None and self.edited is not None:
+            _remove_token(self.edited.path, self.new_name)
 
 
 def _token_for(setup: Setup, gateway: Gateway, url: str | None, variable: str | None) -> _ClientToken:
@@ -311,15 +326,16 @@ def _token_for(setup: Setup, gateway: Gateway, url: str | None, variable: str | 
         return _ClientToken(gateway.settings.token.get_secret_value(), "It has the token in POINTSMAN_TOKEN.")
     if url is not None:
         raise CommandError("A gateway elsewhere has its own tokens: set POINTSMAN_TOKEN to one of them, or pass --env.")
-    config = require_config(gateway.config, gateway.settings)
+    if gateway.edited is None:
+        raise ConfigCommandError(NO_CONFIG)
     present = secret_in(setup.entry)
     if present is not None and _token_of(setup, gateway) is not None:
         return _ClientToken(present, "It keeps its token.")
-    taken = load_tokens(config, os.environ)
+    taken = load_tokens(gateway.edited.path, os.environ)
     stem = setup.dialect.name
     name = next(name for name in (stem, *(f"{stem}-{n}" for n in range(2, 10**6))) if name not in taken)
-    explanation = f"A token `{name}` is created in {config}."
-    return _ClientToken(new_secret(), explanation, config, name)
+    explanation = f"A token `{name}` is created in {gateway.edited.path}."
+    return _ClientToken(new_secret(), explanation, gateway.edited, name)
 
 
 def _token_of(setup: Setup, gateway: Gateway) -> str | None:
@@ -342,7 +358,8 @@ def _remove_token(config: Path, name: str) -> None:
 def _gateway(config_file: Path | None, state_dir: Path | None) -> Gateway:
     settings = read_settings()
     state = state_folder(state_dir, settings, os.environ)
-    config = find_config(config_file, settings, os.environ, Path.cwd())
+    edited = Edited.find_any(config_file, state_dir)
+    config = edited.path if edited is not None else None
     usual = {**os.environ, "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": ""}  # an app on the desktop has no more than HOME
     plain = settings.model_copy(update={"config_dir": None, "state_dir": None})
     arguments: tuple[str, ...] = ()
@@ -350,7 +367,8 @@ def _gateway(config_file: Path | None, state_dir: Path | None) -> Gateway:
         arguments += ("--config", str(config.absolute()))
     if state.absolute() != state_folder(None, plain, usual):
         arguments += ("--state-dir", str(state.absolute()))
-    return Gateway(settings, config, state, gateway_url(config, settings, state), arguments)
+    url = edited_url(edited, settings) if edited is not None else gateway_url(None, settings, state)
+    return Gateway(settings, edited, state, url, arguments)
 
 
 def _connection(

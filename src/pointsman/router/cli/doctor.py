@@ -16,9 +16,10 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import Settings, apply_overrides, read_settings
 from pointsman.core.escape import escaped
+from pointsman.router.cli.common.edited import used_config
 from pointsman.router.cli.common.options import (
     NO_CONFIG,
-    config_option,
+    edited_config_option,
     json_option,
     load_gateway_config,
     report_config_errors,
@@ -29,14 +30,13 @@ from pointsman.router.cli.common.owner import progress
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.doctor.examination import examine, with_gateway
 from pointsman.router.doctor.findings import Finding, Inspected
-from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 @click.command()
 @click.option("--client", type=click.Choice([*DIALECTS]), help="Also check the file of this client.")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def doctor(client: str | None, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -71,7 +71,10 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
 
 def _inspected(config_file: Path | None, state_dir: Path, settings: Settings, client: str | None) -> Inspected:
     token = settings.token.get_secret_value() if settings.token is not None else None
-    path = config_file or _used_config(state_dir) or find_config(None, settings, os.environ, Path.cwd())
+    used = used_config(state_dir)
+    if used is not None and not used.exists():  # it was moved away
+        used = None
+    path = config_file or used or find_config(None, settings, os.environ, Path.cwd())
     nothing = Inspected(None, (NO_CONFIG,), path, state_dir, token, client=client, environ=os.environ)
     if path is None:
         return nothing
@@ -80,12 +83,3 @@ def _inspected(config_file: Path | None, state_dir: Path, settings: Settings, cl
     except ConfigError as error:
         return dataclasses.replace(nothing, problems=tuple(str(problem) for problem in error.problems))
     return dataclasses.replace(nothing, config=config, problems=())
-
-
-def _used_config(state_dir: Path) -> Path | None:
-    """The file of the running gateway, unless it was moved away."""
-    try:
-        used = Path(ask(state_dir, "about")["configuration"])
-    except (NoGatewayError, OperationError):
-        return None
-    return used if used.exists() else None

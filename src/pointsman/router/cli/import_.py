@@ -20,18 +20,19 @@ from pointsman.config.settings import read_settings
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.core.escape import escaped
 from pointsman.router.cli.client import ClientName, confirmed
-from pointsman.router.cli.common.gateway_address import configured_url, gateway_url
+from pointsman.router.cli.common.edited import Edited, reload_after_undo
+from pointsman.router.cli.common.gateway_address import configured_url, edited_url
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
-    config_option,
+    edited_config_option,
     json_option,
     note,
     report_config_errors,
-    require_config,
     state_dir_option,
 )
 from pointsman.router.cli.common.output import print_json
+from pointsman.router.cli.common.owner import plural
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.found_servers import Findings, of_client, of_text
@@ -50,7 +51,7 @@ MAX_BYTES = 8 * 1_048_576  # of a file or of stdin
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show what would be added, and stop.")
 @click.option("--undo", is_flag=True, help="Take the last import back.")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def import_(
@@ -74,12 +75,13 @@ def import_(
     with _report_errors():
         settings = read_settings()
         state = state_folder(state_dir, settings, os.environ)
-        path = require_config(config_file, settings)
         if undo:
             _take_back(state, as_json)
             return
+        edited = Edited.find(config_file, state_dir)
+        path = edited.path
         findings = _findings(file, clients or tuple(DIALECTS.values()), scope, names)
-        own_urls = (gateway_url(path, settings, state), configured_url(path, settings))
+        own_urls = (edited_url(edited, settings), configured_url(path, settings))
         plan = plan_import(findings, read_text(path), path, own_urls, os.environ)
         if as_json:
             print_json(_as_json(plan))
@@ -87,14 +89,16 @@ def import_(
             _show(plan, path)
         if not plan.additions:
             note("Nothing to import.")
-            return
+            sys.exit(1 if plan.problems else 0)
         if dry_run or not confirmed(yes):
             return
-        _apply(plan, path, state)
-    count = len(plan.additions)
-    note(f"Added {count} server{'s' if count != 1 else ''} to {path}; a running gateway takes them up at once.")
+        problem = _apply(plan, edited, state)
+    note(f"Added {plural(len(plan.additions), 'server')} to {path}.")
+    edited.note_pending()
     note("`pointsman import --undo` takes that back. `pointsman client add NAME` connects a client to the gateway;")
     note("then remove the servers from the client's own file, or its model sees them twice.")
+    if problem:
+        raise CommandError(*problem.split("\n"))
 
 
 def _findings(file: Path | None, clients: tuple[Dialect, ...], scope: str, names: tuple[str, ...]) -> list[Findings]:
@@ -130,8 +134,12 @@ def _text_of(file: Path) -> str:
         raise ClientFileError(f"{file} is not UTF-8 text.") from None
 
 
-def _apply(plan: Plan, path: Path, state: Path) -> None:
-    """Write the secrets, then the configuration; if that fails, nothing remains."""
+def _apply(plan: Plan, edited: Edited, state: Path) -> str:
+    """Write the secrets, then the configuration; if that fails, nothing remains.
+
+    Returns why the running gateway does not use the servers yet; "": it does, or none runs.
+    """
+    path = edited.path
     folder = path.absolute().parent / FOLDER
     written: list[Path] = []
     detail = {"servers": list(plan.servers), "secrets": [str(folder / name) for name in plan.secrets]}
@@ -140,7 +148,7 @@ def _apply(plan: Plan, path: Path, state: Path) -> None:
             for name, text in plan.secrets.items():
                 create(folder / name, text.encode())
                 written.append(folder / name)
-            add_entries(path, "servers", plan.servers, os.environ)
+            return edited.offer(add_entries(path, "servers", plan.servers, os.environ))
     except BaseException:
         _delete(written)
         raise
@@ -157,6 +165,7 @@ def _take_back(state: Path, as_json: bool) -> None:
                 remove_entry(config, "servers", server_id, os.environ)
     _delete([Path(secret) for secret in change.detail["secrets"]])
     change.discard()
+    reload_after_undo(config, state)
     if as_json:
         print_json({"configuration": str(config), "removed": change.detail["servers"]})
     note(f"The import of {', '.join(change.detail['servers'])} is taken back; see {config}.")
@@ -183,15 +192,18 @@ def _show(plan: Plan, path: Path) -> None:
         note(f"{chr(10) if plan.additions else ''}Not added:\n")
     for left in plan.left_out:
         note(f"  {escaped(left.name):20} {escaped(left.reason)}   ({escaped(left.source)})")
+    if plan.problems and (plan.additions or plan.left_out):
+        note("")
     for problem in plan.problems:
-        note(f"\nNot read: {escaped(problem)}")
-    note("")
+        note(f"Not read: {escaped(problem)}")
+    if plan.additions or plan.left_out or plan.problems:
+        note("")
 
 
 def _summary(addition: Addition) -> str:
     server = addition.server
     if "url" in server:
-        return mask_url(str(server["url"]))
+        return mask_url(str(addition.found.server["url"]))  # with the host, whatever has moved to a file
     return " ".join([str(server["command"]), *mask_args([str(arg) for arg in server.get("args", ())])])
 
 

@@ -9,10 +9,10 @@ import click
 
 from pointsman.config.edits import add_project, set_project
 from pointsman.config.model import UNASSIGNED, GatewayConfig, Project, Unassigned
-from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 from pointsman.router.cli.common.options import (
     ConfigCommandError,
-    config_option,
+    edited_config_option,
     json_option,
     load_gateway_config,
     note,
@@ -31,7 +31,7 @@ def project() -> None:
 
 
 @project.command(name="list")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def list_projects(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -57,7 +57,7 @@ def list_projects(config_file: Path | None, state_dir: Path | None, as_json: boo
 @click.option("--optimization", type=click.Choice(["bm25", "cloud", _OFF]), help="How tool_discovery ranks tools.")
 @click.option("--exposure", type=click.Choice(["meta", "flat"]), help="Two tools that find the others, or all by name.")
 @click.option("--create", is_flag=True, help="Create the project if there is none of this name.")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def set_(
@@ -85,6 +85,7 @@ def set_(
         else:
             change = set_project(edited.path, name, values, environ())
     edited.apply(change)
+    before = config
     with report_config_errors():
         config = load_gateway_config(edited.path)
     row = _row(config, name, config.projects[name] if name else config.unassigned)
@@ -93,8 +94,19 @@ def set_(
         return
     shown = f"Project `{name}`" if name else "Callers without a project"
     echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
-    if not edited.running:
-        note(NO_GATEWAY)
+    edited.note_pending()
+    if edited.running and (reconnected := _reconnected(before, config)):
+        note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
+
+
+def _reconnected(before: GatewayConfig, now: GatewayConfig) -> list[str]:
+    """The servers to which the gateway declares support for apps now and did not before, or the other way round."""
+    return [
+        server_id
+        for server_id, server in now.servers.items()
+        if server.enabled and server_id in before.servers
+        if now.is_flat(server) != before.is_flat(before.servers[server_id])
+    ]
 
 
 def _row(config: GatewayConfig, project_id: str, one: Project | Unassigned) -> dict[str, Any]:

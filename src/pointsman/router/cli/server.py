@@ -14,7 +14,7 @@ from pointsman.core.escape import escaped
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
-    config_option,
+    edited_config_option,
     json_option,
     note,
     state_dir_option,
@@ -93,7 +93,7 @@ class CommandLast(click.Command):
 @click.option("--cwd", help="Working directory of the command.")
 @click.option("--project", "projects", multiple=True, help="Only for callers of this project. Repeatable.")
 @click.option("--title", help="Display name. Default: NAME.")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def add(
@@ -116,7 +116,7 @@ def add(
     pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
     """
     from pointsman.config.edits import add_server, variables_not_set
-    from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
+    from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors, require_projects
 
     server_id = _as_id(name)
     given: dict[str, Any] = {
@@ -131,6 +131,7 @@ def add(
     entry = {key: value for key, value in given.items() if value}
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
+        require_projects(edited.path, projects)
         change = add_server(edited.path, server_id, entry, environ())
     _advise_references(given)
     _name_variables(edited, variables_not_set("servers", server_id, entry, environ()))
@@ -139,7 +140,7 @@ def add(
 
 
 @server.command(name="list")
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -173,7 +174,7 @@ def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool
 
 @server.command()
 @server_argument
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -232,7 +233,7 @@ def _toggle(enabled: bool) -> click.Command:
     verb = "Enable" if enabled else "Disable"
 
     @server_argument
-    @config_option
+    @edited_config_option
     @state_dir_option
     @json_option
     def toggle(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -254,7 +255,7 @@ server.add_command(_toggle(enabled=False))
 
 @server.command()
 @server_argument
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
@@ -263,7 +264,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
     Refused while a token names the server.
     """
     from pointsman.config.edits import remove_server
-    from pointsman.router.cli.common.edited import NO_GATEWAY, Edited, environ, report_edit_errors
+    from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
 
     edited = Edited.find(config_file, state_dir)
     with report_edit_errors(edited.path, "server"):
@@ -273,8 +274,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
         return
     echo(f"Removed server `{server_id}` from {edited.path}.")
-    if not edited.running:
-        note(NO_GATEWAY)
+    edited.note_pending()
 
 
 # ------------------------------------------------------------------ helpers
@@ -323,15 +323,12 @@ def _name_variables(edited: Edited, names: Sequence[str]) -> None:
 
 
 def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
-    from pointsman.router.cli.common.edited import NO_GATEWAY
-
     found = edited.server(server_id)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": found})
     else:
         echo(f"{done} {edited.path}.")
-        if found is None:
-            note(NO_GATEWAY)
+        edited.note_pending()
     if found is not None:
         _show(found, edited.state_dir, as_json, printed=as_json)
 

@@ -21,19 +21,18 @@ from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
 from pointsman.config.values import parse_moment
 from pointsman.config.yaml.text_edits import EditError
-from pointsman.router.cli.common.gateway_address import gateway_url
+from pointsman.router.cli.common.edited import Edited, require_projects
+from pointsman.router.cli.common.gateway_address import edited_url
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
-    config_option,
+    edited_config_option,
     json_option,
     note,
     report_config_errors,
-    require_config,
     state_dir_option,
 )
 from pointsman.router.cli.common.output import echo, print_json, table
-from pointsman.router.cli.common.owner import owned_folder
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet
@@ -66,7 +65,7 @@ def token() -> None:
     metavar="NAME",
     help="Also print the entry of this client with the token; `all` for every known client. Repeatable.",
 )
-@config_option
+@edited_config_option
 @state_dir_option
 @json_option
 def create(
@@ -88,15 +87,17 @@ def create(
     dialects = _dialects(clients)
     until = _expiry(expires, datetime.now(UTC)) if expires is not None else None
     secret = new_secret()
-    with report_config_errors():
-        path = require_config(config_file, read_settings())
+    edited = Edited.find(config_file, state_dir)
+    path = edited.path
     with report_config_errors(), _report_edit_errors(path):
+        require_projects(path, projects)
         try:
-            add_token(path, name, digest(secret), projects, servers, until, os.environ)
+            change = add_token(path, name, digest(secret), projects, servers, until, os.environ)
         except NameTakenError:
             step = f"Revoke it with `pointsman token revoke {name}`, or choose another name"
             raise CommandError(f"Token `{name}` already exists in {path}. {step}.") from None
-    entries = _entries(dialects, secret, path, state_dir)
+    problem = edited.offer(change)
+    entries = _entries(dialects, secret, edited)
     if as_json:
         print_json({"name": name, "token": secret, **({"entries": entries} if entries else {})}, indent=None)
     else:
@@ -109,15 +110,19 @@ def create(
     if not entries:
         note("`pointsman client add NAME` sets up a client; `pointsman client list` shows which are known.")
     _warn_if_useless(name, projects, servers)
+    if problem:  # told last: the secret is in the file, and cannot be printed again
+        raise CommandError(*problem.split("\n"))
 
 
 @token.command(name="list")
-@config_option
+@edited_config_option
+@state_dir_option
 @json_option
-def list_tokens(config_file: Path | None, as_json: bool) -> None:
+def list_tokens(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Print all tokens and what they may use."""
+    edited = Edited.find(config_file, state_dir)
     with report_config_errors():
-        tokens = load_tokens(require_config(config_file, read_settings()), os.environ)
+        tokens = load_tokens(edited.path, os.environ)
     now = datetime.now(UTC)
     if as_json:
         print_json([_row(name, entry, now) for name, entry in tokens.items()])
@@ -128,19 +133,21 @@ def list_tokens(config_file: Path | None, as_json: bool) -> None:
 
 @token.command()
 @click.argument("name")
-@config_option
+@edited_config_option
+@state_dir_option
 @json_option
-def revoke(name: str, config_file: Path | None, as_json: bool) -> None:
+def revoke(name: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Remove the token NAME. A running gateway rejects it from then on."""
-    with report_config_errors():
-        path = require_config(config_file, read_settings())
+    edited = Edited.find(config_file, state_dir)
+    path = edited.path
     with report_config_errors(), _report_edit_errors(path):
         try:
-            remove_token(path, name, os.environ)
+            change = remove_token(path, name, os.environ)
         except UnknownNameError as error:
             step = "List them with `pointsman token list`."
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
             raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
+    edited.apply(change)
     if as_json:
         print_json({"name": name, "configuration": str(path)}, indent=None)
     note(f"Token `{name}` removed from {path}.")
@@ -156,12 +163,12 @@ def _dialects(clients: Sequence[str]) -> list[Dialect]:
     return [DIALECTS[name] for name in clients]
 
 
-def _entries(dialects: Sequence[Dialect], secret: str, path: Path, state_dir: Path | None) -> dict[str, str]:
+def _entries(dialects: Sequence[Dialect], secret: str, edited: Edited) -> dict[str, str]:
     """Return for each client the entry to paste, with the token in it."""
     if not dialects:
         return {}
     with report_config_errors():
-        url = gateway_url(path, read_settings(), owned_folder(state_dir))
+        url = edited_url(edited, read_settings())
     stdio = (*own_command(), "stdio")
     return {
         dialect.name: snippet(

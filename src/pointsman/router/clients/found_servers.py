@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,8 @@ def of_client(dialect: Dialect, environ: Mapping[str, str], folder: Path | None 
     except ClientFileError as error:
         findings.problems.append(str(error))
         return findings
-    for section in _sections(dialect, data):
-        _take_up(section, dialect.title, _forms(dialect), environ, findings)
+    for section, notes in _sections(dialect, data):
+        _take_up(section, dialect.title, _forms(dialect), environ, findings, notes)
     return findings
 
 
@@ -139,7 +139,12 @@ def points_here(server: Mapping[str, Any], own_urls: Collection[str]) -> bool:
 
 
 def _take_up(
-    section: Mapping[str, Any], source: str, forms: Sequence[str], environ: Mapping[str, str], findings: Findings
+    section: Mapping[str, Any],
+    source: str,
+    forms: Sequence[str],
+    environ: Mapping[str, str],
+    findings: Findings,
+    notes: tuple[str, ...] = (),  # on each server of the section
 ) -> None:
     for key, entry in islice(section.items(), MAX_SERVERS):
         name = key[:MAX_NAME] if isinstance(key, str) else "?"
@@ -151,7 +156,8 @@ def _take_up(
         try:
             reason = _unusable(entry)
             if reason is None:
-                findings.servers.append(_translated(source, name, entry, _References(forms, entry, environ)))
+                found = _translated(source, name, entry, _References(forms, entry, environ))
+                findings.servers.append(replace(found, notes=(*notes, *found.notes)))
         except ValueError:
             reason = _UNREADABLE
         if reason is not None:
@@ -169,7 +175,16 @@ def _unusable(entry: Mapping[str, Any]) -> str | None:
         return "it has neither a command nor a URL"
     if _FOLDER.search(repr(entry)):
         return "it refers to the folder that is open in the editor; add it by hand with that path"
-    return None
+    return _misshapen(entry)
+
+
+def _misshapen(entry: Mapping[str, Any]) -> str | None:
+    """Which key has no list or mapping where it should; without it, the server would be another one."""
+    if not isinstance(entry.get("args"), list | None):
+        return "its `args` is not a list"
+    keys = (key for key in (*ENVIRONMENT_KEYS, "headers", "http_headers", "env_http_headers") if key in entry)
+    wrong = next((key for key in keys if not isinstance(entry[key], Mapping | None)), None)
+    return f"its `{wrong}` is not a mapping of names to values" if wrong is not None else None
 
 
 def _translated(source: str, name: str, entry: Mapping[str, Any], references: _References) -> Found:
@@ -352,17 +367,18 @@ def _forms(dialect: Dialect) -> tuple[str, ...]:
     return (dialect.variable, *dialect.more_variables) if dialect.variable is not None else ()
 
 
-def _sections(dialect: Dialect, data: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _sections(dialect: Dialect, data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], tuple[str, ...]]]:
+    """Each section of servers, and notes on them."""
     section = data.get(dialect.section)
     if isinstance(section, Mapping):
-        yield section
+        yield section, ()
     projects = data.get("projects")
     if dialect.name != "claude-code" or not isinstance(projects, Mapping):
         return
-    for project in projects.values():  # `claude mcp add` without a scope writes there
+    for folder, project in projects.items():  # `claude mcp add` without a scope writes there
         section = project.get(dialect.section) if isinstance(project, Mapping) else None
         if isinstance(section, Mapping):
-            yield section
+            yield section, (f"{dialect.title} uses it in {str(folder)[:MAX_NAME]} only; here, every client can use it",)
 
 
 def _section_keys() -> list[str]:

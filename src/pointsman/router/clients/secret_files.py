@@ -63,16 +63,16 @@ class _Mover:
         return moved
 
     def url(self, url: str) -> str:
-        """The values of a query and the parts of a path that look like secrets, and a user's password."""
+        """A user with the password, and the parts of a path and the values of a query that look like secrets."""
         try:
             parts = urlsplit(url)
         except ValueError:
             return url
-        if "@" in parts.netloc:
-            return self._moved("url", url)
+        user, at, host = parts.netloc.rpartition("@")
+        netloc = f"{self._moved('url', user)}@{host}" if at else host
         path = "/".join(self._moved("url", step) if looks_secret(step) else step for step in parts.path.split("/"))
         query = "&".join(self._pair(pair) for pair in parts.query.split("&")) if parts.query else ""
-        return urlunsplit((parts.scheme, parts.netloc, path, query, parts.fragment))
+        return urlunsplit((parts.scheme, netloc, path, query, parts.fragment))
 
     def _arg(self, arg: str) -> str:
         if arg.startswith(("http://", "https://")):

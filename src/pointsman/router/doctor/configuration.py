@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import stat
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import advice, read_text
 from pointsman.config.secrets import holds_secret
+from pointsman.router.clients.secret_files import FOLDER
 from pointsman.router.doctor.findings import Finding, Inspected
 
 _CHECK = "configuration"
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+_SEARCHABLE_BY_OTHERS = stat.S_IXGRP | stat.S_IXOTH
+_FILE_REFERENCE = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
+_MOUNTED = Path("/run")  # by an orchestrator, which sets the modes
 SHOWN_LINES = 5
+SHOWN_FILES = 5
+MAX_FILES = 1000
 
 
 def check_configuration(inspected: Inspected) -> list[Finding]:
@@ -56,7 +66,7 @@ def check_tokens(inspected: Inspected) -> list[Finding]:
 
 
 def check_secrets(inspected: Inspected) -> list[Finding]:
-    """Check that no secret is written out in a file that others can read. Names lines, comments too, never values."""
+    """Check that no secret is in a file that others can read."""
     path = inspected.config_path
     if path is None:
         return []
@@ -64,8 +74,12 @@ def check_secrets(inspected: Inspected) -> list[Finding]:
         mode, text = path.stat().st_mode, read_text(path)
     except (OSError, ConfigError):
         return []  # reported by the check of the configuration
-    if not mode & _READABLE_BY_OTHERS:
-        return []
+    written_out = _written_out(path, text) if mode & _READABLE_BY_OTHERS else []
+    return [*written_out, *_readable_files(path.absolute().parent, text)]
+
+
+def _written_out(path: Path, text: str) -> list[Finding]:
+    """Secrets in the configuration itself. Names lines, comments too, never values."""
     numbers = [str(number) for number, line in enumerate(text.splitlines(), 1) if holds_secret(line)]
     if not numbers:
         return []
@@ -78,3 +92,38 @@ def check_secrets(inspected: Inspected) -> list[Finding]:
             f"Run `chmod 600 {path}`, and replace them by `${{NAME}}` or `${{file:PATH}}`.",
         )
     ]
+
+
+def _readable_files(folder: Path, text: str) -> list[Finding]:
+    """Files that the configuration refers to, or that are in the folder for secrets, and that others can read."""
+    readable = [file for file in _secret_files(folder, text) if _is_readable_by_others(file)]
+    if not readable:
+        return []
+    shown = readable[:SHOWN_FILES]
+    more = f" and {len(readable) - len(shown)} more" if len(readable) > len(shown) else ""
+    one = len(readable) == 1
+    what = f"{'A file' if one else f'{len(readable)} files'} with secrets can be read by other users"
+    names = " ".join(shlex.quote(str(file)) for file in shown)
+    return [Finding("secrets", "problem", f"{what}. Run `chmod 600 {names}`{more}.")]
+
+
+def _secret_files(folder: Path, text: str) -> list[Path]:
+    lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    named = (folder / match[1] for line in lines for match in _FILE_REFERENCE.finditer(line))
+    files = dict.fromkeys(islice(chain(named, _files_in(folder / FOLDER)), MAX_FILES))
+    return [file for file in files if not file.is_relative_to(_MOUNTED)]
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    try:
+        yield from sorted(folder.iterdir())
+    except OSError:
+        return  # there is none
+
+
+def _is_readable_by_others(file: Path) -> bool:
+    try:
+        mode, folder_mode = file.stat().st_mode, file.parent.stat().st_mode
+    except (OSError, ValueError):
+        return False  # the check of the configuration reports a reference that leads nowhere
+    return stat.S_ISREG(mode) and bool(mode & _READABLE_BY_OTHERS) and bool(folder_mode & _SEARCHABLE_BY_OTHERS)

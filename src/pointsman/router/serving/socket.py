@@ -79,12 +79,15 @@ class HttpServer(uvicorn.Server):
         yield
 
 
+_CHOICE = "start with --port N, or with the variable POINTSMAN_PORT, as in `POINTSMAN_PORT=3290 make run`"
+
+
 def _reason(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"Port {port} on {host} is taken by another program. "
-            "Stop that program, or choose another port with --port (0 picks a free one)."
+            f"Stop that program, or choose another port: {_CHOICE}. 0 picks a free one."
         )
     if error.errno == errno.EACCES:
-        return f"No permission to use port {port} on {host}. Choose one above 1023 with --port."
+        return f"No permission to use port {port} on {host}. Choose one above 1023: {_CHOICE}."
     return f"Could not listen on {host}:{port}: {error.strerror or error}. Set `listen` in the configuration."

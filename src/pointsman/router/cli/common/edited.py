@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError
+from pointsman.config.errors import closest
 from pointsman.config.files import ReplaceError, Rewritten, take_back
+from pointsman.config.loader import read_text
+from pointsman.config.paths import find_config
 from pointsman.config.settings import read_settings
+from pointsman.config.yaml.document import Document
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.options import (
+    NO_CONFIG,
     CommandError,
     ConfigCommandError,
     note,
     report_config_errors,
-    require_config,
 )
 from pointsman.router.cli.common.owner import owned_folder, progress
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
+from pointsman.router.serving.state_folder import find_running
 
+ABOUT_S = 10.0
 RELOAD_S = 30.0
 SETTLE_S = 120.0
 NO_GATEWAY = "No gateway runs now; the change takes effect when one starts."
@@ -35,37 +42,66 @@ class Edited:
     path: Path
     state_dir: Path
     running: bool
+    other: Path | None = None  # the file of the running gateway, where that is another one
 
     @classmethod
     def find(cls, config_file: Path | None, state_dir: Path | None) -> Edited:
-        """The file that was named, or that of the running gateway, or the one that a gateway would use."""
+        """`find_any`, where a file is required. Raises ConfigCommandError if there is none."""
+        found = cls.find_any(config_file, state_dir)
+        if found is None:
+            raise ConfigCommandError(NO_CONFIG)
+        return found
+
+    @classmethod
+    def find_any(cls, config_file: Path | None, state_dir: Path | None) -> Edited | None:
+        """Decide which file a command uses, and say it where two could be meant; None: there is none.
+
+        It is the file that was named, or that of the running gateway, or the one that a gateway would use.
+        """
         folder = owned_folder(state_dir)
-        try:
-            used = Path(ask(folder, "about")["configuration"])
-        except (NoGatewayError, OperationError):
-            used = None
+        used = used_config(folder)
         with report_config_errors():
-            path = config_file or used or require_config(None, read_settings())
-        running = used is not None and _same(path, used)
-        if used is not None and not running:
-            note(f"The running gateway uses another configuration, {used}; this change does not concern it.")
-        return cls(path, folder, running)
+            usual = find_config(None, read_settings(), os.environ, Path.cwd()) if config_file is None else None
+        path = config_file or used or usual
+        if path is None:
+            return None
+        if used is None:
+            if find_running(folder) is not None:
+                note(f"A gateway runs, but does not say which configuration it uses; this command uses {path}.")
+            return cls(path, folder, running=False)
+        if not _same(path, used):
+            note(f"The running gateway uses another configuration, {used}; a change of {path} does not concern it.")
+            return cls(path, folder, running=False, other=used)
+        if usual is not None and not _same(usual, used):
+            note(f"The running gateway uses {used}, and so does this command; to use {usual}, pass --config.")
+        return cls(path, folder, running=True)
 
     def apply(self, change: Rewritten) -> None:
         """Let the running gateway reload the file. An edit that it rejects is taken back, and ends the command."""
+        problem = self.offer(change)
+        if problem:
+            raise CommandError(*problem.split("\n"))
+
+    def offer(self, change: Rewritten) -> str:
+        """`apply`, but return the sentence that says why the gateway does not use a change that stays; "": it does."""
         if not self.running:
-            return
-        answer = self._ask("reload", timeout_s=RELOAD_S)
+            return ""
+        try:
+            answer: dict[str, Any] = ask(self.state_dir, "reload", timeout_s=RELOAD_S)
+        except (NoGatewayError, OperationError) as error:
+            return f"{self.path} was changed. {error}"
         problem = answer["problem"]
-        if not problem:
-            return
-        if answer.get("rejected") and self._restored(change):
+        if problem and answer.get("rejected") and self._restored(change):
             raise ConfigCommandError(
                 f"The running gateway rejects this change, so {self.path} is as it was before:", *problem.split("\n")
             )
-        raise CommandError(
-            f"{self.path} was changed, but the running gateway keeps the previous configuration:", *problem.split("\n")
-        )
+        kept = f"{self.path} was changed, but the running gateway keeps the previous configuration:\n{problem}"
+        return kept if problem else ""
+
+    def note_pending(self) -> None:
+        """Say that no gateway uses the change yet, unless it was said that the running one uses another file."""
+        if not self.running and self.other is None:
+            note(NO_GATEWAY)
 
     def _restored(self, change: Rewritten) -> bool:
         """Take the change back, unless the gateway has rejected the file before it, too, or it was changed since."""
@@ -95,6 +131,29 @@ class Edited:
         return answer
 
 
+def require_projects(path: Path, names: Iterable[str]) -> None:
+    """Check that the configuration has these projects. Raises ConfigCommandError, ConfigError (it is not YAML)."""
+    data = Document(read_text(path), str(path), os.environ).data
+    projects = data.get("projects") if isinstance(data, dict) else None
+    known = projects if isinstance(projects, dict) else {}
+    for name in names:
+        if name not in (*known, "*", ""):
+            raise ConfigCommandError(f"No project `{name}` in {path}.{project_hint(name, closest(name, known))}")
+
+
+def project_hint(name: str, near: str | None) -> str:
+    """What to do where there is no project of this name."""
+    meant = f" Did you mean `{near}`?" if near else " `pointsman project list` shows them."
+    return f"{meant} `pointsman project set {shlex.quote(name)} --create` creates it."
+
+
+def reload_after_undo(path: Path, folder: Path) -> None:
+    """Let the running gateway read a file that was put back, if it uses that. Raises CommandError."""
+    used = used_config(folder)
+    if used is not None and _same(path, used):
+        Edited(path, folder, running=True).apply(Rewritten("", ""))
+
+
 @contextmanager
 def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
     """Turn the errors of an edit into sentences: nothing was changed."""
@@ -105,6 +164,8 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
         raise CommandError(f"There is already a {kind} `{error.name}` in {path}.") from None
     except UnknownNameError as error:
         near = f" Did you mean `{error.hint}`?" if error.hint else f" List them with `pointsman {kind} list`."
+        if kind == "project":
+            near = project_hint(error.name, error.hint)
         raise CommandError(f"No {kind} `{error.name}` in {path}.{near}") from None
     except ReplaceError as error:
         raise CommandError(str(error)) from error
@@ -112,6 +173,14 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
         raise ConfigCommandError(f"{path} was not changed:", *error.messages) from error
     except EditError as error:
         raise CommandError(f"{path}: {error}.") from error
+
+
+def used_config(folder: Path) -> Path | None:
+    """The configuration of the gateway that runs with this state folder; None: none runs, or it does not answer."""
+    try:
+        return Path(ask(folder, "about", timeout_s=ABOUT_S)["configuration"])
+    except (NoGatewayError, OperationError):
+        return None
 
 
 def environ() -> dict[str, str]:

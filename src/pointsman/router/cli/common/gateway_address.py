@@ -11,6 +11,7 @@ from pointsman.config.loader import read_text
 from pointsman.config.model import Listen
 from pointsman.config.settings import Settings
 from pointsman.config.yaml.document import Document
+from pointsman.router.cli.common.edited import Edited
 from pointsman.router.serving.state_folder import find_running
 
 
@@ -18,6 +19,13 @@ def gateway_url(config_path: Path | None, settings: Settings, state: Path) -> st
     """The URL of `/mcp`. Raises ConfigError if the file is not YAML; other problems of the file do not matter here."""
     running = find_running(state)
     return running.url if running is not None else configured_url(config_path, settings)
+
+
+def edited_url(edited: Edited, settings: Settings) -> str:
+    """`gateway_url` of the gateway that uses a configuration: not of one that runs with another. Raises as that."""
+    if edited.other is not None:
+        return configured_url(edited.path, settings)
+    return gateway_url(edited.path, settings, edited.state_dir)
 
 
 def configured_url(config_path: Path | None, settings: Settings) -> str:

@@ -27,6 +27,13 @@ config_option = click.option(
     type=click.Path(path_type=Path),
     help="Configuration file. Default: $POINTSMAN_CONFIG, ./pointsman.yaml, or the one in your config folder.",
 )
+edited_config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="Configuration file. Default: the one of the running gateway; if none runs, $POINTSMAN_CONFIG, "
+    "./pointsman.yaml, or the one in your config folder.",
+)
 NO_CONFIG = "No configuration found. Run `pointsman serve` to create one, or pass --config FILE."
 state_dir_option = click.option(
     "--state-dir", type=click.Path(path_type=Path), help="The gateway's state folder: audit, database and lock."

@@ -1,0 +1,61 @@
+"""Stand-ins for words of a request that a catalog does not have: the catalog's own words that are spelt alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+
+CORRECTED_WEIGHT = 0.8  # of a word that may be meant, relative to one that is written
+SHORTEST = 4  # letters: among shorter words, one slip leads to many others
+LONGEST = 24  # letters; longer ones are compounds and ids
+LONG = 8  # letters from which a word may have two slips
+MAX_STAND_INS = 3
+MAX_WORDS = 50_000  # that are looked through; real catalogs have far fewer
+KEPT = 1_024  # words of requests whose stand-ins are remembered
+
+
+Corrections = Mapping[str, Sequence[str]]  # the words that may be meant by a token
+
+_WORD = re.compile(r"[A-Za-z]+")
+
+
+def is_correctable(word: str) -> bool:
+    return SHORTEST <= len(word) <= LONGEST and word.isascii() and word.isalpha()
+
+
+class Spelling:
+    """The words of one catalog, by their first and by their last letters.
+
+    The first letter is rarely wrong, and a slip is at one end of a word or at the other: the word that is meant has the
+    same first letter, and the next or the last ones in common with what is written.
+    """
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._by_ends: dict[str, list[str]] = {}
+        for word in islice(words, MAX_WORDS):
+            for key in _ends(word):
+                self._by_ends.setdefault(key, []).append(word)
+        self.stand_ins = lru_cache(maxsize=KEPT)(self._stand_ins)
+
+    def _stand_ins(self, word: str) -> tuple[str, ...]:
+        """The words that are spelt most like a word: those with the fewest slips between them."""
+        if not is_correctable(word):
+            return ()
+        from rapidfuzz.distance import OSA  # at first use: most requests are spelt correctly
+        from rapidfuzz.process import extract
+
+        candidates = list(dict.fromkeys(known for key in _ends(word) for known in self._by_ends.get(key, ())))
+        slips = 2 if len(word) >= LONG else 1
+        found = extract(word, candidates, scorer=OSA.distance, score_cutoff=slips, limit=MAX_STAND_INS)
+        return tuple(known for known, distance, _ in found if distance == found[0][1])
+
+
+def replace_words(text: str, meant: Mapping[str, str]) -> str:
+    """The text with the words that are meant in place of those that are written. A name, with a capital, stays."""
+    return _WORD.sub(lambda word: meant.get(word[0], word[0]), text) if meant else text
+
+
+def _ends(word: str) -> tuple[str, str]:
+    return word[:2], f"{word[0]}-{word[-2:]}"

@@ -1,0 +1,100 @@
+"""Discovery over the tools of nine real servers: requests of one step that went wrong once, and tasks of several.
+
+`real_servers.json` has the tool lists of the servers for files, git, time, fetch, memory, SQLite, GitHub and Slack
+(modelcontextprotocol/servers) and of Playwright (microsoft/playwright-mcp) as of November 2026, without the limits in
+their schemas.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from ruamel.yaml import YAML
+
+from pointsman.catalog.results import DOUBTFUL
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.providers.bm25.provider import BM25SearchProvider
+from tests.catalog.sources import SmallServer, catalog_of
+from tests.golden.golden import HERE, ME, keys, place
+
+# The share of steps whose tool is among the first five, and of tasks of which all steps are.
+STEPS = {False: 0.76, True: 0.75}
+TASKS = {False: 0.46, True: 0.49}
+
+both_ways = pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
+
+
+@dataclass(frozen=True)
+class Asked:
+    ask: str
+    right: tuple[str, ...]
+    within: tuple[int, int]  # the place that it must reach, by words and with embeddings
+
+
+@dataclass(frozen=True)
+class Task:
+    ask: str
+    right: tuple[tuple[str, ...], ...]  # for each step
+
+
+def real_servers() -> list[SmallServer]:
+    lists = json.loads((HERE / "real_servers.json").read_text())
+    return [SmallServer(server_id, *tools) for server_id, tools in lists.items()]
+
+
+def asked() -> list[Asked]:
+    entries = YAML(typ="safe").load(HERE / "real_requests.yaml")
+    return [Asked(entry["ask"], tuple(entry["right"]), tuple(entry.get("within", (1, 1)))) for entry in entries]
+
+
+def tasks() -> list[Task]:
+    entries = YAML(typ="safe").load(HERE / "real_steps.yaml")
+    return [Task(entry["ask"], tuple(map(tuple, entry["right"]))) for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def catalogs() -> dict[bool, ToolCatalogService]:
+    return {each: catalog_of(*real_servers(), local=BM25SearchProvider(each)) for each in (False, True)}
+
+
+def test_every_right_answer_exists() -> None:
+    known = {f"{server.id}:{tool['name']}" for server in real_servers() for tool in server.tools}
+    assert {key for each in asked() for key in each.right} <= known
+    assert {key for task in tasks() for right in task.right for key in right} <= known
+    assert len(tasks()) == 30
+    assert {len(task.right) for task in tasks()} == {2, 3, 4}
+
+
+@both_ways
+async def test_the_right_tool_comes_first_or_near_it(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    missed = {}
+    for each in asked():
+        found = keys(await catalogs[embeddings].search(ME, [each.ask], None, 10))
+        if place(found[: each.within[embeddings]], each.right) is None:
+            missed[each.ask] = found[:3]
+    assert missed == {}
+
+
+@both_ways
+async def test_what_is_right_is_seldom_called_doubtful(
+    embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
+    found = {each: await catalogs[embeddings].search(ME, [each.ask], None, 5) for each in asked()}
+    right = {each.ask: outcome for each, outcome in found.items() if place(keys(outcome), each.right) == 0}
+    doubtful = [ask for ask, outcome in right.items() if outcome.results[0].relevance < DOUBTFUL]
+    assert len(doubtful) <= 0.07 * len(right), doubtful
+
+
+@both_ways
+async def test_the_steps_of_a_task_are_served(embeddings: bool, catalogs: dict[bool, ToolCatalogService]) -> None:
+    served: list[list[bool]] = []
+    for task in tasks():
+        found = keys(await catalogs[embeddings].search(ME, [task.ask], None, 5))
+        served.append([place(found, right) is not None for right in task.right])
+    steps = [step for task in served for step in task]
+    assert sum(steps) / len(steps) >= STEPS[embeddings]
+    assert sum(map(all, served)) / len(served) >= TASKS[embeddings]

@@ -1,0 +1,43 @@
+"""Verbs: the steps of a sentence, and what reads or writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pointsman.providers.bm25.actions import Kind, kind_of_request, kind_of_tool, steps
+from pointsman.providers.text import words
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Stage the files, commit them and push", ["Stage the files", "commit them", "push"]),
+        ("Read it, and then send it to Anna", ["Read it", "send it to Anna"]),
+        ("Compare apples and oranges", ["Compare apples and oranges"]),
+        ("Buy bread, milk and eggs", ["Buy bread, milk and eggs"]),
+    ],
+)
+def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
+    assert steps(sentence) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("show the last commit", "reads"),
+        ("What changed in the last commit?", "reads"),
+        ("please commit my work", "writes"),
+        ("a poem about the sea", None),
+        ("", None),
+    ],
+)
+def test_the_first_verb_of_a_request_counts(text: str, kind: Kind | None) -> None:
+    assert kind_of_request(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("git_commit", "writes"), ("listCommits", "reads"), ("git_diff_staged", "reads"), ("maps", None)],
+)
+def test_a_tool_is_named_by_what_it_does(name: str, kind: Kind | None) -> None:
+    assert kind_of_tool(words(name)) == kind
