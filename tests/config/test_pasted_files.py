@@ -326,6 +326,22 @@ REFUSED: dict[str, tuple[str, list[str]]] = {
         '{"mcpServers": {\n  "time": {"command": "uvx"}\n  "notes": {"command": "notes"}\n}}\n',
         ["f.yaml:3:3: a comma is missing before this, or a quote before it is not closed"],
     ),
+    "JSON without a comma and without indentation": (
+        '{"mcpServers": {\n"time": {"command": "[uvx"}\n"notes": {"command": "notes"}\n}}\n',
+        ["f.yaml:3:1: a comma is missing before this, or a quote before it is not closed"],
+    ),
+    "a bracket that never closes, and more servers": (
+        "servers:\n  time:\n    args: [mcp-server-time\n  notes:\n    command: notes\n    args: [x] # ]\n",
+        ["f.yaml:3:11: the `[` that opens here is not closed before line 4; add `]`"],
+    ),
+    "a bracket that never closes after a quoted item": (
+        'servers:\n  time:\n    args: [-c, "print([])"\n    command: python\n',
+        ["f.yaml:3:11: the `[` that opens here is not closed before line 4; add `]`"],
+    ),
+    "a brace that never closes, and more servers": (
+        "servers:\n  time: {command: uvx\n  notes: {command: notes}\n",
+        ["f.yaml:2:9: the `{` that opens here is not closed before line 3; add `}`"],
+    ),
     "JSON that was not copied to its end": (
         '{"mcpServers": {\n  "time": {"command": "uvx"}\n',
         ["f.yaml:1:16: the `{` that opens here is never closed; add `}`"],

@@ -18,6 +18,8 @@ _SHOWN = 60  # characters of a corrected text
 _NO_SPACE = re.compile(r"\s*(?:- +)?[\"']?([A-Za-z_][\w.-]*)[\"']?:(?![\s/]|$)")
 _LONE_WORD = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*")
 _COMMENT_AS_VALUE = re.compile(r"[\[{,:][ \t]*+(#)[^\s#]")
+_KEY = re.compile(r"\s*[\"']?[\w.-]*[\"']?")
+_QUOTED_OR_COMMENT = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<!\S)#[^\n]*")
 _TOML_TABLE = re.compile(r"^\[{1,2}[\w.\"-]+\]{1,2}[ \t]*$", re.MULTILINE)
 
 
@@ -233,7 +235,27 @@ def _bracket(mistake: _Mistake) -> _Answer | None:
     if got in ("}", "]"):
         line = mistake.start[0] + 1 if mistake.start else mistake.line + 1
         return mistake.here(f"`{closing}` is missing before this `{got}`, for the `{opening}` in line {line}")
+    if _at_later_key(mistake) and not _closes_later(mistake.text[mistake.index :], closing):
+        return mistake.at_start(
+            f"the `{opening}` that opens here is not closed before line {mistake.line + 1}; add `{closing}`"
+        )
     return mistake.here("a comma is missing before this, or a quote before it is not closed")
+
+
+def _at_later_key(mistake: _Mistake) -> bool:
+    """Whether the problem is at the key of a line below the one with the bracket."""
+    before = mistake.line_text(mistake.line)[: mistake.column]
+    return mistake.start is not None and mistake.start[0] < mistake.line and _KEY.fullmatch(before) is not None
+
+
+def _closes_later(rest: str, closing: str) -> bool:
+    """Whether the first bracket that `rest` closes and does not open is this one."""
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", _QUOTED_OR_COMMENT.sub("", rest)):
+        depth += 1 if bracket in "[{" else -1
+        if depth < 0:
+            return bool(bracket == closing)
+    return False
 
 
 def _comment(mistake: _Mistake) -> _Answer | None:
