@@ -76,8 +76,10 @@ class Match(Generic[Array]):
 
     def times(self, factors: Floats) -> Match[Array]:
         """The match with factors for each part and tool; the whole query gets the best of a tool's factors."""
-        factors = factors.astype(self.parts.dtype)
-        return Match(self.whole * factors.max(axis=0), self.parts * factors)
+        whole, parts = self.whole.copy(), self.parts.copy()  # multiplied in place, which keeps the type of the figures
+        whole *= factors.max(axis=0)
+        parts *= factors
+        return Match(whole, parts)
 
     def combined(self) -> Array:
         """The match of the whole query plus that of the part that a tool matches best.
@@ -91,7 +93,8 @@ class Match(Generic[Array]):
         """The parts, scaled to about the same best score: one with few words asks for its tool nonetheless."""
         tops = self.parts.max(axis=1, initial=0)
         scales = np.where(tops > 0, tops.max() / np.where(tops > 0, tops, 1), 1) ** EQUALITY
-        equalized: Array = self.parts * scales[:, None].astype(self.parts.dtype)
+        equalized: Array = self.parts.copy()
+        equalized *= scales[:, None]
         return equalized
 
 
