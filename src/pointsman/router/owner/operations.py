@@ -9,11 +9,12 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pointsman import __version__
 from pointsman.catalog.list_cache import ListFailure
@@ -37,6 +38,7 @@ from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import kind_of, target_of
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
+from pointsman.router.owner.typed_arguments import typed
 from pointsman.router.serving.reload import Reloader
 
 OWNER = Caller(OWNER_ID, None)
@@ -45,6 +47,10 @@ RELOAD_S = 20.0
 REPLAY_S = 300.0  # a search service may take seconds for each request
 CALL_MARGIN_S = 30.0  # for queues and a restart, in addition to the longest `call_s`
 SETTLE_MARGIN_S = 5.0  # in addition to `connect_s`
+_ONLY_FOR_THE_OWNER = (
+    "A model without a project does not get these: `unassigned.optimization` is off. "
+    "`--project P` searches as in a project."
+)
 _CLIENT = Client("pointsman cli", "legacy", "2025-11-25", {}, None, None)
 
 
@@ -192,7 +198,11 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
     if project_id is not None and project_id not in parts.current.config.projects:
         raise _unknown("project", project_id, parts.current.config.projects, "pointsman project list")
     given = {"query": queries, "maxResults": max_results}
-    return await _call(parts, Caller(OWNER_ID, project_id), DISCOVERY, given, SHORT_S)
+    answer = await _call(parts, Caller(OWNER_ID, project_id), DISCOVERY, given, SHORT_S)
+    if project_id is None and parts.current.config.unassigned.optimization is None and "structuredContent" in answer:
+        found = answer["structuredContent"]
+        found["notice"] = " ".join(filter(None, (found.get("notice"), _ONLY_FOR_THE_OWNER)))
+    return answer
 
 
 async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) -> Json:
@@ -200,8 +210,13 @@ async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) ->
     return await _limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
 
 
-async def call(parts: Parts, tool_key: str, arguments: Json) -> Json:
-    """Call a tool as the owner: with the checks, limits and audit rows of any other call."""
+async def call(parts: Parts, tool_key: str, arguments: Json, words: Mapping[str, str]) -> Json:
+    """Call a tool as the owner: with the checks, limits and audit rows of any other call.
+
+    `words` are arguments as they were typed; the tool's schema decides whether one is JSON or text.
+    """
+    if words:
+        arguments = typed(arguments, words, _input_schema(parts, tool_key))
     config = parts.current.config
     longest_s = max((config.timeouts_of(server).call_s for server in config.servers.values()), default=0.0)
     given = {"toolKey": tool_key, "arguments": arguments}
@@ -244,7 +259,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
         "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),
         "replay": lambda given: replay_cases(parts, _objects(given, "cases"), _texts(given, "providers")),
-        "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments")),
+        "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments"), _words(given)),
     }
 
 
@@ -286,6 +301,14 @@ def _reason(parts: Parts, server_id: str) -> str:
 def _tool_names(parts: Parts, server_id: str) -> list[str]:
     listed = parts.catalog.last_list(server_id)
     return list(listed.items) if listed is not None else []
+
+
+def _input_schema(parts: Parts, tool_key: str) -> Any:
+    """None: the server has listed no such tool."""
+    server_id, _, name = tool_key.partition(":")
+    listed = parts.catalog.last_list(server_id)
+    tool = listed.items.get(name) if listed is not None else None
+    return tool.tool.get("inputSchema") if tool is not None else None
 
 
 def _shown(tool: Json) -> Json:
@@ -365,6 +388,13 @@ def _object(given: Json, name: str) -> Json:
     if not isinstance(value, dict):
         raise OwnerError("invalid_request", f"`{name}` must be an object.")
     return value
+
+
+def _words(given: Json) -> dict[str, str]:
+    words = _object(given, "words")
+    if not all(isinstance(word, str) for word in words.values()):
+        raise OwnerError("invalid_request", "`words` must be an object of strings.")
+    return words
 
 
 def _count(given: Json) -> int:
