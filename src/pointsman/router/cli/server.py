@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pointsman.core.escape import escaped
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
@@ -18,17 +19,8 @@ from pointsman.router.cli.common.options import (
     note,
     state_dir_option,
 )
-from pointsman.router.cli.common.owner import (
-    ask_gateway,
-    complete,
-    owned_folder,
-    paint,
-    paint_state,
-    plural,
-    print_json,
-    progress,
-    table,
-)
+from pointsman.router.cli.common.output import echo, paint, print_json, table
+from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint_state, plural, progress
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
@@ -173,7 +165,7 @@ def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool
         rows.append((one["id"], paint_state(state), count, one["kind"], one["target"], reason))
     if listed:
         for line in table(rows):
-            click.echo(line)
+            echo(line)
     else:
         note("No servers yet. Add one with `pointsman server add NAME COMMAND`.")
     if not running:
@@ -221,7 +213,7 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
         print_json({"server": server_id, "lines": written})
         return
     for line in written:
-        click.echo(line)
+        echo(escaped(line))
 
 
 @server.command()
@@ -279,7 +271,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
         return
-    click.echo(f"Removed server `{server_id}` from {edited.path}.")
+    echo(f"Removed server `{server_id}` from {edited.path}.")
     edited.note_pending()
 
 
@@ -333,7 +325,7 @@ def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": found})
     else:
-        click.echo(f"{done} {edited.path}.")
+        echo(f"{done} {edited.path}.")
         edited.note_pending()
     if found is not None:
         _show(found, edited.state_dir, as_json, printed=as_json)
@@ -346,12 +338,10 @@ def _show(found: dict[str, Any], folder: Path, as_json: bool, *, printed: bool =
         if not printed:
             print_json(found)
     elif not found["enabled"]:
-        click.echo(f"Server `{found['id']}` is disabled.")
+        echo(f"Server `{found['id']}` is disabled.")
     elif well:
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
-        click.echo(
-            f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}."
-        )
+        echo(f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}.")
     else:
         _show_failure(found, folder)
     if not well:
@@ -362,12 +352,12 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
     server_id = found["id"]
     reason = found["reason"] or "no reason is known"
     word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
-    click.echo(f"Server `{server_id}` {paint(word, 'red')}: {reason.rstrip('.')}.", err=True)
+    echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
     from pointsman.router.owner.last_words import last_words, telling_lines
 
     words = telling_lines(found["log"]) if "log" in found else last_words(folder, server_id)
     for line in words:
-        click.echo(f"  | {line}", err=True)
+        echo(f"  | {escaped(line)}", err=True)
     trial = "log" in found
     names = found.get("emptyVariables", ())
     if names:

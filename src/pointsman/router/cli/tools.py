@@ -10,10 +10,12 @@ from typing import Any
 
 import click
 
+from pointsman.core.escape import escaped
 from pointsman.router.cli.audit import Moment, report_read_errors
 from pointsman.router.cli.common import replay
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
-from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint, plural, print_json, progress
+from pointsman.router.cli.common.output import echo, paint, print_json
+from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, plural, progress
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`
@@ -40,11 +42,11 @@ def list_tools(server_id: str | None, state_dir: Path | None, as_json: bool) -> 
         return
     for tool in answer["tools"]:
         off = "" if tool["allowed"] else paint(" (switched off by tool_permissions)", "yellow")
-        click.echo(f"{tool['toolKey']}{off}")
+        echo(f"{escaped(tool['toolKey'])}{off}")
         if text := _first_sentence(tool.get("description")):
-            click.echo(f"    {text}")
+            echo(f"    {text}")
     for missing, reason in answer["missing"].items():
-        note(f"Server `{missing}` is missing: {reason or 'it gave no list in time'}.")
+        note(f"Server `{missing}` is missing: {escaped(reason or 'it gave no list in time')}.")
     note(plural(len(answer["tools"]), "tool") + ".")
 
 
@@ -65,9 +67,9 @@ def search(query: tuple[str, ...], project_id: str | None, count: int, state_dir
         print_json(found)
     else:
         for result in found.get("results", []):
-            click.echo(f"{result['relevance']:.2f}  {result['toolKey']}")
+            echo(f"{result['relevance']:.2f}  {escaped(result['toolKey'])}")
             if text := _first_sentence(result.get("description")):
-                click.echo(f"      {text}")
+                echo(f"      {text}")
         if notice := found.get("notice"):
             note(notice)
         if error := found.get("error"):
@@ -188,10 +190,10 @@ def _print_replay(cases: Sequence[replay.Case], audit: bool) -> None:
     shown = replay.changed(cases)[: replay.MAX_CHANGES] if audit else cases
     if shown:
         for line in replay.case_lines(shown):
-            click.echo(line)
-        click.echo()
+            echo(line)
+        echo()
     for line in replay.summary_lines(cases):
-        click.echo(line)
+        echo(line)
     gone = sum(not case.ranks for case in cases)
     if gone:
         note(f"{plural(gone, 'request')} left out: the project no longer exists.")
@@ -229,9 +231,10 @@ def _print_content(result: dict[str, Any]) -> None:
         raise CommandError("The tool asks its user something, which only a client can answer.")
     for block in result.get("content", []):
         if block.get("type") == "text":
-            click.echo(block["text"], err=failed)
+            text = block["text"]
+            echo(escaped(text) if _error_code(result) == "unknown_tool" else text, err=failed)  # that quotes the key
         else:
-            note(f"({block.get('type', 'unknown')} content is not shown; --json has it)")
+            note(f"({escaped(str(block.get('type', 'unknown')))} content is not shown; --json has it)")
 
 
 def _error_code(result: dict[str, Any]) -> str | None:
