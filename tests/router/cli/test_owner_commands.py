@@ -156,6 +156,8 @@ async def test_projects_are_listed_and_set_in_effect_at_once(shop: Shop, tmp_pat
     assert [(one["id"], one["optimization"]) for one in listed] == [("", "bm25"), ("attic", "off"), ("cellar", "bm25")]
     flat = await run(tmp_path, "project", "set", "attic", "--exposure", "flat")
     assert "Reconnected, because `exposure` decides whether a server may offer apps: attic." in flat.stderr
+    listed = (await run(tmp_path, "server", "list", "--json")).json["servers"]
+    assert all(one["tools"] is not None for one in listed if one["state"] == "running")
     assert "Reconnected" not in (await run(tmp_path, "project", "set", "attic", "--exposure", "flat")).stderr
     unknown = await run(tmp_path, "project", "set", "atic", "--optimization", "bm25")
     assert (unknown.code, "Did you mean `attic`?" in unknown.stderr) == (1, True)

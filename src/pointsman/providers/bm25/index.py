@@ -22,7 +22,7 @@ from pointsman.providers.bm25.documents import Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
 from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
-from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, Corrections, Spelling, replace_words
+from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, MAX_CORRECTED, Corrections, Spelling, replace_words
 from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.semantic.tool_encoder import SentenceMatch
@@ -55,7 +55,7 @@ SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
 WORDS_ALONE = (5.83, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
 WITH_MEANING = (5.5, 0.67, 0.17, 0.07, -0.55, -1.04, -1.61, 4.81)
-WITH_SENTENCES = (2.24, 0.85, 0.0, 0.064, 0.0, -0.85, -1.42, 1.6, 7.65)
+WITH_SENTENCES = (5.25, 0.9, -0.13, 0.08, -0.69, -1.15, -1.74, 0.97, 7.24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,8 @@ class Index:
         unknown = [
             token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))
         ]
-        return {token: found for token in unknown if (found := self._spelling.stand_ins(query.tokens[token]))}
+        words = {token: query.tokens[token] for token in unknown[:MAX_CORRECTED]}
+        return {token: found for token, word in words.items() if (found := self._spelling.stand_ins(word))}
 
     @cached_property
     def _spelling(self) -> Spelling:

@@ -45,6 +45,7 @@ OWNER = Caller(OWNER_ID, None)
 SHORT_S = 30.0  # for an operation that waits for no server to start
 RELOAD_S = 20.0
 REPLAY_S = 300.0  # a search service may take seconds for each request
+LISTS_S = 10.0  # for servers that have just started to list their tools
 CALL_MARGIN_S = 30.0  # for queues and a restart, in addition to the longest `call_s`
 SETTLE_MARGIN_S = 5.0  # in addition to `connect_s`
 _ONLY_FOR_THE_OWNER = (
@@ -88,10 +89,10 @@ async def about(parts: Parts) -> Json:
 
 async def status(parts: Parts) -> Json:
     """How the gateway is: its servers, calls and the context that it saves."""
-    await parts.catalog.collected(OWNER)
+    await parts.logs.flush()  # `doctor` shows the last words of servers next
+    listed = await _describe_listed(parts)
     context = await estimate_savings(parts.catalog, parts.context_use)
     health, figures = parts.health.report(OWNER), await parts.metrics.figures()
-    listed = _describe_all(parts)
     enabled = [one for one in listed if one["enabled"]]
     own = ("ready", "version", "servers")
     return {
@@ -123,7 +124,7 @@ async def names(parts: Parts) -> Json:
 
 async def servers(parts: Parts) -> Json:
     """All servers of the configuration, and how each of them is."""
-    return {"servers": _describe_all(parts)}
+    return {"servers": await _describe_listed(parts)}
 
 
 async def settled_server(parts: Parts, server_id: str) -> Json:
@@ -266,6 +267,24 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
 # ------------------------------------------------------------------ helpers
 
 
+async def _describe_listed(parts: Parts) -> list[Json]:
+    """Describe all servers once those that run have listed their tools: one that has not then is slow, or cannot."""
+    counts: dict[str, int] = {}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LISTS_S):
+            for _ in range(2):  # again for servers that were starting before
+                collected = await parts.catalog.collected(OWNER)
+                counts |= {server_id: len(part.items) for server_id, part in collected.parts.items()}
+                if all(one["id"] in counts for one in _describe_all(parts) if _lacks_list(one)):
+                    break
+    # During a restart after an edit, the old connection's list counts, though it is not the last list.
+    return [one | {"tools": counts.get(one["id"])} if _lacks_list(one) else one for one in _describe_all(parts)]
+
+
+def _lacks_list(one: Json) -> bool:
+    return bool(one["enabled"]) and one["state"] == "running" and one["tools"] is None
+
+
 def _describe_all(parts: Parts) -> list[Json]:
     return [_describe(parts, server_id, server) for server_id, server in parts.current.config.servers.items()]
 
@@ -286,6 +305,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "protocol": introduction.version if introduction is not None else None,
         "tools": len(listed.items) if listed is not None and server.enabled else None,
         "restarts": running.restarts if running is not None else 0,
+        "emptyVariables": list(parts.current.config.empty_variables(server_id)),
         "projects": list(server.projects),
     }
 
