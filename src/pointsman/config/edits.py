@@ -36,7 +36,8 @@ class InvalidEntryError(Exception):
     """The new entry is invalid. It was never written, so its problems have no position in the file."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
-        super().__init__("\n".join(problem.message for problem in problems))
+        self.messages = tuple(problem.message for problem in problems)
+        super().__init__("\n".join(self.messages))
 
 
 def add_token(

@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pointsman.core.escape import escaped
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
@@ -20,7 +22,7 @@ class ConfigProblem:
 
     def __str__(self) -> str:
         position = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        return f"{position}: {self.message}"
+        return escaped(f"{position}: {self.message}")
 
     @property
     def message(self) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pointsman.router.audit.display import Table, json_line, visible
+from pointsman.core.escape import escaped
+from pointsman.router.audit.display import Table, json_line
 from tests.router.audit.samples import open_log, request, rows
 
 NASTY = "a\x1b[31mred\x07\r\n\u202egnp.exe\u2066\u200b\U000e0041\x9bz"
@@ -34,7 +35,7 @@ def test_the_json_is_printable_and_says_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["plain", "naïve 東京 😀", "a\\b"])
 def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
-    assert visible(text) == text
+    assert escaped(text) == text
 
 
 def test_columns_stand_in_line_also_with_wide_characters(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,3 +57,32 @@ def move_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_of(home: Path) -> Path:
     return home / ".config/pointsman/pointsman.yaml"
+
+
+async def run_on_terminal(folder: Path, *args: str, **environ: str) -> str:
+    """Run a command as `run` does, with a terminal as its stdin, stdout and stderr. Return what the terminal got."""
+    own = {"POINTSMAN_STATE_DIR": str(folder / "state"), "TERM": "xterm", **environ}
+    ours, its = os.openpty()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *MODULE, *args, cwd=folder, env=own_environment(folder) | own, stdin=its, stdout=its, stderr=its
+        )
+    finally:
+        os.close(its)
+    try:
+        shown = await asyncio.wait_for(asyncio.to_thread(_read_to_end, ours), COMMAND_S)
+        await asyncio.wait_for(process.wait(), COMMAND_S)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        os.close(ours)
+    return shown.decode(errors="replace")
+
+
+def _read_to_end(terminal: int) -> bytes:
+    read = b""
+    with suppress(OSError):  # EIO: the last process has closed its side
+        while chunk := os.read(terminal, 65_536):
+            read += chunk
+    return read

@@ -152,8 +152,14 @@ async def test_whoever_has_made_another_token_is_not_shown_a_new_first_one(tmp_p
         assert shown(said)
         process = await start(tmp_path, "cursor", "--yes", command=("client", "add"))
         assert await asyncio.wait_for(process.wait(), LIMIT_S) == 0
-    async with ready(tmp_path) as (said, _):
+        first = shown(said)
+    async with ready(tmp_path) as (said, url):
         assert not SECRET.search(said)
+        assert "Nothing has used the first token, `first`, yet. It stays valid" in said
+        assert "`pointsman token revoke first`" in said
+        assert await status(url, first) == 200
+    async with ready(tmp_path) as (said, _):
+        assert "first token" not in said
 
 
 async def test_the_marker_is_private_and_goes_with_the_first_use(tmp_path: Path) -> None:

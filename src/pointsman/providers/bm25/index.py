@@ -22,7 +22,7 @@ from pointsman.providers.bm25.documents import Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
 from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
-from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, Corrections, Spelling, replace_words
+from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, MAX_CORRECTED, Corrections, Spelling, replace_words
 from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.semantic.tool_encoder import SentenceMatch
@@ -76,8 +76,10 @@ class Match(Generic[Array]):
 
     def times(self, factors: Floats) -> Match[Array]:
         """The match with factors for each part and tool; the whole query gets the best of a tool's factors."""
-        factors = factors.astype(self.parts.dtype)
-        return Match(self.whole * factors.max(axis=0), self.parts * factors)
+        whole, parts = self.whole.copy(), self.parts.copy()  # multiplied in place, which keeps the type of the figures
+        whole *= factors.max(axis=0)
+        parts *= factors
+        return Match(whole, parts)
 
     def combined(self) -> Array:
         """The match of the whole query plus that of the part that a tool matches best.
@@ -91,7 +93,8 @@ class Match(Generic[Array]):
         """The parts, scaled to about the same best score: one with few words asks for its tool nonetheless."""
         tops = self.parts.max(axis=1, initial=0)
         scales = np.where(tops > 0, tops.max() / np.where(tops > 0, tops, 1), 1) ** EQUALITY
-        equalized: Array = self.parts * scales[:, None].astype(self.parts.dtype)
+        equalized: Array = self.parts.copy()
+        equalized *= scales[:, None]
         return equalized
 
 
@@ -214,7 +217,8 @@ class Index:
         unknown = [
             token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))
         ]
-        return {token: found for token in unknown if (found := self._spelling.stand_ins(query.tokens[token]))}
+        words = {token: query.tokens[token] for token in unknown[:MAX_CORRECTED]}
+        return {token: found for token, word in words.items() if (found := self._spelling.stand_ins(word))}
 
     @cached_property
     def _spelling(self) -> Spelling:

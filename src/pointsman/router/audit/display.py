@@ -1,21 +1,16 @@
-"""Formats rows as a table or as JSON lines. Escapes what could move the cursor, hide text or forge a line."""
+"""Formats rows as a table or as JSON lines, with the characters escaped that could forge what a terminal shows."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 import msgspec
 
+from pointsman.core.escape import escaped, escaped_json
 from pointsman.router.audit.rows import Row
 
-# Control characters, line and paragraph separators, and characters that are invisible or change the direction.
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f"
-    "\ufeff\ufff9-\ufffb\U000e0000-\U0010ffff]"
-)
 _COLUMNS = (("TIME", 24), ("OUTCOME", 14), ("MS", 9), ("TOKEN", 16), ("PROJECT", 16), ("CLIENT", 16), ("WHAT", 100))
 _RIGHT = frozenset({"MS"})
 _LOOK_AHEAD = 200  # rows that determine the column widths
@@ -24,10 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 def json_line(row: Row) -> str:
     """Encode a row as one JSON object, with terminal control characters escaped."""
-    encoded = _encode(row)
-    if encoded.isascii() and b"\x7f" not in encoded:  # the encoder has escaped the other control characters
-        return encoded.decode()
-    return _UNSAFE.sub(_json_escape, encoded.decode())
+    return escaped_json(_encode(row).decode())
 
 
 class Table:
@@ -50,10 +42,6 @@ class Table:
             yield _line(each, self._widths)
 
 
-def visible(text: str) -> str:
-    return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
-
-
 def _cells(row: Row) -> list[str]:
     what = _what(row)
     if row.code:
@@ -65,7 +53,7 @@ def _cells(row: Row) -> list[str]:
     outcome = row.outcome or "(under way)"
     ms = "" if row.ms is None else f"{row.ms:.1f}"
     cells = (row.time, outcome, ms, row.token or "-", row.project or "-", row.client or "-", what)
-    return [visible(cell) for cell in cells]
+    return [escaped(cell) for cell in cells]
 
 
 def _what(row: Row) -> str:
@@ -113,8 +101,3 @@ def _char_width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def _json_escape(match: re.Match[str]) -> str:
-    units = match[0].encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

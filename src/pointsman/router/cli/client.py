@@ -34,7 +34,7 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.cli.common.owner import print_json
+from pointsman.router.cli.common.output import echo, print_json
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, Dialect, project_file, user_file
 from pointsman.router.clients.entry import (
@@ -140,7 +140,7 @@ def print_(
         path = str(user_file(dialect, os.environ))
         print_json({"client": dialect.name, "file": path, "name": name, "entry": entry, "text": text})
     else:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
     note(f"This belongs into {user_file(dialect, os.environ)}; `pointsman client add {dialect.name}` writes it there.")
     if variable is None and token is None:
         note(f"Put a token in the place of `{PLACEHOLDER}`: `pointsman token create NAME` prints one.")
@@ -203,7 +203,7 @@ def add(
     note(f"{dialect.title} is set up: {setup.path}. {dialect.after}")
     _warn(setup, variable)
     if problem:
-        raise CommandError(problem)
+        raise CommandError(*problem.split("\n"))
 
 
 @client.command()
@@ -271,7 +271,7 @@ def list_(scope: str, name: str, as_json: bool) -> None:
     width = max(len(row["client"]) for row in rows)
     for row in rows:
         others = f", {row['others']} other server{'s' if row['others'] != 1 else ''}" if row["others"] else ""
-        click.echo(f"{row['client']:{width}}  {row['state'] + others:30}  {_short(row['file'])}")
+        echo(f"{row['client']:{width}}  {row['state'] + others:30}  {_short(row['file'])}")
     note("\nConnect one with `pointsman client add NAME`. `pointsman import` takes over the servers of all.")
 
 
@@ -457,6 +457,6 @@ def _report_errors() -> Iterator[None]:
         except (ClientFileError, ReplaceError, NotExpressibleError) as error:
             raise CommandError(str(error)) from error
         except InvalidEntryError as error:
-            raise ConfigCommandError(str(error)) from error
+            raise ConfigCommandError(*error.messages) from error
         except (EditError, NameTakenError) as error:
             raise CommandError(f"The token could not be created: {error}.") from error

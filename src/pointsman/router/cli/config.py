@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 from io import StringIO
@@ -26,6 +25,7 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     require_config,
 )
+from pointsman.router.cli.common.output import echo, print_json
 
 
 @click.group()
@@ -45,15 +45,15 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
         loaded = load_gateway_config(path)
     except ConfigError as error:
         if as_json:
-            _print_json({"ok": False, "problems": [dataclasses.asdict(problem) for problem in error.problems]})
+            print_json({"ok": False, "problems": [dataclasses.asdict(problem) for problem in error.problems]})
         else:
-            click.echo(str(error), err=True)
+            echo(str(error), err=True)
         sys.exit(2)
     remarks = (*advice(loaded), *loaded.notes)
     if as_json:
-        _print_json({"ok": True, "problems": [], **({"advice": remarks} if remarks else {})})
+        print_json({"ok": True, "problems": [], **({"advice": remarks} if remarks else {})})
         return
-    click.echo(f"{path}: ok, {_counts(loaded)}")
+    echo(f"{path}: ok, {_counts(loaded)}")
     for remark in remarks:
         note(remark)
 
@@ -69,9 +69,9 @@ def show(config_file: Path | None, as_json: bool) -> None:
         loaded = examine(read_text(path), str(path), os.environ)
     shown = mask_config(apply_overrides(loaded.config, settings), loaded.external_texts)
     if as_json:
-        _print_json(shown)
+        print_json(shown)
     else:
-        click.echo(f"# {path} with defaults and environment; secrets are masked\n{_as_yaml(shown)}", nl=False)
+        echo(f"# {path} with defaults and environment; secrets are masked\n{_as_yaml(shown)}", nl=False)
 
 
 def _counts(config: GatewayConfig) -> str:
@@ -85,7 +85,3 @@ def _as_yaml(shown: dict[str, Any]) -> str:
     text = StringIO()
     yaml.dump(shown, text)
     return text.getvalue()
-
-
-def _print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))

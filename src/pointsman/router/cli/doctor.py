@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ import click
 from pointsman.config.errors import ConfigError
 from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import Settings, apply_overrides, read_settings
+from pointsman.core.escape import escaped
 from pointsman.router.cli.common.edited import used_config
 from pointsman.router.cli.common.options import (
     NO_CONFIG,
@@ -25,7 +25,8 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.cli.common.owner import paint, progress
+from pointsman.router.cli.common.output import echo, paint, print_json
+from pointsman.router.cli.common.owner import progress
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.doctor.examination import examine, with_gateway
 from pointsman.router.doctor.findings import Finding, Inspected
@@ -53,19 +54,19 @@ def doctor(client: str | None, config_file: Path | None, state_dir: Path | None,
     well = all(finding.level != "problem" for finding in findings)
     if as_json:
         listed = [dataclasses.asdict(finding) for finding in findings]
-        click.echo(json.dumps({"ok": well, "findings": listed}, indent=2, ensure_ascii=False))
+        print_json({"ok": well, "findings": listed})
     else:
         for line in _lines(findings):
-            click.echo(line)
+            echo(line)
     if not well:
         sys.exit(1)
 
 
 def _lines(findings: list[Finding]) -> Iterator[str]:
     for finding in findings:
-        yield f"{paint(f'{finding.level:8}', _COLOURS[finding.level])} {finding.check:14} {finding.message}"
+        yield f"{paint(f'{finding.level:8}', _COLOURS[finding.level])} {finding.check:14} {escaped(finding.message)}"
         for line in finding.lines:
-            yield f"{'':23} | {line}"
+            yield f"{'':23} | {escaped(line)}"
 
 
 def _inspected(config_file: Path | None, state_dir: Path, settings: Settings, client: str | None) -> Inspected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pointsman.config.mask import mask_args, mask_url
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.config.yaml.text_edits import EditError
+from pointsman.core.escape import escaped
 from pointsman.router.cli.client import ClientName, confirmed
 from pointsman.router.cli.common.edited import Edited, reload_after_undo
 from pointsman.router.cli.common.gateway_address import configured_url, edited_url
@@ -31,6 +31,7 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
+from pointsman.router.cli.common.output import print_json
 from pointsman.router.cli.common.owner import plural
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, Dialect
@@ -83,7 +84,7 @@ def import_(
         own_urls = (edited_url(edited, settings), configured_url(path, settings))
         plan = plan_import(findings, read_text(path), path, own_urls, os.environ)
         if as_json:
-            click.echo(json.dumps(_as_json(plan), indent=2, ensure_ascii=False))
+            print_json(_as_json(plan))
         else:
             _show(plan, path)
         if not plan.additions:
@@ -97,7 +98,7 @@ def import_(
     note("`pointsman import --undo` takes that back. `pointsman client add NAME` connects a client to the gateway;")
     note("then remove the servers from the client's own file, or its model sees them twice.")
     if problem:
-        raise CommandError(problem)
+        raise CommandError(*problem.split("\n"))
 
 
 def _findings(file: Path | None, clients: tuple[Dialect, ...], scope: str, names: tuple[str, ...]) -> list[Findings]:
@@ -166,7 +167,7 @@ def _take_back(state: Path, as_json: bool) -> None:
     change.discard()
     reload_after_undo(config, state)
     if as_json:
-        click.echo(json.dumps({"configuration": str(config), "removed": change.detail["servers"]}, indent=2))
+        print_json({"configuration": str(config), "removed": change.detail["servers"]})
     note(f"The import of {', '.join(change.detail['servers'])} is taken back; see {config}.")
 
 
@@ -182,19 +183,19 @@ def _show(plan: Plan, path: Path) -> None:
     if plan.additions:
         note(f"Add to {path}:\n")
     for addition in plan.additions:
-        note(f"  {addition.server_id:20} {_summary(addition)}   ({addition.found.source})")
+        note(f"  {addition.server_id:20} {escaped(_summary(addition))}   ({escaped(addition.found.source)})")
         for name in addition.secrets:
             note(f"  {'':20} a secret moves to {FOLDER}/{name}")
         for remark in addition.found.notes:
-            note(f"  {'':20} {remark}")
+            note(f"  {'':20} {escaped(remark)}")
     if plan.left_out:
         note(f"{chr(10) if plan.additions else ''}Not added:\n")
     for left in plan.left_out:
-        note(f"  {left.name:20} {left.reason}   ({left.source})")
+        note(f"  {escaped(left.name):20} {escaped(left.reason)}   ({escaped(left.source)})")
     if plan.problems and (plan.additions or plan.left_out):
         note("")
     for problem in plan.problems:
-        note(f"Not read: {problem}")
+        note(f"Not read: {escaped(problem)}")
     if plan.additions or plan.left_out or plan.problems:
         note("")
 
@@ -234,6 +235,8 @@ def _report_errors() -> Iterator[None]:
         except FileExistsError as error:
             raise CommandError(f"{error.filename} exists already. Try again.") from error
         except InvalidEntryError as error:
-            raise ConfigCommandError(f"Nothing was imported, because a server is not valid here:\n{error}") from error
+            raise ConfigCommandError(
+                "Nothing was imported, because a server is not valid here:", *error.messages
+            ) from error
         except (EditError, NameTakenError) as error:
             raise CommandError(f"Nothing was imported: {error}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -14,7 +13,8 @@ from typing import BinaryIO
 import click
 
 from pointsman.router.cli.common.options import CommandError, state_dir_option
-from pointsman.router.cli.common.owner import owned_folder, paint
+from pointsman.router.cli.common.output import echo, paint, print_json
+from pointsman.router.cli.common.owner import owned_folder
 from pointsman.router.serving.log_file import log_path, numbered
 
 POLL_S = 0.3
@@ -104,6 +104,6 @@ def _print(messages: Iterable[str], as_json: bool) -> None:
         found = _START.fullmatch(message)
         if as_json:
             time_, level, text = found.groups() if found else (None, None, message)
-            click.echo(json.dumps({"time": time_, "level": level, "message": text}, ensure_ascii=False))
+            print_json({"time": time_, "level": level, "message": text}, indent=None)
         else:
-            click.echo(paint(message, _COLOURS.get(found[2])) if found else message)
+            echo(paint(message, _COLOURS.get(found[2])) if found else message)

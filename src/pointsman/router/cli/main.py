@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from pointsman import __version__
+from pointsman.core.escape import escaped
 
 COMMANDS = {
     "serve": "pointsman.router.cli.serve:serve",
@@ -70,6 +74,16 @@ class LazyGroup(click.Group):
         names = [CompletionItem(name, help=text) for name, text in HELP.items() if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _escaped_messages():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _escaped_messages():
+            return super().invoke(ctx)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -80,6 +94,17 @@ class LazyGroup(click.Group):
             hint = f" Did you mean `{near[0]}`?" if near else ""
             raise click.UsageError(f"Unknown command `{args[0]}`.{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _escaped_messages() -> Iterator[None]:
+    """Click prints what is wrong with an argument, and quotes the argument. Commands escape their own messages."""
+    try:
+        yield
+    except click.UsageError as error:
+        if escaped(error.message) == error.message:
+            raise
+        raise click.UsageError(escaped(error.format_message()), error.ctx) from None
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

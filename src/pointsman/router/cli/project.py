@@ -19,7 +19,8 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.cli.common.owner import complete, print_json, table
+from pointsman.router.cli.common.output import echo, print_json, table
+from pointsman.router.cli.common.owner import complete
 
 _OFF = "off"
 
@@ -48,7 +49,7 @@ def list_projects(config_file: Path | None, state_dir: Path | None, as_json: boo
         (one["id"] or '""', one["optimization"], one["exposure"], ", ".join(one["servers"]) or "none") for one in listed
     ]
     for line in table(rows):
-        click.echo(line)
+        echo(line)
 
 
 @project.command(name="set")
@@ -92,7 +93,7 @@ def set_(
         print_json({"configuration": str(edited.path), "gateway": edited.running, "project": row})
         return
     shown = f"Project `{name}`" if name else "Callers without a project"
-    click.echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
+    echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
     edited.note_pending()
     if edited.running and (reconnected := _reconnected(before, config)):
         note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")

@@ -9,7 +9,7 @@ import click
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import apply_search_api_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
-from pointsman.router.cli.common.first_start import search_api_config_file, welcome_to_search_api
+from pointsman.router.cli.common.first_start import kept_token, search_api_config_file, welcome_to_search_api
 from pointsman.router.cli.common.options import CommandError, log_to_stderr, note, report_config_errors
 from pointsman.router.search_api.daemon import Launch
 from pointsman.router.search_api.daemon import serve as run_service
@@ -51,6 +51,8 @@ def serve(config_file: Path | None, host: str | None, port: int | None) -> None:
         def ready(url: str) -> None:
             if file.secret is not None:
                 note(welcome_to_search_api(file, url))
+            if kept := kept_token(file):
+                note(kept)
             note(f"pointsman search-api ready on {url}")
 
         launch = Launch(read(), file.path, read, ready, file.prepare, file.first_token)

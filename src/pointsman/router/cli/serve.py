@@ -11,7 +11,7 @@ from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
-from pointsman.router.cli.common.first_start import gateway_config_file, welcome
+from pointsman.router.cli.common.first_start import gateway_config_file, kept_token, welcome
 from pointsman.router.cli.common.options import (
     CommandError,
     config_option,
@@ -51,6 +51,8 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
         def ready(url: str) -> None:
             if file.secret is not None:
                 note(welcome(file, url, folder))
+            if kept := kept_token(file):
+                note(kept)
             note(f"pointsman ready on {url}")
 
         def summary(line: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pointsman.core.escape import escaped
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
@@ -18,17 +19,8 @@ from pointsman.router.cli.common.options import (
     note,
     state_dir_option,
 )
-from pointsman.router.cli.common.owner import (
-    ask_gateway,
-    complete,
-    owned_folder,
-    paint,
-    paint_state,
-    plural,
-    print_json,
-    progress,
-    table,
-)
+from pointsman.router.cli.common.output import echo, paint, print_json, table
+from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint_state, plural, progress
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
@@ -173,7 +165,7 @@ def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool
         rows.append((one["id"], paint_state(state), count, one["kind"], one["target"], reason))
     if listed:
         for line in table(rows):
-            click.echo(line)
+            echo(line)
     else:
         note("No servers yet. Add one with `pointsman server add NAME COMMAND`.")
     if not running:
@@ -216,14 +208,12 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
             raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
         known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
-        raise CommandError(
-            f"No log for `{server_id}`: it wrote nothing to stderr, or there is no such server.{others}"
-        ) from None
+        raise CommandError(f"No log for `{server_id}`: {_why_no_log(folder, server_id)}.{others}")
     if as_json:
         print_json({"server": server_id, "lines": written})
         return
     for line in written:
-        click.echo(line)
+        echo(escaped(line))
 
 
 @server.command()
@@ -281,7 +271,7 @@ def remove(server_id: str, config_file: Path | None, state_dir: Path | None, as_
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": None})
         return
-    click.echo(f"Removed server `{server_id}` from {edited.path}.")
+    echo(f"Removed server `{server_id}` from {edited.path}.")
     edited.note_pending()
 
 
@@ -335,7 +325,7 @@ def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": found})
     else:
-        click.echo(f"{done} {edited.path}.")
+        echo(f"{done} {edited.path}.")
         edited.note_pending()
     if found is not None:
         _show(found, edited.state_dir, as_json, printed=as_json)
@@ -348,12 +338,10 @@ def _show(found: dict[str, Any], folder: Path, as_json: bool, *, printed: bool =
         if not printed:
             print_json(found)
     elif not found["enabled"]:
-        click.echo(f"Server `{found['id']}` is disabled.")
+        echo(f"Server `{found['id']}` is disabled.")
     elif well:
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
-        click.echo(
-            f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}."
-        )
+        echo(f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}.")
     else:
         _show_failure(found, folder)
     if not well:
@@ -364,19 +352,38 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
     server_id = found["id"]
     reason = found["reason"] or "no reason is known"
     word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
-    click.echo(f"Server `{server_id}` {paint(word, 'red')}: {reason.rstrip('.')}.", err=True)
+    echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
     from pointsman.router.owner.last_words import last_words, telling_lines
 
-    for line in telling_lines(found["log"]) if "log" in found else last_words(folder, server_id):
-        click.echo(f"  | {line}", err=True)
-    if "log" in found:
+    words = telling_lines(found["log"]) if "log" in found else last_words(folder, server_id)
+    for line in words:
+        echo(f"  | {escaped(line)}", err=True)
+    trial = "log" in found
+    names = found.get("emptyVariables", ())
+    if names:
+        from pointsman.router.owner.description import empty_variables
+
+        note(empty_variables(names, "this shell" if trial else "the gateway's environment"))
+    if trial:
         note(f"Change its entry in the configuration, then try again with `pointsman server test {server_id}`.")
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
-    elif found["kind"] in ("stdio", "bundled"):
+    elif words:
         note(f"The gateway tries it again. `pointsman server log {server_id}` shows more of what it wrote.")
-    else:
+    elif names:
+        note("Set it where the gateway is started, and start the gateway anew.")
+    elif found["kind"] in ("http", "sse") and "`headers`" not in reason:
         note("The gateway tries it again. Check its URL and headers in the configuration.")
+    else:
+        note("The gateway tries it again.")
+
+
+def _why_no_log(folder: Path, server_id: str) -> str:
+    try:
+        known = ask(folder, "names")["servers"]
+    except (NoGatewayError, OperationError):
+        return "it wrote nothing to stderr, or there is no such server"
+    return "it has written nothing to stderr" if server_id in known else "there is no such server"
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:

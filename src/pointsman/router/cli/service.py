@@ -31,7 +31,7 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
-from pointsman.router.cli.common.owner import paint, print_json
+from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.service_file import (
     HARDENED,
     MARKER,
@@ -111,7 +111,7 @@ def print_(
     if as_json:
         print_json({**_named(found), "content": found.file.text})
         return
-    click.echo(found.file.text, nl=False)
+    echo(found.file.text, nl=False)
     note(f"This belongs into {found.file.path}; `pointsman service install` writes it there.")
 
 
@@ -209,7 +209,7 @@ def status(name: str, config_file: Path | None, state_dir: Path | None, as_json:
         print_json(answer)
     else:
         for line in _status_lines(found, answer):
-            click.echo(line)
+            echo(line)
     if not well:
         sys.exit(1)
 

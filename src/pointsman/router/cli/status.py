@@ -8,8 +8,10 @@ from typing import Any
 
 import click
 
+from pointsman.core.escape import escaped
 from pointsman.router.cli.common.options import json_option, state_dir_option
-from pointsman.router.cli.common.owner import ask_gateway, paint, paint_state, plural, print_json, table
+from pointsman.router.cli.common.output import echo, paint, print_json, table
+from pointsman.router.cli.common.owner import ask_gateway, paint_state, plural
 
 
 @click.command()
@@ -22,7 +24,7 @@ def status(state_dir: Path | None, as_json: bool) -> None:
         print_json(answer)
         return
     for line in _lines(answer):
-        click.echo(line)
+        echo(line)
 
 
 def _lines(answer: dict[str, Any]) -> Iterator[str]:
@@ -32,7 +34,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
     yield f"  configuration  {answer['configuration']}"
     yield f"  state          {answer['stateFolder']}"
     for problem in answer["problems"].values():
-        yield f"  {paint('problem', 'red')}        {problem}"
+        yield f"  {paint('problem', 'red')}        {escaped(problem)}"
     yield ""
     yield from server_lines(answer["servers"])
     yield ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -33,6 +32,7 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     state_dir_option,
 )
+from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet
@@ -99,11 +99,11 @@ def create(
     problem = edited.offer(change)
     entries = _entries(dialects, secret, edited)
     if as_json:
-        click.echo(json.dumps({"name": name, "token": secret, **({"entries": entries} if entries else {})}))
+        print_json({"name": name, "token": secret, **({"entries": entries} if entries else {})}, indent=None)
     else:
-        click.echo(secret)
+        echo(secret)
         for client, entry in entries.items():
-            click.echo(f"\n# {client}\n{entry}", nl=False)
+            echo(f"\n# {client}\n{entry}", nl=False)
     note(
         f"Added token `{name}` to {path}. The secret is not shown again; clients send `Authorization: Bearer <secret>`."
     )
@@ -111,7 +111,7 @@ def create(
         note("`pointsman client add NAME` sets up a client; `pointsman client list` shows which are known.")
     _warn_if_useless(name, projects, servers)
     if problem:  # told last: the secret is in the file, and cannot be printed again
-        raise CommandError(problem)
+        raise CommandError(*problem.split("\n"))
 
 
 @token.command(name="list")
@@ -125,9 +125,10 @@ def list_tokens(config_file: Path | None, state_dir: Path | None, as_json: bool)
         tokens = load_tokens(edited.path, os.environ)
     now = datetime.now(UTC)
     if as_json:
-        click.echo(json.dumps([_row(name, entry, now) for name, entry in tokens.items()], indent=2))
+        print_json([_row(name, entry, now) for name, entry in tokens.items()])
     else:
-        click.echo(_table(tokens, now), nl=False)
+        for line in _table(tokens, now):
+            echo(line)
 
 
 @token.command()
@@ -148,7 +149,7 @@ def revoke(name: str, config_file: Path | None, state_dir: Path | None, as_json:
             raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
     edited.apply(change)
     if as_json:
-        click.echo(json.dumps({"name": name, "configuration": str(path)}))
+        print_json({"name": name, "configuration": str(path)}, indent=None)
     note(f"Token `{name}` removed from {path}.")
 
 
@@ -209,7 +210,7 @@ def _report_edit_errors(path: Path) -> Iterator[None]:
     except ReplaceError as error:
         raise CommandError(str(error)) from error
     except InvalidEntryError as error:
-        raise ConfigCommandError(str(error)) from error
+        raise ConfigCommandError(*error.messages) from error
     except EditError as error:
         raise CommandError(f"{path}: {error}.") from error
 
@@ -258,17 +259,13 @@ def _format_expiry(expires: datetime | None) -> str | None:
     return expires.isoformat().replace("+00:00", "Z")
 
 
-def _table(tokens: Mapping[str, Token], now: datetime) -> str:
+def _table(tokens: Mapping[str, Token], now: datetime) -> Iterator[str]:
     rows = [("NAME", "PROJECTS", "SERVERS", "EXPIRES")]
     for name, entry in tokens.items():
         expired = entry.expires is not None and entry.expires <= now
         expires = (_format_expiry(entry.expires) or "never") + (" (expired)" if expired else "")
         rows.append((name, _join_names(entry.projects), _join_names(entry.servers), expires))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) + "\n"
-        for row in rows
-    )
+    return table(rows)
 
 
 def _join_names(names: Sequence[str]) -> str:

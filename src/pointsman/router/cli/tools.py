@@ -10,10 +10,12 @@ from typing import Any
 
 import click
 
+from pointsman.core.escape import escaped
 from pointsman.router.cli.audit import Moment, report_read_errors
 from pointsman.router.cli.common import replay
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
-from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint, plural, print_json, progress
+from pointsman.router.cli.common.output import echo, paint, print_json
+from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, plural, progress
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`
@@ -40,11 +42,11 @@ def list_tools(server_id: str | None, state_dir: Path | None, as_json: bool) -> 
         return
     for tool in answer["tools"]:
         off = "" if tool["allowed"] else paint(" (switched off by tool_permissions)", "yellow")
-        click.echo(f"{tool['toolKey']}{off}")
+        echo(f"{escaped(tool['toolKey'])}{off}")
         if text := _first_sentence(tool.get("description")):
-            click.echo(f"    {text}")
+            echo(f"    {text}")
     for missing, reason in answer["missing"].items():
-        note(f"Server `{missing}` is missing: {reason or 'it gave no list in time'}.")
+        note(f"Server `{missing}` is missing: {escaped(reason or 'it gave no list in time')}.")
     note(plural(len(answer["tools"]), "tool") + ".")
 
 
@@ -57,7 +59,7 @@ def list_tools(server_id: str | None, state_dir: Path | None, as_json: bool) -> 
 @state_dir_option
 @json_option
 def search(query: tuple[str, ...], project_id: str | None, count: int, state_dir: Path | None, as_json: bool) -> None:
-    """Search as a model does with tool_discovery. Words without quotes are one query."""
+    """Search as a model does with tool_discovery, over all servers. Words without quotes are one query."""
     queries = [" ".join(query)]
     answer = ask_gateway(state_dir, "search", queries=queries, project=project_id, maxResults=count)
     found = answer.get("structuredContent", {})
@@ -65,9 +67,9 @@ def search(query: tuple[str, ...], project_id: str | None, count: int, state_dir
         print_json(found)
     else:
         for result in found.get("results", []):
-            click.echo(f"{result['relevance']:.2f}  {result['toolKey']}")
+            echo(f"{result['relevance']:.2f}  {escaped(result['toolKey'])}")
             if text := _first_sentence(result.get("description")):
-                click.echo(f"      {text}")
+                echo(f"      {text}")
         if notice := found.get("notice"):
             note(notice)
         if error := found.get("error"):
@@ -88,11 +90,12 @@ def call(tool_key: str, arguments: tuple[str, ...], state_dir: Path | None, as_j
     pointsman tools call time:get_current_time timezone=Europe/Berlin
     pointsman tools call time:get_current_time '{"timezone": "Europe/Berlin"}'
 
-    A VALUE that is JSON (true, 5, [1, 2], {...}) is sent as such, any other as text. `-` reads JSON from stdin.
+    A VALUE that is JSON (true, 5, [1, 2], {...}) is sent as such, unless the tool takes only text there; any other is
+    sent as text. `-` reads JSON from stdin.
     """
-    given = _arguments(arguments)
+    given, words = _arguments(arguments)
     with progress(f"Calling `{tool_key}` ..."):
-        result = ask_gateway(state_dir, "call", timeout_s=CALL_S, tool=tool_key, arguments=given)
+        result = ask_gateway(state_dir, "call", timeout_s=CALL_S, tool=tool_key, arguments=given, words=words)
     if as_json:
         print_json(result)
     else:
@@ -188,10 +191,10 @@ def _print_replay(cases: Sequence[replay.Case], audit: bool) -> None:
     shown = replay.changed(cases)[: replay.MAX_CHANGES] if audit else cases
     if shown:
         for line in replay.case_lines(shown):
-            click.echo(line)
-        click.echo()
+            echo(line)
+        echo()
     for line in replay.summary_lines(cases):
-        click.echo(line)
+        echo(line)
     gone = sum(not case.ranks for case in cases)
     if gone:
         note(f"{plural(gone, 'request')} left out: the project no longer exists.")
@@ -200,27 +203,41 @@ def _print_replay(cases: Sequence[replay.Case], audit: bool) -> None:
         note(f"`{name}` did not answer {plural(count, 'request')}; those ranks are of another search.")
 
 
-def _arguments(given: Sequence[str]) -> dict[str, Any]:
+def _arguments(given: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments, and those given as NAME=VALUE also as they were typed."""
     if len(given) == 1 and (given[0] == "-" or given[0].lstrip().startswith("{")):
-        text = sys.stdin.read() if given[0] == "-" else given[0]
+        text = sys.stdin.buffer.read() if given[0] == "-" else given[0]
         try:
             value = json.loads(text)
+        except UnicodeDecodeError:
+            raise ConfigCommandError("The arguments are not UTF-8 text.") from None
         except ValueError as error:
             raise ConfigCommandError(f"The arguments are not JSON: {error}.") from None
+        except RecursionError:
+            raise ConfigCommandError("The arguments are nested too deeply.") from None
         if not isinstance(value, dict):
             raise ConfigCommandError('The arguments must be a JSON object, such as {"timezone": "UTC"}.')
-        return value
-    return dict(_pair(each) for each in given)
+        return value, {}
+    words = dict(_pair(each) for each in given)
+    return {name: _value(word) for name, word in words.items()}, words
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigCommandError(f"`{text[:60]}` is neither NAME=VALUE nor a JSON object.")
+    return name, value
+
+
+def _value(word: str) -> Any:
     try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+        return json.loads(word, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return word
+
+
+def _no_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _print_content(result: dict[str, Any]) -> None:
@@ -229,9 +246,10 @@ def _print_content(result: dict[str, Any]) -> None:
         raise CommandError("The tool asks its user something, which only a client can answer.")
     for block in result.get("content", []):
         if block.get("type") == "text":
-            click.echo(block["text"], err=failed)
+            text = block["text"]
+            echo(escaped(text) if _error_code(result) == "unknown_tool" else text, err=failed)  # that quotes the key
         else:
-            note(f"({block.get('type', 'unknown')} content is not shown; --json has it)")
+            note(f"({escaped(str(block.get('type', 'unknown')))} content is not shown; --json has it)")
 
 
 def _error_code(result: dict[str, Any]) -> str | None:

@@ -80,7 +80,7 @@ class Edited:
         """Let the running gateway reload the file. An edit that it rejects is taken back, and ends the command."""
         problem = self.offer(change)
         if problem:
-            raise CommandError(problem)
+            raise CommandError(*problem.split("\n"))
 
     def offer(self, change: Rewritten) -> str:
         """`apply`, but return the sentence that says why the gateway does not use a change that stays; "": it does."""
@@ -93,7 +93,7 @@ class Edited:
         problem = answer["problem"]
         if problem and answer.get("rejected") and self._restored(change):
             raise ConfigCommandError(
-                f"The running gateway rejects this change, so {self.path} is as it was before:\n{problem}"
+                f"The running gateway rejects this change, so {self.path} is as it was before:", *problem.split("\n")
             )
         kept = f"{self.path} was changed, but the running gateway keeps the previous configuration:\n{problem}"
         return kept if problem else ""
@@ -170,7 +170,7 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
     except ReplaceError as error:
         raise CommandError(str(error)) from error
     except InvalidEntryError as error:
-        raise ConfigCommandError(f"{path} was not changed:\n{error}") from error
+        raise ConfigCommandError(f"{path} was not changed:", *error.messages) from error
     except EditError as error:
         raise CommandError(f"{path}: {error}.") from error
 

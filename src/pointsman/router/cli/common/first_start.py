@@ -1,7 +1,8 @@
 """The first start: create a configuration where there is none, and print the first token.
 
 The file is written only when the daemon holds its state folder and its port, so a start that fails leaves nothing
-behind. Until a client has used the first token, every start replaces it by a new one and prints that.
+behind. Until a client has used the first token, every start replaces it by a new one and prints that, unless the owner
+has created another token: then the first one stays as it is, and the start names it.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class ConfigFile:
     read: Callable[[Path], GatewayConfig]
     secret: str | None = None  # of the token that this start has created
     replaced: bool = False  # it replaces one that no client has used
+    kept: str | None = None  # the name of the first token that no client has used, beside others
 
     def load(self) -> GatewayConfig:
         """Raises ConfigError."""
@@ -57,7 +59,10 @@ class ConfigFile:
             self._create()
             return True
         unused = self.first_token.find(token.sha256 for token in config.tokens.values())
-        if unused is None or len(config.tokens) > 1:  # the owner has another token
+        if unused is None:
+            return False
+        if len(config.tokens) > 1:  # the owner has another token
+            self.kept = next(name for name, token in config.tokens.items() if token.sha256 == unused)
             return False
         return self._replace(unused)
 
@@ -134,7 +139,7 @@ def welcome(file: ConfigFile, url: str, folder: Path) -> str:
   state           {_short(folder)}
   your token      {file.secret}
                   Keep it: only its hash is stored. Until a client uses it, each start replaces it by a new one.
-                  Create more with `{command} token create NAME`.
+                  Create more with `{command} token create NAME`; this one then stays as it is.
 
 Connect a client, for example:
 
@@ -156,13 +161,25 @@ def welcome_to_search_api(file: ConfigFile, url: str) -> str:
   configuration   {_short(file.path)}
   your token      {file.secret}
                   Keep it: only its hash is stored. Until a gateway uses it, each start replaces it by a new one.
-                  Create more with `pointsman token create NAME --project P --config {_short(file.path)}`.
+                  Create more with `pointsman token create NAME --project P --config {_short(file.path)}`;
+                  this one then stays as it is.
 
 Add this to the configuration of a gateway:
 
   cloud_search: {{url: "{url}", token: "{file.secret}"}}
   unassigned: {{optimization: cloud}}   # likewise for projects
 """
+
+
+def kept_token(file: ConfigFile) -> str | None:
+    """The line of a start that leaves an unused first token valid; None: there is no such token."""
+    if file.kept is None:
+        return None
+    return (
+        f"Nothing has used the first token, `{file.kept}`, yet. It stays valid, because there are other tokens. "
+        f"If you no longer have it: `pointsman token revoke {file.kept}`, "
+        "and `pointsman token create NAME` prints a new one."
+    )
 
 
 def _reason(file: ConfigFile, program: str) -> str:

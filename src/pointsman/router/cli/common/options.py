@@ -14,6 +14,8 @@ import click
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.paths import NoHomeError, find_config
+from pointsman.core.escape import escaped
+from pointsman.router.cli.common.output import echo
 
 if TYPE_CHECKING:  # pydantic takes 0.3 s, and many commands do without the configuration
     from pointsman.config.model import GatewayConfig
@@ -40,10 +42,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 class CommandError(click.ClickException):
-    """Ends the command with exit code 1 and prints the message verbatim on stderr."""
+    """Ends the command with exit code 1 and prints these lines on stderr. Line ends inside of a line are escaped."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(map(escaped, lines)))
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(self.message, file=file, err=file is None)
+        echo(self.message, file=file, err=file is None)
 
 
 class NoGatewayCommandError(CommandError):
@@ -64,7 +69,7 @@ def report_config_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigCommandError(str(error)) from error
+        raise ConfigCommandError(*map(str, error.problems)) from error
     except NoHomeError as error:
         raise CommandError(str(error)) from error
 
@@ -88,8 +93,8 @@ def require_config(option: Path | None, settings: Settings) -> Path:
 
 
 def note(message: str) -> None:
-    """Print a message on stderr: stdout is for results."""
-    click.echo(message, err=True)
+    """Print a message on stderr: stdout is for results. For foreign text in it see `echo`."""
+    echo(message, err=True)
 
 
 def log_to_stderr(settings: Settings) -> None:

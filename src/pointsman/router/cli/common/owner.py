@@ -1,11 +1,10 @@
-"""The commands' access to the owner's channel, and how they print what it answers."""
+"""The commands' access to the owner's channel, and words for what it answers."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from pointsman.config.paths import NoHomeError, usual_state_folder
+from pointsman.core.escape import escaped
 from pointsman.router.cli.common.options import CommandError, NoGatewayCommandError
+from pointsman.router.cli.common.output import echo, paint
 from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, ask
 
 COMPLETION_S = 1.0
@@ -53,27 +54,8 @@ def complete(kind: str) -> Any:
     return names
 
 
-def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def paint(text: str, colour: str | None) -> str:
-    """Colour a text for a terminal that wants colours; `click.echo` removes them from files and pipes."""
-    if colour is None or os.environ.get("NO_COLOR"):
-        return text
-    return click.style(text, fg=colour)
-
-
 def paint_state(state: str, width: int = 0) -> str:
     return paint(state.ljust(width), _STATE_COLOURS.get(state))
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Align the columns of rows, of which the first is the heading; the last column is not padded."""
-    widths = [max(len(click.unstyle(row[column])) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell + " " * (width - len(click.unstyle(cell))) for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[-1]]).rstrip()
 
 
 @contextmanager
@@ -82,11 +64,11 @@ def progress(message: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    click.echo(message, err=True, nl=False)
+    echo(escaped(message), err=True, nl=False)
     try:
         yield
     finally:
-        click.echo("\r\x1b[K", err=True, nl=False)
+        click.echo("\r\x1b[K", err=True, nl=False)  # noqa: TID251 - clears the line
 
 
 def plural(count: int, word: str, several: str | None = None) -> str:

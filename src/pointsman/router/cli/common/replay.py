@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.router.cli.common.options import ConfigCommandError
-from pointsman.router.cli.common.owner import paint, table
+from pointsman.router.cli.common.output import paint, table
 
 USUAL_FILE = "pointsman.queries.yaml"  # beside the configuration
 MAX_BYTES = 1 << 20
@@ -62,20 +62,22 @@ def read_kept(path: Path) -> list[Case]:
         entries = YAML(typ="safe", pure=True).load(text.decode()) if len(text) <= MAX_BYTES else None
     except FileNotFoundError:
         raise ConfigCommandError(
-            f"There is no {path}. Write the requests to keep into it, one per entry:\n  {_EXAMPLE}\n"
-            "or replay those of the audit log with `pointsman tools test --audit`."
+            f"There is no {path}. Write the requests to keep into it, one per entry:",
+            f"  {_EXAMPLE}",
+            "or replay those of the audit log with `pointsman tools test --audit`.",
         ) from None
     except (OSError, UnicodeDecodeError, YAMLError, RecursionError) as error:
-        raise ConfigCommandError(f"{path} cannot be read: {error}") from None
+        raise ConfigCommandError(*f"{path} cannot be read: {error}".split("\n")) from None
     if not isinstance(entries, list) or not entries:
-        raise ConfigCommandError(f"{path} must be a list of entries (at most 1 MB), such as:\n  {_EXAMPLE}")
+        raise ConfigCommandError(f"{path} must be a list of entries (at most 1 MB), such as:", f"  {_EXAMPLE}")
     return [_read_case(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1)]
 
 
 def _read_case(entry: Any, where: str) -> Case:
     if not isinstance(entry, dict) or not {"query", "expected"} <= entry.keys() or entry.keys() - _KEYS:
         raise ConfigCommandError(
-            f"{where} must have `query` and `expected`; it may have `context`, `project`, `worst_rank`:\n  {_EXAMPLE}"
+            f"{where} must have `query` and `expected`; it may have `context`, `project`, `worst_rank`:",
+            f"  {_EXAMPLE}",
         )
     worst, context, project = entry.get("worst_rank", 1), entry.get("context"), entry.get("project")
     if type(worst) is not int or not 1 <= worst <= 100:
