@@ -32,9 +32,9 @@ Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
 MEANING_WEIGHT = 0.5  # the rest is for the words
-# With the sentence encoder: words .4, meaning .25, sentences .35.
-SENTENCE_WEIGHT = 0.35
-MEANING_BESIDE_SENTENCES = 0.385  # of the rest
+# With the sentence encoder: words .4, meaning .3, sentences .3.
+SENTENCE_WEIGHT = 0.3
+MEANING_BESIDE_SENTENCES = 0.43  # of the rest
 NAME_WEIGHT = 0.07  # of the share of the name that the query has
 PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the whole request
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
@@ -55,7 +55,7 @@ SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
 WORDS_ALONE = (5.83, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
 WITH_MEANING = (5.5, 0.67, 0.17, 0.07, -0.55, -1.04, -1.61, 4.81)
-WITH_SENTENCES = (5.25, 0.9, -0.13, 0.08, -0.69, -1.15, -1.74, 0.97, 7.24)
+WITH_SENTENCES = (5.02, 0.67, 0.11, 0.06, -0.7, -1.08, -1.69, 1.52, 6.92)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Index:
             scores = (1 - meaning) * scores + meaning * shares
         if sentence is not None:
             matches |= sentence.cosines >= SIMILAR_SENTENCE
-            scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares
+            scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares * agreement.max(axis=0)
         if not matches.any():
             return None
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
