@@ -254,9 +254,8 @@ def remove(
             return
         write(setup, None, gateway.state, {})
     _print_result(as_json, setup, changed=True, token=token)
-    note(
-        f"Removed. A running {dialect.title} may use it until it is started anew. `pointsman client undo {dialect.name}` puts it back."
-    )
+    note(f"Removed. A running {dialect.title} may use it until it is started anew.")
+    note(f"`pointsman client undo {dialect.name}` puts it back.")
     if token is not None:
         note(f"Its token `{token}` is still valid; `pointsman token revoke {token}` ends that.")
 
