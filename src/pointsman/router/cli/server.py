@@ -365,15 +365,13 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
     if names:
         from pointsman.router.owner.description import empty_variables
 
-        note(empty_variables(names, "this shell" if trial else "the gateway's environment"))
+        note(empty_variables(names, trial=trial))
     if trial:
         note(f"Change its entry in the configuration, then try again with `pointsman server test {server_id}`.")
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
     elif words:
         note(f"The gateway tries it again. `pointsman server log {server_id}` shows more of what it wrote.")
-    elif names:
-        note("Set it where the gateway is started, and start the gateway anew.")
     elif found["kind"] in ("http", "sse") and "`headers`" not in reason:
         note("The gateway tries it again. Check its URL and headers in the configuration.")
     else:

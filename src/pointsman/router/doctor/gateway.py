@@ -159,10 +159,10 @@ def _failed(inspected: Inspected, one: dict[str, Any]) -> Finding:
             "It does not trust a certificate: behind a company's proxy, set SSL_CERT_FILE (and NODE_EXTRA_CA_CERTS for "
             f"Node) to the company's CA where the gateway is started. {help_}"
         )
-    elif empty := empty_variables(one.get("emptyVariables", ()), "the gateway's environment"):
-        help_ = f"{empty} Set it where the gateway is started, and start the gateway anew. {help_}"
     elif one["kind"] in ("http", "sse") and "`headers`" not in reason:
         help_ = f"Check `servers.{server_id}.url` and its headers. {help_}"
+    if empty := empty_variables(one.get("emptyVariables", ())):
+        help_ = f"{empty} {help_}"
     return Finding("servers", "problem", f"Server `{server_id}` does not run: {reason.rstrip('.')}. {help_}.", lines)
 
 

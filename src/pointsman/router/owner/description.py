@@ -9,11 +9,18 @@ from urllib.parse import urlsplit
 from pointsman.config.model import Server
 
 
-def empty_variables(names: Sequence[str], where: str) -> str:
-    """A sentence on variables that a server's entry refers to and that have no value; empty without any."""
+def empty_variables(names: Sequence[str], *, trial: bool = False) -> str:
+    """What to do about variables that a server's entry refers to and that have no value; empty without any.
+
+    In a trial without a gateway, those of the shell count.
+    """
     if not names:
         return ""
-    return f"Its entry refers to {', '.join(names)}, which {'is' if len(names) == 1 else 'are'} not set in {where}."
+    verb, they = ("is", "it") if len(names) == 1 else ("are", "them")
+    said = f"Its entry refers to {', '.join(names)}, which {verb} not set in"
+    if trial:
+        return f"{said} this shell."
+    return f"{said} the gateway's environment. Set {they} where the gateway is started, and restart the gateway."
 
 
 def kind_of(server: Server) -> str:
