@@ -34,7 +34,7 @@ from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Figures, Metrics
 from pointsman.router.owner.channel import Operation, OwnerError
-from pointsman.router.owner.description import kind_of, target_of
+from pointsman.router.owner.description import kind_of, target_of, with_path
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.serving.reload import Reloader
@@ -83,6 +83,7 @@ async def about(parts: Parts) -> Json:
 async def status(parts: Parts) -> Json:
     """How the gateway is: its servers, calls and the context that it saves."""
     await parts.catalog.collected(OWNER)
+    await parts.logs.flush()  # `doctor` shows the last words of servers next
     context = await estimate_savings(parts.catalog, parts.context_use)
     health, figures = parts.health.report(OWNER), await parts.metrics.figures()
     listed = _describe_all(parts)
@@ -280,7 +281,8 @@ def _reason(parts: Parts, server_id: str) -> str:
     if running is None or running.status.state != "failed":
         return running.status.reason if running is not None else ""
     cause = parts.logs.of(server_id).last_cause
-    return f"{running.status.reason}: {mask_secrets(cause)}" if cause else running.status.reason
+    reason = with_path(running.status.reason, parts.current.config.servers.get(server_id))
+    return f"{reason}: {mask_secrets(cause)}" if cause else reason
 
 
 def _tool_names(parts: Parts, server_id: str) -> list[str]:
