@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,18 @@ pytestmark = pytest.mark.new_interpreter
 
 ARCHIVE = {"servers": {"archive": {"bundled": "archive"}}}
 SEARCH = "archive:search_index"
+STUBBORN = """
+import json, pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for line in sys.stdin:
+    asked = json.loads(line)
+    about = {"serverInfo": {"name": "stubborn", "version": "1"}, "capabilities": {"tools": {}}, "tools": []}
+    if "id" in asked:
+        result = {"protocolVersion": "2025-06-18", **about}
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(60)
+"""
 
 
 def archive_child(gateway: GatewayProcess) -> int:
@@ -48,6 +61,19 @@ async def test_a_gateway_that_is_asked_to_end_exits_0_and_takes_its_children_alo
         assert children
         assert await gateway.stop(how) == 0
         await gone(children)
+
+
+async def test_a_second_signal_ends_the_gateway_at_once_however_far_it_is(tmp_path: Path) -> None:
+    script, closed = tmp_path / "stubborn.py", tmp_path / "closed"
+    script.write_text(STUBBORN)
+    config = {"servers": {"stubborn": {"command": sys.executable, "args": ["-S", str(script), str(closed)]}}}
+    async with gateway_process(tmp_path, config) as gateway:
+        gateway.send_signal(signal.SIGINT)
+        async with asyncio.timeout(20):
+            while not closed.exists():  # the gateway has drained, and waits for its servers now
+                await asyncio.sleep(0.01)
+        assert await gateway.stop(signal.SIGINT) == 128 + signal.SIGINT
+    assert "Aborted" not in gateway.stderr
 
 
 async def test_a_killed_gateway_leaves_no_orphans(tmp_path: Path) -> None:

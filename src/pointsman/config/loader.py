@@ -14,7 +14,7 @@ from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
 from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, Token
 from pointsman.config.model_errors import explain
-from pointsman.config.pasted import CLIENT_SECTION, accept_pasted
+from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
 from pointsman.config.yaml.document import Document, KeyPath
 
 MAX_BYTES = 8 * 1_048_576
@@ -62,7 +62,16 @@ def validate(document: Document) -> GatewayConfig:
     if document.problems:
         raise ConfigError(document.problems)
     notes = sorted(document.notes, key=lambda note: (note.line or 0, note.column or 0))
-    return config.with_notes(str(note) for note in notes)
+    return config.with_notes((str(note) for note in notes), _empty_variables(document))
+
+
+def _empty_variables(document: Document) -> dict[str, tuple[str, ...]]:
+    """By server: the variables that its entry refers to as `${NAME:-}` and that have no value."""
+    names: dict[str, set[str]] = {}
+    for path, variable in document.empty:
+        if len(path) > 2 and path[0] in ("servers", CLIENT_SECTION):
+            names.setdefault(mended_id(str(path[1])), set()).add(variable)
+    return {server_id: tuple(sorted(found)) for server_id, found in names.items()}
 
 
 def load_tokens(path: Path, environ: Mapping[str, str]) -> Mapping[str, Token]:

@@ -458,15 +458,20 @@ class GatewayConfig(Part):
     state: State = State()
     """[Keys for state](#state) that clients carry."""
     _notes: tuple[str, ...] = PrivateAttr(())
+    _empty: Mapping[str, tuple[str, ...]] = PrivateAttr({})
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the file says in a client's words and is read in ours, or ignored: each with its position."""
         return self._notes
 
-    def with_notes(self, notes: Iterable[str]) -> GatewayConfig:
+    def empty_variables(self, server_id: str) -> tuple[str, ...]:
+        """The variables that a server's entry refers to as `${NAME:-}` and that have no value."""
+        return self._empty.get(server_id, ())
+
+    def with_notes(self, notes: Iterable[str], empty: Mapping[str, tuple[str, ...]]) -> GatewayConfig:
         copy = self.model_copy()
-        copy._notes = tuple(notes)
+        copy._notes, copy._empty = tuple(notes), empty
         return copy
 
     def is_flat(self, server: Server) -> bool:

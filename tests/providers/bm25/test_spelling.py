@@ -8,7 +8,7 @@ import pytest
 
 from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
-from pointsman.providers.bm25.spelling import MAX_WORDS, Spelling, replace_words
+from pointsman.providers.bm25.spelling import MAX_ALIKE, Spelling, replace_words
 
 WORDS = ["screenshot", "directory", "message", "merge", "request"]
 
@@ -44,12 +44,21 @@ async def test_a_misspelt_request_finds_its_tool() -> None:
         assert hits[0].tool_key == "s:take_screenshot"
 
 
-def test_a_hostile_list_of_words_costs_little() -> None:
-    """All alike, so that every word is a candidate; far more than real catalogs have."""
-    letters = "abcdefghijklmnopqrst"
-    alike = (f"aa{a}{b}{c}{d}zz" for a in letters for b in letters for c in letters for d in letters)
-    spelling = Spelling(alike)
-    began = time.perf_counter()
-    spelling.stand_ins("aaxxyyzz")
-    assert sum(map(len, spelling._by_ends.values())) <= 2 * MAX_WORDS
-    assert time.perf_counter() - began < 5  # against hanging
+async def test_a_hostile_list_and_a_long_request_of_unknown_words_cost_little() -> None:
+    """Words that are all alike, so that every one is a candidate, in more tools than a server really has."""
+    letters = "abcdefghij"
+    alike = [f"aa{a}{b}{c}{d}zz" for a in letters for b in letters for c in letters for d in letters]
+    tools = [
+        ToolDocument(f"s:t{at}", f"t{at}", "s", " ".join(alike[at : at + 80]), {}) for at in range(0, len(alike), 80)
+    ]
+    provider = BM25SearchProvider(embeddings=False)
+    await provider.search(SearchRequest(("anything",), None, tools, 5))
+    query = " ".join(f"aa{word[2:5]}xx{word[5]}zz" for word in alike[:880])
+    began = time.process_time()
+    await provider.search(SearchRequest((query,), None, tools, 5))
+    assert time.process_time() - began < 2  # against hanging
+
+
+def test_the_words_with_the_same_ends_are_bounded() -> None:
+    spelling = Spelling(f"aa{number:06}zz" for number in range(3 * MAX_ALIKE))
+    assert max(map(len, spelling._by_ends.values())) == MAX_ALIKE

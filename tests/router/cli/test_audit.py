@@ -117,6 +117,12 @@ def test_tail_follows_until_it_is_interrupted(tmp_path: Path, log: AuditLog) -> 
         assert tail.stderr.read() == ""
 
 
+@pytest.mark.usefixtures("log")
+@pytest.mark.parametrize("command", [("tail", "-n"), ("list", "--limit")])
+def test_more_rows_than_there_can_be_are_all_of_them(command: tuple[str, str], tmp_path: Path) -> None:
+    assert ids(run(tmp_path, *command, "9" * 20, "--json")) == ["r1", "r2", "r3", "r4"]
+
+
 def test_nothing_found_is_said_on_stderr_only(tmp_path: Path) -> None:
     result = run(tmp_path, "list")
     assert (result.exit_code, result.stdout) == (0, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from pointsman.config.loader import load
 from tests.gateway_process import gateway_process
 from tests.router.cli.commands import SCRIPT, run
-from tests.router.conftest import WORKSHOP, Shop
+from tests.router.conftest import WORKSHOP, Shop, workshop
 from tests.servers.workshop import TOOLS
 
 SECRET = "ghp_" + "a1" * 18
@@ -77,6 +78,35 @@ async def test_a_server_that_fails_is_told_with_its_own_words(shop: Shop, tmp_pa
     assert "was not changed" in invalid.stderr
 
 
+async def test_a_tool_that_takes_text_gets_the_text_that_was_typed(shop: Shop, tmp_path: Path) -> None:
+    for word in ("1", "true", "null", "[1]", "NaN"):  # `object` is a string, whatever its text looks like
+        typed = await run(tmp_path, "tools", "call", "shop:paint", f"object={word}", "coats=2")
+        assert typed.code == 0, typed.stderr
+        assert shop.ran()[-1]["params"]["arguments"] == {"object": word, "coats": 2}
+
+
+async def test_arguments_that_cannot_be_sent_are_explained(shop: Shop, tmp_path: Path) -> None:
+    for sent, words in (
+        ('{"object": "' + "x" * (1 << 20) + '"}', "takes 1048"),
+        ('{"object": "\\ud800"}', "is not UTF-8 text"),
+        ('{"object": NaN}', "no numbers such as NaN"),
+        ('{"object":' * 100_000, "nested too deeply"),
+    ):
+        unsent = await run(tmp_path, "tools", "call", "shop:paint", "-", stdin=sent)
+        assert (unsent.code in (1, 2), words in unsent.stderr) == (True, True), unsent.stderr
+    binary = await run(tmp_path, "tools", "call", "shop:paint", os.fsdecode(b"object=\xff"))
+    assert (binary.code, "is not UTF-8 text" in binary.stderr) == (1, True), binary.stderr
+    assert not shop.ran()
+
+
+async def test_a_search_that_models_do_not_have_is_said_to_be_the_owners(tmp_path: Path) -> None:
+    config = {"servers": {"shop": workshop(tmp_path / "trace")}, "unassigned": {"optimization": None}}
+    async with gateway_process(tmp_path, config):
+        found = await run(tmp_path, "tools", "search", "paint an object")
+    assert "shop:paint" in found.stdout
+    assert "A model without a project does not get these: `unassigned.optimization` is off." in found.stderr
+
+
 async def test_tools_are_listed_searched_and_called_as_the_owner(shop: Shop, tmp_path: Path) -> None:
     listed = (await run(tmp_path, "tools", "list", "--server", "shop", "--json")).json
     assert {tool["toolKey"] for tool in listed["tools"]} == {f"shop:{tool['name']}" for tool in TOOLS}
@@ -126,6 +156,8 @@ async def test_projects_are_listed_and_set_in_effect_at_once(shop: Shop, tmp_pat
     assert [(one["id"], one["optimization"]) for one in listed] == [("", "bm25"), ("attic", "off"), ("cellar", "bm25")]
     flat = await run(tmp_path, "project", "set", "attic", "--exposure", "flat")
     assert "Reconnected, because `exposure` decides whether a server may offer apps: attic." in flat.stderr
+    listed = (await run(tmp_path, "server", "list", "--json")).json["servers"]
+    assert all(one["tools"] is not None for one in listed if one["state"] == "running")
     assert "Reconnected" not in (await run(tmp_path, "project", "set", "attic", "--exposure", "flat")).stderr
     unknown = await run(tmp_path, "project", "set", "atic", "--optimization", "bm25")
     assert (unknown.code, "Did you mean `attic`?" in unknown.stderr) == (1, True)
@@ -222,6 +254,10 @@ async def test_names_are_completed_from_the_running_gateway(shop: Shop, tmp_path
         ("pointsman server restart s", 3, ["plain,shop"]),
         ("pointsman tools call attic:p", 3, ["plain,attic:paint"]),
         ("pointsman project set a", 3, ["plain,attic"]),
+        ("pointsman client add cl", 3, ["plain,claude-code", "plain,claude-desktop", "plain,cline"]),
+        ("pointsman import --from z", 3, ["plain,zed"]),
+        ("pointsman token create --client z", 4, ["plain,zed"]),
+        ("pointsman token revoke t", 3, ["plain,test"]),
     ):
         ran = await run(tmp_path, program=SCRIPT, **completed(words, count))
         assert ran.stdout.splitlines() == expected

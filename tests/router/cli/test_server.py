@@ -45,7 +45,7 @@ async def test_the_last_words_of_a_server_that_fails_can_be_read(tmp_path: Path)
         assert await server_log(gateway.state_dir, "brken") == (
             1,
             "",
-            "No log for `brken`: it wrote nothing to stderr, or there is no such server. Logs exist for: broken.\n",
+            "No log for `brken`: there is no such server. Logs exist for: broken.\n",
         )
     assert (await server_log(gateway.state_dir, "broken"))[0] == 0
 

@@ -265,15 +265,20 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
     """One gateway for many faults, which do not disturb one another."""
     broken = {"command": sys.executable, "args": ["-S", "-c", LOUD]}
     config = {"servers": {"broken": broken, "web": {"url": "http://127.0.0.1:1/mcp"}}}
-    async with gateway_process(tmp_path, config) as gateway:
+    config["servers"]["absent"] = {"command": "/no/such/program"}
+    async with _locked() as url, gateway_process(tmp_path, config) as gateway:
         gateway.config_file.chmod(0o600)
         ran = await doctor(tmp_path)
         assert ran.code == 1
-        failed, web = findings(ran, "servers")
+        failed, web, absent = findings(ran, "servers")
         assert "Server `broken` does not run: it exited with code 3" in failed["message"]
         assert "`pointsman server log broken`" in failed["message"]
         assert failed["lines"] == ["error: no such database"]
         assert "Check `servers.web.url`" in web["message"]
+        assert "`pointsman server log" not in absent["message"]
+        said = (await run(tmp_path, "server", "log", "absent")).stderr
+        assert "No log for `absent`: it has written nothing to stderr." in said
+        assert "No log for `other`: there is no such server." in (await run(tmp_path, "server", "log", "other")).stderr
         shown = await run(tmp_path, "doctor")
         assert "| error: no such database" in shown.stdout
 
@@ -286,6 +291,14 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
             assert refused["message"].startswith("Client `old-editor` was refused once in the last 24 h")
             await _introduce(http, gateway.url, gateway.token)
             assert findings(await doctor(tmp_path), "clients") == []
+
+        # A server wants a credential: the variable of it is empty, or it is wrong.
+        added = await run(tmp_path, "server", "add", "empty", url, "--header", "Authorization: Bearer ${TRACKER_KEY:-}")
+        assert "Its entry refers to TRACKER_KEY, which is not set in the gateway's environment." in added.stderr
+        await run(tmp_path, "server", "add", "wrong", url, "--header", "Authorization: Bearer x")
+        empty, wrong = (each["message"] for each in findings(await doctor(tmp_path), "servers")[3:])
+        assert "Its entry refers to TRACKER_KEY" in empty
+        assert wrong.endswith("check `headers` in its configuration. `pointsman server test wrong` tries it again.")
 
         # The clock goes back.
         ran = await doctor(tmp_path, PYTHONPATH=str(_slow_clock(tmp_path)))
@@ -313,6 +326,20 @@ async def test_a_gateway_that_is_its_own_server(tmp_path: Path) -> None:
         [past] = findings(await doctor(tmp_path), "clients")
         assert past["level"] == "note"
         assert past["message"].startswith("A gateway was refused")
+
+
+@asynccontextmanager
+async def _locked() -> AsyncIterator[str]:
+    """A server that accepts no credential."""
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
 async def _introduce(http: httpx2.AsyncClient, url: str, token: str) -> None:
@@ -351,7 +378,11 @@ async def test_the_file_of_a_client(tmp_path: Path) -> None:
     assert "`pointsman client add cursor` writes it" in absent
     file.parent.mkdir()
     file.write_text("{nonsense")
-    assert "cannot be read" in problem(await doctor(tmp_path, "--client", "cursor"), "client")
+    broken = problem(await doctor(tmp_path, "--client", "cursor"), "client")
+    assert "cannot be read" in broken
+    assert broken.endswith("Correct it, or restore a backup.")
+    assert ".." not in broken
+    assert "Mend it" not in broken
     file.write_text(json.dumps({"mcpServers": {}}))
     assert "has no entry `pointsman`" in problem(await doctor(tmp_path, "--client", "cursor"), "client")
 

@@ -18,9 +18,9 @@ import pytest
 
 from pointsman.core.model import Json
 from pointsman.router.owner import channel as channel_module
-from pointsman.router.owner.channel import MAX_CONNECTIONS, MAX_REQUEST_BYTES, OwnerError, owner_channel
+from pointsman.router.owner.channel import MAX_CONNECTIONS, OwnerError, owner_channel
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
-from pointsman.router.owner.socket_file import FILE, connect, listen
+from pointsman.router.owner.socket_file import FILE, MAX_REQUEST_BYTES, connect, listen
 
 pytestmark = pytest.mark.anyio
 HANG_S = 60.0

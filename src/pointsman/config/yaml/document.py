@@ -55,6 +55,7 @@ class Document:
         self.external_texts: set[str] = set()  # texts that came, in part, from outside the file: may be secrets
         self.variables: set[str] = set()  # of the environment, that references name
         self.not_set: dict[str, str] = {}  # the reason of a problem -> the variable that is not set
+        self.empty: list[tuple[KeyPath, str]] = []  # where `${NAME:-}` is nothing, and the variable
         self.environ = environ
         self._origins: dict[KeyPath, KeyPath] = {}
         self._built: dict[tuple[int, bool], Any] = {}
@@ -186,6 +187,7 @@ class Document:
             self.external_texts.add(expanded.text)
             self.variables |= expanded.variables
             self.not_set |= expanded.not_set
+            self.empty += [(path, name) for name in expanded.empty]
         if "\0" in expanded.text:  # no process, path or header can carry it
             expanded.failures.append("contains a null character")
         for failure in expanded.failures:
@@ -262,6 +264,7 @@ class _Expanded:
     external: bool = False  # a part came from outside the file: it may be a secret
     variables: set[str] = field(default_factory=set)
     not_set: dict[str, str] = field(default_factory=dict)
+    empty: list[str] = field(default_factory=list)
 
 
 def _expand(text: str, environ: Mapping[str, str], folder: Path) -> _Expanded:
@@ -322,6 +325,8 @@ def _from_environment(inner: str, environ: Mapping[str, str], expanded: _Expande
     value = environ.get(name)
     expanded.variables.add(name)
     if default is not None:
+        if not value and not default:
+            expanded.empty.append(name)
         return value or default  # as in a shell, an empty variable takes the default, too
     if value is None:
         reason = f"the environment variable {name} is not set; set it, or give a default with ${{{name}:-...}}"

@@ -30,7 +30,7 @@ _OTHERS = """
     stop sync take tell test thank turn type undo use wait welcome
 """
 _BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING}
-_KINDS = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
+_KINDS: dict[str, Kind] = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
 _QUESTION_WORDS = """
     what which who whom whose when where why how is are was were does do did has have
 """

@@ -22,7 +22,7 @@ from pointsman.providers.bm25.documents import Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
 from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
-from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, Corrections, Spelling, replace_words
+from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, MAX_CORRECTED, Corrections, Spelling, replace_words
 from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
 from pointsman.providers.semantic.tool_encoder import SentenceMatch
@@ -32,9 +32,9 @@ Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
 MEANING_WEIGHT = 0.5  # the rest is for the words
-# With the sentence encoder: words .4, meaning .25, sentences .35.
-SENTENCE_WEIGHT = 0.35
-MEANING_BESIDE_SENTENCES = 0.385  # of the rest
+# With the sentence encoder: words .4, meaning .3, sentences .3.
+SENTENCE_WEIGHT = 0.3
+MEANING_BESIDE_SENTENCES = 0.43  # of the rest
 NAME_WEIGHT = 0.07  # of the share of the name that the query has
 PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the whole request
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
@@ -55,7 +55,7 @@ SHORTEST = 8  # words
 # Coefficients of the fit: the intercept, then one for each of `features`.
 WORDS_ALONE = (5.83, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
 WITH_MEANING = (5.5, 0.67, 0.17, 0.07, -0.55, -1.04, -1.61, 4.81)
-WITH_SENTENCES = (2.24, 0.85, 0.0, 0.064, 0.0, -0.85, -1.42, 1.6, 7.65)
+WITH_SENTENCES = (5.02, 0.67, 0.11, 0.06, -0.7, -1.08, -1.69, 1.52, 6.92)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,10 @@ class Match(Generic[Array]):
 
     def times(self, factors: Floats) -> Match[Array]:
         """The match with factors for each part and tool; the whole query gets the best of a tool's factors."""
-        factors = factors.astype(self.parts.dtype)
-        return Match(self.whole * factors.max(axis=0), self.parts * factors)
+        whole, parts = self.whole.copy(), self.parts.copy()  # multiplied in place, which keeps the type of the figures
+        whole *= factors.max(axis=0)
+        parts *= factors
+        return Match(whole, parts)
 
     def combined(self) -> Array:
         """The match of the whole query plus that of the part that a tool matches best.
@@ -91,7 +93,8 @@ class Match(Generic[Array]):
         """The parts, scaled to about the same best score: one with few words asks for its tool nonetheless."""
         tops = self.parts.max(axis=1, initial=0)
         scales = np.where(tops > 0, tops.max() / np.where(tops > 0, tops, 1), 1) ** EQUALITY
-        equalized: Array = self.parts * scales[:, None].astype(self.parts.dtype)
+        equalized: Array = self.parts.copy()
+        equalized *= scales[:, None]
         return equalized
 
 
@@ -150,7 +153,7 @@ class Index:
             scores = (1 - meaning) * scores + meaning * shares
         if sentence is not None:
             matches |= sentence.cosines >= SIMILAR_SENTENCE
-            scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares
+            scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares * agreement.max(axis=0)
         if not matches.any():
             return None
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
@@ -214,7 +217,8 @@ class Index:
         unknown = [
             token for token in unknown if not any(self._number(other) is not None for other in synonyms_of(token))
         ]
-        return {token: found for token in unknown if (found := self._spelling.stand_ins(query.tokens[token]))}
+        words = {token: query.tokens[token] for token in unknown[:MAX_CORRECTED]}
+        return {token: found for token, word in words.items() if (found := self._spelling.stand_ins(word))}
 
     @cached_property
     def _spelling(self) -> Spelling:

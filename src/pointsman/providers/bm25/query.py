@@ -66,13 +66,14 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
             parts.append(frozenset(part))
             texts.append(piece)
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
-    kinds = tuple(map(kind_of_request, texts))
+    kinds: tuple[Kind | None, ...] = tuple([kind_of_request(piece) for piece in texts])
     unsaid = frozenset(hints.keys() - tokens.keys())
     faint = unsaid | {token for token, word in tokens.items() if word in LOOKING}
     embedded = _embeddable([" ".join((piece, *words_for_values(piece))) for piece in texts])
     said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
-    found = tuple(texts), tuple(parts), kinds
-    return Query(hints | tokens, unsaid, faint, *found, length, embedded, said if embedded else ())
+    return Query(
+        hints | tokens, unsaid, faint, tuple(texts), tuple(parts), kinds, length, embedded, said if embedded else ()
+    )
 
 
 def _few(pieces: list[str]) -> list[str]:

@@ -13,6 +13,8 @@ LONGEST = 24  # letters; longer ones are compounds and ids
 LONG = 8  # letters from which a word may have two slips
 MAX_STAND_INS = 3
 MAX_WORDS = 50_000  # that are looked through; real catalogs have far fewer
+MAX_ALIKE = 1_000  # of them with the same ends; real catalogs have a few hundred
+MAX_CORRECTED = 32  # words of one request; a longer list of unknown words is not a misspelt request
 KEPT = 1_024  # words of requests whose stand-ins are remembered
 
 
@@ -36,7 +38,9 @@ class Spelling:
         self._by_ends: dict[str, list[str]] = {}
         for word in islice(words, MAX_WORDS):
             for key in _ends(word):
-                self._by_ends.setdefault(key, []).append(word)
+                alike = self._by_ends.setdefault(key, [])
+                if len(alike) < MAX_ALIKE:
+                    alike.append(word)
         self.stand_ins = lru_cache(maxsize=KEPT)(self._stand_ins)
 
     def _stand_ins(self, word: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -95,7 +96,7 @@ def read_rows(state_dir: Path, wanted: Filter | None = None, *, newest: int | No
     if newest is None:
         return (row_of(intent, outcome) for intent, outcome in read_calls(state_dir, wanted))
     with closing(read_calls(state_dir, wanted, backwards=True)) as calls:
-        return reversed([row_of(intent, outcome) for intent, outcome in islice(calls, newest)])
+        return reversed([row_of(intent, outcome) for intent, outcome in islice(calls, min(newest, sys.maxsize))])
 
 
 def read_calls(state_dir: Path, wanted: Filter, *, backwards: bool = False) -> Generator[Call]:
@@ -132,7 +133,7 @@ def follow(
         for intent, outcome in read_calls(state_dir, wanted, backwards=True)
         if outcome is not None and intent.seq <= newest and intent.seq not in under_way
     )
-    yield list(islice(earlier, lines))[::-1]
+    yield list(islice(earlier, min(lines, sys.maxsize)))[::-1]
     while True:
         pause()
         fresh: list[Row] = []

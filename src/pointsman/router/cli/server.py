@@ -18,6 +18,7 @@ from pointsman.router.cli.common.options import (
     json_option,
     note,
     state_dir_option,
+    unasked_option,
 )
 from pointsman.router.cli.common.output import echo, paint, print_json, table
 from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint_state, plural, progress
@@ -215,9 +216,7 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
             raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
         known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
-        raise CommandError(
-            f"No log for `{server_id}`: it wrote nothing to stderr, or there is no such server.{others}"
-        ) from None
+        raise CommandError(f"No log for `{server_id}`: {_why_no_log(folder, server_id)}.{others}")
     if as_json:
         print_json({"server": server_id, "lines": written})
         return
@@ -262,6 +261,7 @@ server.add_command(_toggle(enabled=False))
 
 @server.command()
 @server_argument
+@unasked_option
 @edited_config_option
 @state_dir_option
 @json_option
@@ -366,16 +366,35 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
     echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
     from pointsman.router.owner.last_words import last_words, telling_lines
 
-    for line in telling_lines(found["log"]) if "log" in found else last_words(folder, server_id):
+    words = telling_lines(found["log"]) if "log" in found else last_words(folder, server_id)
+    for line in words:
         echo(f"  | {escaped(line)}", err=True)
-    if "log" in found:
+    trial = "log" in found
+    names = found.get("emptyVariables", ())
+    if names:
+        from pointsman.router.owner.description import empty_variables
+
+        note(empty_variables(names, "this shell" if trial else "the gateway's environment"))
+    if trial:
         note(f"Change its entry in the configuration, then try again with `pointsman server test {server_id}`.")
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
-    elif found["kind"] in ("stdio", "bundled"):
+    elif words:
         note(f"The gateway tries it again. `pointsman server log {server_id}` shows more of what it wrote.")
-    else:
+    elif names:
+        note("Set it where the gateway is started, and start the gateway anew.")
+    elif found["kind"] in ("http", "sse") and "`headers`" not in reason:
         note("The gateway tries it again. Check its URL and headers in the configuration.")
+    else:
+        note("The gateway tries it again.")
+
+
+def _why_no_log(folder: Path, server_id: str) -> str:
+    try:
+        known = ask(folder, "names")["servers"]
+    except (NoGatewayError, OperationError):
+        return "it wrote nothing to stderr, or there is no such server"
+    return "it has written nothing to stderr" if server_id in known else "there is no such server"
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:

@@ -59,7 +59,7 @@ def list_tools(server_id: str | None, state_dir: Path | None, as_json: bool) -> 
 @state_dir_option
 @json_option
 def search(query: tuple[str, ...], project_id: str | None, count: int, state_dir: Path | None, as_json: bool) -> None:
-    """Search as a model does with tool_discovery. Words without quotes are one query."""
+    """Search as a model does with tool_discovery, over all servers. Words without quotes are one query."""
     queries = [" ".join(query)]
     answer = ask_gateway(state_dir, "search", queries=queries, project=project_id, maxResults=count)
     found = answer.get("structuredContent", {})
@@ -90,11 +90,12 @@ def call(tool_key: str, arguments: tuple[str, ...], state_dir: Path | None, as_j
     pointsman tools call time:get_current_time timezone=Europe/Berlin
     pointsman tools call time:get_current_time '{"timezone": "Europe/Berlin"}'
 
-    A VALUE that is JSON (true, 5, [1, 2], {...}) is sent as such, any other as text. `-` reads JSON from stdin.
+    A VALUE that is JSON (true, 5, [1, 2], {...}) is sent as such, unless the tool takes only text there; any other is
+    sent as text. `-` reads JSON from stdin.
     """
-    given = _arguments(arguments)
+    given, words = _arguments(arguments)
     with progress(f"Calling `{tool_key}` ..."):
-        result = ask_gateway(state_dir, "call", timeout_s=CALL_S, tool=tool_key, arguments=given)
+        result = ask_gateway(state_dir, "call", timeout_s=CALL_S, tool=tool_key, arguments=given, words=words)
     if as_json:
         print_json(result)
     else:
@@ -202,27 +203,41 @@ def _print_replay(cases: Sequence[replay.Case], audit: bool) -> None:
         note(f"`{name}` did not answer {plural(count, 'request')}; those ranks are of another search.")
 
 
-def _arguments(given: Sequence[str]) -> dict[str, Any]:
+def _arguments(given: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the arguments, and those given as NAME=VALUE also as they were typed."""
     if len(given) == 1 and (given[0] == "-" or given[0].lstrip().startswith("{")):
-        text = sys.stdin.read() if given[0] == "-" else given[0]
+        text = sys.stdin.buffer.read() if given[0] == "-" else given[0]
         try:
             value = json.loads(text)
+        except UnicodeDecodeError:
+            raise ConfigCommandError("The arguments are not UTF-8 text.") from None
         except ValueError as error:
             raise ConfigCommandError(f"The arguments are not JSON: {error}.") from None
+        except RecursionError:
+            raise ConfigCommandError("The arguments are nested too deeply.") from None
         if not isinstance(value, dict):
             raise ConfigCommandError('The arguments must be a JSON object, such as {"timezone": "UTC"}.')
-        return value
-    return dict(_pair(each) for each in given)
+        return value, {}
+    words = dict(_pair(each) for each in given)
+    return {name: _value(word) for name, word in words.items()}, words
 
 
-def _pair(text: str) -> tuple[str, Any]:
+def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigCommandError(f"`{text[:60]}` is neither NAME=VALUE nor a JSON object.")
+    return name, value
+
+
+def _value(word: str) -> Any:
     try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+        return json.loads(word, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return word
+
+
+def _no_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _print_content(result: dict[str, Any]) -> None:

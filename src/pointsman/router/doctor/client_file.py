@@ -18,6 +18,7 @@ from pointsman.router.clients.entry import DEFAULT_NAME
 from pointsman.router.clients.setup import look, secret_in
 from pointsman.router.doctor.findings import Finding, Inspected, Level
 
+_CORRECT = "Correct it, or restore a backup"
 _URL_KEYS = ("url", "serverUrl", "httpUrl", "uri")
 
 
@@ -30,7 +31,7 @@ def check_client(inspected: Inspected) -> list[Finding]:
     try:
         entry = look(dialect, path, DEFAULT_NAME).entry
     except ClientFileError as error:
-        return [_finding(dialect, "problem", f"its file cannot be read: {error}. Correct it, or restore a backup.")]
+        return [_finding(dialect, "problem", f"its file cannot be read: {_reason(error)}. {_CORRECT}.")]
     if not path.exists():
         return [_finding(dialect, "problem", f"there is no file {path}. {step}.")]
     if entry is None:
@@ -39,6 +40,10 @@ def check_client(inspected: Inspected) -> list[Finding]:
     if problems:
         return [_finding(dialect, "problem", f"{path}: {problem} {step} anew.") for problem in problems]
     return [_finding(dialect, "ok", f"{path} is in order. {dialect.after}".rstrip())]
+
+
+def _reason(error: ClientFileError) -> str:
+    return str(error).removesuffix(" Mend it first.").rstrip(".")
 
 
 def _finding(dialect: Dialect, level: Level, text: str) -> Finding:

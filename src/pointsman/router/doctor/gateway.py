@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
@@ -16,6 +17,7 @@ from pointsman.router.clients.found_servers import leads_here
 from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
+from pointsman.router.owner.description import empty_variables
 from pointsman.router.owner.last_words import ASIDE, last_words
 from pointsman.router.serving.socket import ListenError, bind
 
@@ -41,9 +43,9 @@ INSTALL = {
 }
 _LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are problems
 _REFUSALS = {
-    "unauthorized": "its token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
+    "unauthorized": "the token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
     "`pointsman token create NAME` prints a new token",
-    "denied": "its token does not include the project that it named; `pointsman token list` shows what each may use",
+    "denied": "the token does not include the project that was named; `pointsman token list` shows what each may use",
 }
 
 
@@ -203,22 +205,25 @@ def _check_port(inspected: Inspected) -> Iterator[Finding]:
         yield Finding("port", "problem", str(error))
 
 
-def _failed(inspected: Inspected, one: dict[str, object]) -> Finding:
+def _failed(inspected: Inspected, one: dict[str, Any]) -> Finding:
     server_id, reason = str(one["id"]), str(one["reason"] or "no reason is known")
     lines = tuple(last_words(inspected.state_dir, server_id))
-    help_ = f"`pointsman server test {server_id}` tries it, `pointsman server log {server_id}` shows more"
+    help_ = f"`pointsman server test {server_id}` tries it again"
+    if lines:
+        help_ += f", `pointsman server log {server_id}` shows more"
     if any(_REFUSED_CERTIFICATE.search(text) and not ASIDE.match(text) for text in (reason, *lines)):
         help_ = (
             "It does not trust a certificate: behind a company's proxy, set SSL_CERT_FILE (and NODE_EXTRA_CA_CERTS for "
             f"Node) to the company's CA where the gateway is started. {help_}"
         )
     elif NO_PROGRAM in reason:
-        help_ = f"`pointsman server test {server_id}` tries it again"
         server = inspected.config.servers.get(server_id) if inspected.config is not None else None
         install = INSTALL.get(str(server.command)) if server is not None else None
         help_ = f"{install}. {help_}" if install else help_
-    elif one["kind"] in ("http", "sse"):
-        help_ = f"Check `servers.{server_id}.url` and its headers. `pointsman server test {server_id}` tries it again"
+    elif empty := empty_variables(one.get("emptyVariables", ()), "the gateway's environment"):
+        help_ = f"{empty} Set it where the gateway is started, and start the gateway anew. {help_}"
+    elif one["kind"] in ("http", "sse") and "`headers`" not in reason:
+        help_ = f"Check `servers.{server_id}.url` and its headers. {help_}"
     return Finding("servers", "problem", f"Server `{server_id}` does not run: {reason.rstrip('.')}. {help_}.", lines)
 
 

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from pointsman.core import wire
 from pointsman.core.model import Json
-from pointsman.router.owner.socket_file import FILE, SocketPathError, is_own, listen
+from pointsman.router.owner.socket_file import FILE, MAX_REQUEST_BYTES, SocketPathError, is_own, listen
 
 logger = logging.getLogger(__name__)
 
-MAX_REQUEST_BYTES = 1 << 20
 MAX_CONNECTIONS = 16
 REQUEST_S = 10.0  # to send the request
 ANSWER_S = 10.0  # to read the answer

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pointsman.router.owner.socket_file import SocketPathError, connect
+from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, SocketPathError, connect
 
 CONNECT_S = 5.0
 ANSWER_S = 60.0
@@ -35,9 +35,9 @@ def ask(folder: Path, operation: str, /, *, timeout_s: float = ANSWER_S, **param
 
     Raises:
         NoGatewayError: none runs, or it gives no answer.
-        OperationError: it refused.
+        OperationError: it refused, or the request cannot be sent.
     """
-    request = json.dumps({"operation": operation, "parameters": parameters}).encode() + b"\n"
+    request = _encoded(operation, parameters)
     try:
         with connect(folder, CONNECT_S) as connection:
             connection.sendall(request)
@@ -59,6 +59,24 @@ def ask(folder: Path, operation: str, /, *, timeout_s: float = ANSWER_S, **param
     if "error" in answer:
         raise OperationError(answer["error"]["code"], answer["error"]["message"])
     return answer["result"]
+
+
+def _encoded(operation: str, parameters: dict[str, Any]) -> bytes:
+    """Raises OperationError: the gateway would not read it."""
+    try:
+        text = json.dumps({"operation": operation, "parameters": parameters}, ensure_ascii=False, allow_nan=False)
+        request = text.encode() + b"\n"
+    except UnicodeEncodeError:
+        raise OperationError("invalid_request", "What was given is not UTF-8 text; nothing was sent.") from None
+    except ValueError:
+        raise OperationError("invalid_request", "JSON has no numbers such as NaN and Infinity.") from None
+    if len(request) > MAX_REQUEST_BYTES:
+        raise OperationError(
+            "invalid_request",
+            f"What was given takes {len(request)} bytes, and a command can send {MAX_REQUEST_BYTES}. "
+            "Send less, or call the gateway over HTTP.",
+        )
+    return request
 
 
 def _read_line(connection: socket.socket, deadline: float) -> bytes:

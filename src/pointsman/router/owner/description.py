@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pointsman.config.model import Server
+
+
+def empty_variables(names: Sequence[str], where: str) -> str:
+    """A sentence on variables that a server's entry refers to and that have no value; empty without any."""
+    if not names:
+        return ""
+    return f"Its entry refers to {', '.join(names)}, which {'is' if len(names) == 1 else 'are'} not set in {where}."
 
 
 def kind_of(server: Server) -> str:

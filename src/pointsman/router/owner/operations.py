@@ -9,11 +9,12 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pointsman import __version__
 from pointsman.catalog.list_cache import ListFailure
@@ -37,14 +38,20 @@ from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import kind_of, target_of, with_path
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
+from pointsman.router.owner.typed_arguments import typed
 from pointsman.router.serving.reload import Reloader
 
 OWNER = Caller(OWNER_ID, None)
 SHORT_S = 30.0  # for an operation that waits for no server to start
 RELOAD_S = 20.0
 REPLAY_S = 300.0  # a search service may take seconds for each request
+LISTS_S = 10.0  # for servers that have just started to list their tools
 CALL_MARGIN_S = 30.0  # for queues and a restart, in addition to the longest `call_s`
 SETTLE_MARGIN_S = 5.0  # in addition to `connect_s`
+_ONLY_FOR_THE_OWNER = (
+    "A model without a project does not get these: `unassigned.optimization` is off. "
+    "`--project P` searches as in a project."
+)
 _CLIENT = Client("pointsman cli", "legacy", "2025-11-25", {}, None, None)
 
 
@@ -82,11 +89,10 @@ async def about(parts: Parts) -> Json:
 
 async def status(parts: Parts) -> Json:
     """How the gateway is: its servers, calls and the context that it saves."""
-    await parts.catalog.collected(OWNER)
     await parts.logs.flush()  # `doctor` shows the last words of servers next
+    listed = await _describe_listed(parts)
     context = await estimate_savings(parts.catalog, parts.context_use)
     health, figures = parts.health.report(OWNER), await parts.metrics.figures()
-    listed = _describe_all(parts)
     enabled = [one for one in listed if one["enabled"]]
     own = ("ready", "version", "servers")
     return {
@@ -118,7 +124,7 @@ async def names(parts: Parts) -> Json:
 
 async def servers(parts: Parts) -> Json:
     """All servers of the configuration, and how each of them is."""
-    return {"servers": _describe_all(parts)}
+    return {"servers": await _describe_listed(parts)}
 
 
 async def settled_server(parts: Parts, server_id: str) -> Json:
@@ -193,7 +199,11 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
     if project_id is not None and project_id not in parts.current.config.projects:
         raise _unknown("project", project_id, parts.current.config.projects, "pointsman project list")
     given = {"query": queries, "maxResults": max_results}
-    return await _call(parts, Caller(OWNER_ID, project_id), DISCOVERY, given, SHORT_S)
+    answer = await _call(parts, Caller(OWNER_ID, project_id), DISCOVERY, given, SHORT_S)
+    if project_id is None and parts.current.config.unassigned.optimization is None and "structuredContent" in answer:
+        found = answer["structuredContent"]
+        found["notice"] = " ".join(filter(None, (found.get("notice"), _ONLY_FOR_THE_OWNER)))
+    return answer
 
 
 async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) -> Json:
@@ -201,8 +211,13 @@ async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) ->
     return await _limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
 
 
-async def call(parts: Parts, tool_key: str, arguments: Json) -> Json:
-    """Call a tool as the owner: with the checks, limits and audit rows of any other call."""
+async def call(parts: Parts, tool_key: str, arguments: Json, words: Mapping[str, str]) -> Json:
+    """Call a tool as the owner: with the checks, limits and audit rows of any other call.
+
+    `words` are arguments as they were typed; the tool's schema decides whether one is JSON or text.
+    """
+    if words:
+        arguments = typed(arguments, words, _input_schema(parts, tool_key))
     config = parts.current.config
     longest_s = max((config.timeouts_of(server).call_s for server in config.servers.values()), default=0.0)
     given = {"toolKey": tool_key, "arguments": arguments}
@@ -245,11 +260,29 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
         "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),
         "replay": lambda given: replay_cases(parts, _objects(given, "cases"), _texts(given, "providers")),
-        "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments")),
+        "call": lambda given: call(parts, _text(given, "tool"), _object(given, "arguments"), _words(given)),
     }
 
 
 # ------------------------------------------------------------------ helpers
+
+
+async def _describe_listed(parts: Parts) -> list[Json]:
+    """Describe all servers once those that run have listed their tools: one that has not then is slow, or cannot."""
+    counts: dict[str, int] = {}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LISTS_S):
+            for _ in range(2):  # again for servers that were starting before
+                collected = await parts.catalog.collected(OWNER)
+                counts |= {server_id: len(part.items) for server_id, part in collected.parts.items()}
+                if all(one["id"] in counts for one in _describe_all(parts) if _lacks_list(one)):
+                    break
+    # During a restart after an edit, the old connection's list counts, though it is not the last list.
+    return [one | {"tools": counts.get(one["id"])} if _lacks_list(one) else one for one in _describe_all(parts)]
+
+
+def _lacks_list(one: Json) -> bool:
+    return bool(one["enabled"]) and one["state"] == "running" and one["tools"] is None
 
 
 def _describe_all(parts: Parts) -> list[Json]:
@@ -272,6 +305,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "protocol": introduction.version if introduction is not None else None,
         "tools": len(listed.items) if listed is not None and server.enabled else None,
         "restarts": running.restarts if running is not None else 0,
+        "emptyVariables": list(parts.current.config.empty_variables(server_id)),
         "projects": list(server.projects),
     }
 
@@ -288,6 +322,14 @@ def _reason(parts: Parts, server_id: str) -> str:
 def _tool_names(parts: Parts, server_id: str) -> list[str]:
     listed = parts.catalog.last_list(server_id)
     return list(listed.items) if listed is not None else []
+
+
+def _input_schema(parts: Parts, tool_key: str) -> Any:
+    """None: the server has listed no such tool."""
+    server_id, _, name = tool_key.partition(":")
+    listed = parts.catalog.last_list(server_id)
+    tool = listed.items.get(name) if listed is not None else None
+    return tool.tool.get("inputSchema") if tool is not None else None
 
 
 def _shown(tool: Json) -> Json:
@@ -367,6 +409,13 @@ def _object(given: Json, name: str) -> Json:
     if not isinstance(value, dict):
         raise OwnerError("invalid_request", f"`{name}` must be an object.")
     return value
+
+
+def _words(given: Json) -> dict[str, str]:
+    words = _object(given, "words")
+    if not all(isinstance(word, str) for word in words.values()):
+        raise OwnerError("invalid_request", "`words` must be an object of strings.")
+    return words
 
 
 def _count(given: Json) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 FILE = "owner.sock"
 MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103  # of an address, without the final NUL
+MAX_REQUEST_BYTES = 1 << 20
 BACKLOG = 16
 _DESCRIPTORS = "/proc/self/fd"
 _LOCAL_PEERCRED = 1  # of macOS and the BSDs, at level 0: struct xucred begins with a version and the uid

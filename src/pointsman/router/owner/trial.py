@@ -54,6 +54,7 @@ async def _try(config: GatewayConfig, server_id: str, state_dir: Path) -> Json:
             "reason": failure or with_path(server.status.reason, entry),
             "protocol": introduction.version if introduction is not None else None,
             "tools": tools,
+            "emptyVariables": list(config.empty_variables(server_id)),
             "log": logs.of(server_id).tail(LOG_LINES),
         }
     finally:

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ def run_event_loop(main: Coroutine[Any, Any, None]) -> None:
 
 @contextmanager
 def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
-    """Set `stop` on SIGTERM and SIGINT; a second signal ends the process at once.
+    """Set `stop` on SIGTERM and SIGINT; a second signal ends the process at once, also after the block.
 
     Replaces uvicorn's handlers, which re-raise SIGTERM and do not handle SIGHUP.
     """
@@ -50,6 +51,12 @@ def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     finally:
         for number in numbers:
             loop.remove_signal_handler(number)
+            if stop.is_set():  # by a signal or by the end of the daemon: either way little is left to do
+                signal.signal(number, _exit_at_once)
+
+
+def _exit_at_once(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class Fleet:
         elif previous is not None:
             self._retire(slot.server, [previous])
         if not slot.predecessors:
-            slot.server.starting("it is being started")
+            slot.server.starting("it has not answered yet")
         slot.spec, slot.connect = spec, connect
         starts = self._starts if spec.server.url is None else None  # a URL starts no process
         record = self._memory.of(slot.server.id, spec.server)
