@@ -69,3 +69,14 @@ def test_folders_and_files_are_brought_in_and_what_cannot_be_taken_is_named(tmp_
     missing = run(tmp_path, "import", "nowhere")
     assert missing.returncode == 2
     assert "nowhere" in missing.stderr
+
+
+def test_a_hostile_item_is_escaped_and_a_huge_limit_is_refused(tmp_path: Path) -> None:
+    hostile = "careful\x9b2J\u202e\x1b[8m"
+    run(tmp_path, "add", "--type", "rule", hostile)
+    shown, encoded = run(tmp_path, "list").stdout, run(tmp_path, "list", "--json").stdout
+    assert "careful" in shown
+    assert all(text.replace("\n", "").isprintable() for text in (shown, encoded))
+    assert json.loads(encoded)["content"] == hostile
+    huge = run(tmp_path, "list", "--limit", "9" * 20)
+    assert (huge.returncode, "is not in the range" in huge.stderr) == (2, True)

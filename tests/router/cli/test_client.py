@@ -16,6 +16,7 @@ from pointsman.config.loader import load
 from pointsman.config.secrets import digest
 from pointsman.router.cli.main import main
 from pointsman.router.clients.dialects import DIALECTS
+from pointsman.router.clients.found_servers import offer
 from tests.router.cli.commands import CONFIG, config_of, move_home
 
 CURSOR = '{\n  "mcpServers": {\n    "time": {"command": "uvx"}\n  }\n}\n'
@@ -66,7 +67,8 @@ def test_a_second_add_changes_nothing_and_a_new_address_keeps_the_token(home: Pa
     run("add", "cursor", "--yes")
     before = (home / ".cursor/mcp.json").read_text()
     again = run("add", "cursor")
-    assert (again.exit_code, "nothing to change" in again.stderr) == (0, True)
+    file = home / ".cursor/mcp.json"
+    assert (again.exit_code, again.stderr) == (0, f"Cursor is set up already in {file}; nothing to change.\n")
     assert run("add", "cursor", "--yes", "--project", "research").exit_code == 0
     after = (home / ".cursor/mcp.json").read_text()
     assert after == before.replace("3282/mcp", "3282/projects/research/mcp")
@@ -108,10 +110,28 @@ def test_remove_takes_the_entry_and_undo_puts_it_back(home: Path) -> None:
     result = run("remove", "cursor", "--yes")
     assert file.read_text() == CURSOR
     assert "`pointsman token revoke cursor`" in result.stderr
-    run("undo", "cursor")
+    assert "Removed. A running Cursor may use it until it is started anew." in result.stderr
+    assert run("undo", "cursor", "--yes").exit_code == 0
     assert file.read_text() == added
     run("remove", "cursor", "--yes")
     assert "nothing to remove" in run("remove", "cursor", "--yes").stderr
+
+
+@pytest.mark.parametrize("name", ["a/b c", "", "x" * 65])
+def test_an_entry_has_a_name_that_every_client_accepts(home: Path, name: str) -> None:
+    file = cursor_file(home)
+    result = run("add", "cursor", "--as", name, "--yes")
+    assert (result.exit_code, "letters, digits" in result.stderr) == (2, True)
+    assert file.read_text() == CURSOR
+
+
+def test_the_list_counts_the_servers_that_an_import_would_find(home: Path) -> None:
+    servers = {"a": {"command": "x"}, "broken": {}, "pointsman": {"url": "http://127.0.0.1:3282/mcp"}}
+    in_folder = {"/work/site": {"mcpServers": {"b": {"command": "y"}}}}
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": servers, "projects": in_folder}))
+    [row] = [row for row in json.loads(run("list", "--json").stdout) if row["client"] == "claude-code"]
+    assert row["others"] == 2
+    assert offer({"HOME": str(home)}, "http://127.0.0.1:3282/mcp") == "Claude Code (2)"
 
 
 def test_nothing_is_written_without_a_yes(home: Path) -> None:

@@ -132,7 +132,7 @@ async def test_the_plan_of_an_import_shows_the_real_command_on_its_line(tmp_path
     shown = await run_on_terminal(tmp_path, "import", "--scope", "project", "--dry-run")
     for text in (piped.stderr, shown):
         (line,) = [line for line in text.splitlines() if "uvx mcp-server-time" in line]
-        assert r"touch /tmp/x\r\x1b[K  clock  uvx mcp-server-time\x1b[8m\nGo on? [Y/n]: y" in line
+        assert r"sh -c 'touch /tmp/x\r\x1b[K  clock  uvx mcp-server-time\x1b[8m\nGo on? [Y/n]: y'" in line
 
 
 @pytest.mark.parametrize("text", ["naïve 東京 😀", "a\\b", "می‌خواهم ❤️ 👩‍💻\n\tx"])

@@ -254,6 +254,10 @@ async def test_names_are_completed_from_the_running_gateway(shop: Shop, tmp_path
         ("pointsman server restart s", 3, ["plain,shop"]),
         ("pointsman tools call attic:p", 3, ["plain,attic:paint"]),
         ("pointsman project set a", 3, ["plain,attic"]),
+        ("pointsman client add cl", 3, ["plain,claude-code", "plain,claude-desktop", "plain,cline"]),
+        ("pointsman import --from z", 3, ["plain,zed"]),
+        ("pointsman token create --client z", 4, ["plain,zed"]),
+        ("pointsman token revoke t", 3, ["plain,test"]),
     ):
         ran = await run(tmp_path, program=SCRIPT, **completed(words, count))
         assert ran.stdout.splitlines() == expected

@@ -149,6 +149,8 @@ async def test_install_shows_the_file_and_the_next_commands_and_uninstall_remove
     tried = await run(tmp_path, "service", "install", "--dry-run")
     assert (tried.code, unit_of(tmp_path).exists()) == (0, False)
     assert "ExecStart=/" in tried.stderr
+    assert "After the installation:" in tried.stderr
+    assert "systemctl --user daemon-reload" in tried.stderr
     done = await run(tmp_path, "service", "install", "--yes")
     assert (done.code, done.stdout) == (0, "")
     for command in ("systemctl --user daemon-reload", "enable --now pointsman", "loginctl enable-linger", "journalctl"):

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from pointsman.archive.settings import ArchiveSettings
+from pointsman.core.escape import escaped_json
 
 if TYPE_CHECKING:  # heavy, and not needed to report an invalid option
     from pointsman.archive.store.base import Storage
+
+MOST_ROWS = 1_000_000_000  # SQLite takes no number beyond 64 bits
 
 
 class FindSettings(Protocol):
@@ -97,8 +100,10 @@ def _report_store_errors() -> Iterator[None]:
 
 @click.command("list")
 @click.argument("collection", required=False)
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of documents.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Number of documents to skip.")
+@click.option(
+    "--limit", type=click.IntRange(1, MOST_ROWS), default=100, show_default=True, help="Maximum number of documents."
+)
+@click.option("--offset", type=click.IntRange(0, MOST_ROWS), default=0, help="Number of documents to skip.")
 @json_option
 @store_options
 def list_(settings: ArchiveSettings, collection: str | None, limit: int, offset: int, as_json: bool) -> None:
@@ -143,7 +148,7 @@ def stats(settings: ArchiveSettings, as_json: bool) -> None:
     if as_json:
         print_json({**dataclasses.asdict(found), "database": str(settings.database)})
         return
-    click.echo(f"store       {settings.database} ({found.bytes / 1e6:.1f} MB)")
+    click.echo(f"store       {shown(str(settings.database))} ({found.bytes / 1e6:.1f} MB)")
     for each in found.collections:
         click.echo(shown(f"collection  {each.name}: {each.documents} documents, {each.chunks} passages"))
     for space, count in found.vectors.items():
@@ -287,8 +292,8 @@ def note(message: str) -> None:
     click.echo(shown(message), err=True)
 
 
-def print_json(value: Any) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    click.echo(escaped_json(json.dumps(value, ensure_ascii=False, indent=indent)))
 
 
 Item = TypeVar("Item")

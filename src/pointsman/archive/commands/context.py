@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import asdict
@@ -11,12 +10,14 @@ from pathlib import Path
 import click
 
 from pointsman.archive.commands.commands import (
+    MOST_ROWS,
     BadRequestError,
     CommandError,
     json_option,
     note,
     opened,
     print_json,
+    shown,
     store_options,
 )
 from pointsman.archive.context.importer import Imported, import_file, import_folder
@@ -109,7 +110,9 @@ def _import(store: ContextStore, path: Path, defaults: Defaults) -> Imported:
 @context.command("list")
 @type_option
 @module_option
-@click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="Maximum number of items.")
+@click.option(
+    "--limit", type=click.IntRange(1, MOST_ROWS), default=50, show_default=True, help="Maximum number of items."
+)
 @json_option
 @store_options
 def list_(settings: ArchiveSettings, kind: str | None, module: str | None, limit: int, as_json: bool) -> None:
@@ -117,7 +120,10 @@ def list_(settings: ArchiveSettings, kind: str | None, module: str | None, limit
     with opened(settings) as storage:
         items = storage.context.newest(ItemFilter(kind, module), limit)
     for item in items:
-        click.echo(json.dumps(asdict(item), ensure_ascii=False) if as_json else _line(item))
+        if as_json:
+            print_json(asdict(item), indent=None)
+        else:
+            click.echo(shown(_line(item)))
     if not items:
         note("No items yet. Add one with `pointsman archive context add`.")
 
@@ -131,7 +137,7 @@ def remove(settings: ArchiveSettings, ids: tuple[str, ...], as_json: bool) -> No
     with opened(settings) as storage:
         unknown = [item_id for item_id in ids if not storage.context.remove(item_id)]
     if as_json:
-        click.echo(json.dumps({"removed": [item_id for item_id in ids if item_id not in unknown], "unknown": unknown}))
+        print_json({"removed": [item_id for item_id in ids if item_id not in unknown], "unknown": unknown}, indent=None)
     if unknown:
         raise CommandError(f"No such items: {', '.join(unknown)}. List them with `pointsman archive context list`.")
 

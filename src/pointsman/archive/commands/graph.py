@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from pointsman.archive.commands.commands import CommandError, json_option, note, opened, print_json, store_options
+from pointsman.archive.commands.commands import (
+    CommandError,
+    json_option,
+    note,
+    opened,
+    print_json,
+    shown,
+    store_options,
+)
 from pointsman.archive.settings import ArchiveSettings
 
 _MOST_DRAWN = 60
@@ -62,4 +70,4 @@ def graph(
     if as_json:
         print_json({"file": str(output), "drawn": drawn, "reached": len(reached.nodes), "truncated": reached.truncated})
     else:
-        click.echo(f"{output}: {drawn} nodes")
+        click.echo(shown(f"{output}: {drawn} nodes"))

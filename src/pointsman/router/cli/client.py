@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
 from pointsman.config.errors import closest
@@ -33,6 +35,7 @@ from pointsman.router.cli.common.options import (
     note,
     report_config_errors,
     state_dir_option,
+    unasked_option,
 )
 from pointsman.router.cli.common.output import echo, print_json
 from pointsman.router.clients.client_file import ClientFileError
@@ -45,7 +48,10 @@ from pointsman.router.clients.entry import (
     entry_for,
     own_command,
 )
+from pointsman.router.clients.found_servers import count_servers, of_client
 from pointsman.router.clients.setup import Setup, look, masked, secret_in, snippet, take_back, write
+
+_ENTRY_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class ClientName(click.ParamType[Dialect]):
@@ -60,6 +66,20 @@ class ClientName(click.ParamType[Dialect]):
             hint = f" Did you mean `{near}`?" if near else ""
             self.fail(f"No client `{value}` is known.{hint} Known are: {', '.join(DIALECTS)}.", param, ctx)
         return found
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in DIALECTS if name.startswith(incomplete)]
+
+
+class EntryName(click.ParamType[str]):
+    """The name of a new entry: letters, digits, `-` and `_`, which every client accepts."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not _ENTRY_NAME.fullmatch(str(value)):
+            self.fail("it may have at most 64 letters, digits, `-` and `_`.", param, ctx)
+        return str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +106,9 @@ scope_option = click.option(
     help="The client's file of this user, or the one of the project in this folder.",
 )
 name_option = click.option("--as", "name", default=DEFAULT_NAME, show_default=True, help="Name of the entry.")
+new_name_option = click.option(
+    "--as", "name", type=EntryName(), default=DEFAULT_NAME, show_default=True, help="Name of the entry."
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 
@@ -110,7 +133,7 @@ def client() -> None:
 @client.command("print")
 @client_argument
 @connection_options
-@name_option
+@new_name_option
 @edited_config_option
 @state_dir_option
 @json_option
@@ -150,7 +173,7 @@ def print_(
 @client_argument
 @connection_options
 @scope_option
-@name_option
+@new_name_option
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Show what would change, and stop.")
 @edited_config_option
@@ -186,10 +209,11 @@ def add(
         token = _token_for(setup, gateway, url, variable)
         connection = _connection(dialect, gateway, project, url, stdio, variable, token.secret)
         entry = _shared_entry(setup, connection) if shared else entry_for(dialect, connection, name)
-        _show(setup, entry, token)
         wanted = setup.entry != entry
-        if not wanted:
-            note(f"{dialect.title} is set up already; nothing to change.")
+        if wanted:
+            _show(setup, entry, token)
+        else:
+            note(f"{dialect.title} is set up already in {setup.path}; nothing to change.")
         if not wanted or dry_run or not confirmed(yes):
             _print_result(as_json, setup, changed=False, token=None)
             return
@@ -230,13 +254,15 @@ def remove(
             return
         write(setup, None, gateway.state, {})
     _print_result(as_json, setup, changed=True, token=token)
-    note(f"Removed. {dialect.after} `pointsman client undo {dialect.name}` puts it back.")
+    note(f"Removed. A running {dialect.title} may use it until it is started anew.")
+    note(f"`pointsman client undo {dialect.name}` puts it back.")
     if token is not None:
         note(f"Its token `{token}` is still valid; `pointsman token revoke {token}` ends that.")
 
 
 @client.command()
 @client_argument
+@unasked_option
 @edited_config_option
 @state_dir_option
 @json_option
@@ -291,7 +317,10 @@ def _row(dialect: Dialect, scope: str, name: str) -> dict[str, Any] | None:
         return {**row, "state": "unreadable", "problem": str(error)}
     if setup.contents.text is None:
         return {**row, "state": "no file"}
-    return {**row, "state": "set up" if setup.entry is not None else "not set up", "others": setup.others}
+    findings = of_client(dialect, os.environ, Path.cwd() if scope == "project" else None)
+    findings.servers = [found for found in findings.servers if found.name != name]
+    state = "set up" if setup.entry is not None else "not set up"
+    return {**row, "state": state, "others": count_servers(findings, ())}
 
 
 @dataclass(slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -204,7 +206,8 @@ def _summary(addition: Addition) -> str:
     server = addition.server
     if "url" in server:
         return mask_url(str(addition.found.server["url"]))  # with the host, whatever has moved to a file
-    return " ".join([str(server["command"]), *mask_args([str(arg) for arg in server.get("args", ())])])
+    words = [str(server["command"]), *mask_args([str(arg) for arg in server.get("args", ())])]
+    return " ".join(shlex.quote(word) if re.search(r"\s", word) else word for word in words)
 
 
 def _as_json(plan: Plan) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pointsman.config.model import GatewayConfig
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import apply_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
+from pointsman.core.escape import escaped
 from pointsman.router.cli.common.first_start import gateway_config_file, kept_token, welcome
 from pointsman.router.cli.common.options import (
     CommandError,
@@ -56,7 +57,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
             note(f"pointsman ready on {url}")
 
         def summary(line: str) -> None:
-            note(f"pointsman has {line}")
+            note(f"pointsman has {escaped(line)}")
 
         manager = ServiceManager.of(os.environ)
         launch = Launch(read(), file.path, read, folder, ready, summary, file.prepare, file.first_token, manager)

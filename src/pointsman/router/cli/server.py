@@ -18,6 +18,7 @@ from pointsman.router.cli.common.options import (
     json_option,
     note,
     state_dir_option,
+    unasked_option,
 )
 from pointsman.router.cli.common.output import echo, paint, print_json, table
 from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint_state, plural, progress
@@ -253,6 +254,7 @@ server.add_command(_toggle(enabled=False))
 
 @server.command()
 @server_argument
+@unasked_option
 @edited_config_option
 @state_dir_option
 @json_option

@@ -153,8 +153,7 @@ def install(
     missing = _missing_variables(found)
     if as_json:
         print_json({**result, "next": [command for command, _ in found.file.start], "missingVariables": missing})
-    if not dry_run:
-        _say_next(found, missing)
+    _say_next(found, missing, "After the installation" if dry_run else "Next")
 
 
 @service.command()
@@ -306,7 +305,7 @@ def _given(file: Path) -> set[str]:
     return {line.partition("=")[0].strip() for line in lines if "=" in line and not line.lstrip().startswith("#")}
 
 
-def _say_next(found: _Found, missing: list[str]) -> None:
+def _say_next(found: _Found, missing: list[str], heading: str) -> None:
     if missing:
         names = ", ".join(missing)
         if found.manager == "systemd":
@@ -321,7 +320,7 @@ def _say_next(found: _Found, missing: list[str]) -> None:
         note(
             "There is no systemctl here. Without systemd, let your service manager run the command after ExecStart=.\n"
         )
-    note("Next:\n")
+    note(f"{heading}:\n")
     width = max(len(command) for command, _ in found.file.start)
     for command, purpose in found.file.start:
         note(f"  {command.ljust(width)}   # {purpose}")

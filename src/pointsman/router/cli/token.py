@@ -12,8 +12,10 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
+from pointsman.config.errors import ConfigError
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
 from pointsman.config.model import Token
@@ -31,6 +33,7 @@ from pointsman.router.cli.common.options import (
     note,
     report_config_errors,
     state_dir_option,
+    unasked_option,
 )
 from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.clients.dialects import DIALECTS, Dialect
@@ -39,6 +42,19 @@ from pointsman.router.clients.setup import snippet
 
 _DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def _complete_clients(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in (*DIALECTS, "all") if name.startswith(incomplete)]
+
+
+def _complete_tokens(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    try:
+        edited = Edited.find(context.params.get("config_file"), context.params.get("state_dir"))
+        names = load_tokens(edited.path, os.environ)
+    except (click.ClickException, ConfigError):
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @click.group()
@@ -63,6 +79,7 @@ def token() -> None:
     "clients",
     multiple=True,
     metavar="NAME",
+    shell_complete=_complete_clients,
     help="Also print the entry of this client with the token; `all` for every known client. Repeatable.",
 )
 @edited_config_option
@@ -132,7 +149,8 @@ def list_tokens(config_file: Path | None, state_dir: Path | None, as_json: bool)
 
 
 @token.command()
-@click.argument("name")
+@click.argument("name", shell_complete=_complete_tokens)
+@unasked_option
 @edited_config_option
 @state_dir_option
 @json_option

@@ -91,10 +91,15 @@ def offer(environ: Mapping[str, str], own_url: str) -> str | None:
     """In which clients of this user there are servers, and how many; None: in none. Names no value of any."""
     counts = []
     for dialect in DIALECTS.values():
-        servers = [found for found in of_client(dialect, environ).servers if not points_here(found.server, (own_url,))]
-        if servers:
-            counts.append(f"{dialect.title} ({len(servers)})")
+        count = count_servers(of_client(dialect, environ), (own_url,))
+        if count:
+            counts.append(f"{dialect.title} ({count})")
     return ", ".join(counts) or None
+
+
+def count_servers(findings: Findings, own_urls: Collection[str]) -> int:
+    """How many servers can be imported, without this gateway."""
+    return sum(not points_here(found.server, own_urls) for found in findings.servers)
 
 
 def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:

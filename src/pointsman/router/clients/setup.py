@@ -33,12 +33,6 @@ class Setup:
         found = self.contents.entries(self.dialect.section).get(self.name)
         return found if isinstance(found, Mapping) else None
 
-    @property
-    def others(self) -> int:
-        """How many other servers the client has."""
-        entries = self.contents.entries(self.dialect.section)
-        return len(entries) - (self.name in entries)
-
 
 def look(dialect: Dialect, path: Path, name: str) -> Setup:
     """Raises ClientFileError."""

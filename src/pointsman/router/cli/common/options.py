@@ -38,6 +38,9 @@ NO_CONFIG = "No configuration found. Run `pointsman serve` to create one, or pas
 state_dir_option = click.option(
     "--state-dir", type=click.Path(path_type=Path), help="The gateway's state folder: audit, database and lock."
 )
+unasked_option = click.option(
+    "--yes", "-y", is_flag=True, expose_value=False, help="For scripts; this command does not ask."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
