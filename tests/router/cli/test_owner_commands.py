@@ -65,7 +65,7 @@ async def test_a_server_that_fails_is_told_with_its_own_words(shop: Shop, tmp_pa
     script = "import sys; print('no such database', file=sys.stderr); sys.exit(3)"
     added = await run(tmp_path, "server", "add", "broken", "--", sys.executable, "-S", "-c", script)
     assert added.code == 1
-    assert "Added server `broken`" in added.stdout
+    assert added.stdout == f"Added server `broken` to {shop.gateway.config_file}.\n"
     assert "does not run: it exited with code 3" in added.stderr
     assert "| no such database" in added.stderr
     await asyncio.sleep(1)  # for the watcher of the file, which has nothing left to do

@@ -312,6 +312,22 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
         assert not any("is gone" in each["message"] for each in findings(await doctor(tmp_path), "configuration"))
 
 
+async def test_a_gateway_that_is_its_own_server(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {"servers": {}}) as gateway:
+        gateway.write_config({"servers": {"self": {"url": gateway.url}}})
+        gateway.config_file.chmod(0o600)
+        await gateway.until_logged("server self:")
+        ran = await doctor(tmp_path)
+        [own] = [each for each in findings(ran, "servers") if "its own server" in each["message"]]
+        assert own["level"] == "problem"
+        assert "`pointsman server remove self` removes it" in own["message"]
+        assert findings(ran, "clients") == []  # no client has to be set up
+        assert (await run(tmp_path, "server", "remove", "self")).code == 0
+        [past] = findings(await doctor(tmp_path), "clients")
+        assert past["level"] == "note"
+        assert past["message"].startswith("A gateway was refused")
+
+
 @asynccontextmanager
 async def _locked() -> AsyncIterator[str]:
     """A server that accepts no credential."""

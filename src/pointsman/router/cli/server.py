@@ -112,11 +112,15 @@ def add(
 ) -> None:
     """Add the server NAME: a command with its arguments, or a URL.
 
+    Options stand before the command; everything from the command on belongs to it.
+
     \b
     pointsman server add time uvx mcp-server-time
-    pointsman server add tracker https://tracker.example/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'
+    pointsman server add notes --env 'NOTES_KEY=${NOTES_KEY}' npx -y notes-server
+    pointsman server add tracker --header 'Authorization: Bearer ${TRACKER_TOKEN}' https://tracker.example/mcp
     """
     from pointsman.config.edits import add_server, variables_not_set
+    from pointsman.router.cli.common.added_server import check_command, refuse_own_gateway
     from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors, require_projects
 
     server_id = _as_id(name)
@@ -130,7 +134,10 @@ def add(
         "projects": list(projects),
     }
     entry = {key: value for key, value in given.items() if value}
+    options = click.get_current_context().command.params
+    check_command(command, {name for option in options if isinstance(option, click.Option) for name in option.opts})
     edited = Edited.find(config_file, state_dir)
+    refuse_own_gateway(entry, edited)
     with report_edit_errors(edited.path, "server"):
         require_projects(edited.path, projects)
         change = add_server(edited.path, server_id, entry, environ())
@@ -303,7 +310,8 @@ def _advise_references(given: dict[str, Any]) -> None:
     """Point at `${NAME}` where a value that looks like a secret was written into the file."""
     from pointsman.config.secrets import holds_secret
 
-    for name, value in {**given["env"], **given["headers"]}.items():
+    arguments = {f"argument {number}": text for number, text in enumerate(given.get("args", ()), 1)}
+    for name, value in {**given["env"], **given["headers"], **arguments}.items():
         if holds_secret(value):
             note(
                 f"The value of {name} is in the file as plain text. With `${{NAME}}` in its place the gateway reads it "
@@ -323,11 +331,12 @@ def _name_variables(edited: Edited, names: Sequence[str]) -> None:
 
 
 def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
-    found = edited.server(server_id)
+    done = f"{done} {edited.path}"
+    found = edited.server(server_id, done)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "server": found})
     else:
-        echo(f"{done} {edited.path}.")
+        echo(f"{done}.")
         edited.note_pending()
     if found is not None:
         _show(found, edited.state_dir, as_json, printed=as_json)

@@ -134,10 +134,15 @@ def of_text(text: str, name: str, environ: Mapping[str, str]) -> Findings:
 
 
 def points_here(server: Mapping[str, Any], own_urls: Collection[str]) -> bool:
-    """Whether a server is this gateway: by its address, its token or its command."""
+    """Whether a server of a client's file is this gateway: by its address, its token or its command."""
+    return leads_here(server, own_urls) or PREFIX in json.dumps(server, default=str)
+
+
+def leads_here(server: Mapping[str, Any], own_urls: Collection[str]) -> bool:
+    """Whether a server has this gateway's address, or is `pointsman stdio`, which connects to it."""
     line = [str(server.get("command") or ""), *map(str, server.get("args") or ())]
     urls = [text for text in (str(server.get("url") or ""), *line) if text.startswith(("http://", "https://"))]
-    if any(_same_place(url, own) for url in urls for own in own_urls) or PREFIX in json.dumps(server, default=str):
+    if any(_same_place(url, own) for url in urls for own in own_urls):
         return True
     names = {Path(part).name.partition("@")[0] for part in line}
     return "pointsman" in names and "stdio" in names

@@ -38,10 +38,5 @@ class Inspected:
     client: str | None = None  # of which the file is checked, too
     environ: Mapping[str, str] = field(default_factory=dict)
 
-    def state_of(self, server_id: str) -> str | None:
-        """The state of a server in the running gateway."""
-        listed = self.status["servers"]["list"] if self.status is not None else ()
-        return next((one["state"] for one in listed if one["id"] == server_id), None)
-
 
 Check = Callable[[Inspected], list[Finding] | Awaitable[list[Finding]]]

@@ -13,8 +13,10 @@ from typing import Any
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
+from pointsman.router.clients.found_servers import leads_here
 from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
+from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
 from pointsman.router.owner.description import empty_variables
 from pointsman.router.owner.last_words import ASIDE, last_words
 from pointsman.router.serving.socket import ListenError, bind
@@ -30,6 +32,15 @@ _REFUSED_CERTIFICATE = re.compile(
     r"certificate signed by unknown authority|CERT_ALTNAME_INVALID|TLS certificate or handshake was not accepted",
     re.IGNORECASE,
 )
+NO_PROGRAM = "there is no such program"
+INSTALL = {
+    "uvx": "Install uv (https://docs.astral.sh/uv/)",
+    "uv": "Install uv (https://docs.astral.sh/uv/)",
+    "npx": "Install Node.js 18 or newer (https://nodejs.org/)",
+    "npm": "Install Node.js 18 or newer (https://nodejs.org/)",
+    "node": "Install Node.js 18 or newer (https://nodejs.org/)",
+    "docker": "Install Docker (https://docs.docker.com/)",
+}
 _LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are problems
 _REFUSALS = {
     "unauthorized": "the token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
@@ -64,7 +75,8 @@ def check_servers(inspected: Inspected) -> list[Finding]:
     if inspected.status is None:
         return []
     servers = inspected.status["servers"]
-    findings = [_failed(inspected, one) for one in servers["list"] if one["enabled"] and one["state"] == "failed"]
+    failed = [one for one in servers["list"] if one["enabled"] and one["state"] == "failed"]
+    findings = [_failed(inspected, one) for one in failed]
     for one in servers["list"]:
         if one["enabled"] and one["state"] == "running" and not one["tools"]:
             findings.append(_without_tools(one))
@@ -75,6 +87,19 @@ def check_servers(inspected: Inspected) -> list[Finding]:
     return [Finding("servers", "ok", _count(servers["running"], servers["tools"]))]
 
 
+def check_own_server(inspected: Inspected) -> list[Finding]:
+    """Report a server that leads back to the gateway: it is refused, or answers with the gateway's own tools."""
+    return [
+        Finding(
+            "servers",
+            "problem",
+            f"The gateway is configured as its own server: `{server_id}` leads back to it. "
+            f"`pointsman server remove {server_id}` removes it.",
+        )
+        for server_id in _own_servers(inspected)
+    ]
+
+
 def check_refused_clients(inspected: Inspected) -> list[Finding]:
     """Report clients whose last request was refused, by the name that each gave."""
     since_ms = int((time.time() - LATELY_S) * 1000)
@@ -82,7 +107,10 @@ def check_refused_clients(inspected: Inspected) -> list[Finding]:
         rows = list(read_rows(inspected.state_dir, Filter(since_ms=since_ms), newest=MAX_ROWS))
     except (sqlite3.Error, NewerSchemaError, OSError) as error:
         return [Finding("clients", "problem", f"The audit cannot be read: {error}.")] if rows_exist(inspected) else []
-    return [_refused(client, refused) for client, refused in list(_refusals(rows).items())[:MAX_CLIENTS]]
+    refusals = _refusals(rows)
+    gateway = refusals.pop(str(CLIENT_INFO["name"]), None)
+    findings = [_refused_gateway(gateway)] if gateway is not None and not _own_servers(inspected) else []
+    return findings + [_refused(client, refused) for client, refused in list(refusals.items())[:MAX_CLIENTS]]
 
 
 def _count(servers: int, tools: int) -> str:
@@ -114,11 +142,40 @@ def _refusals(rows: list[Row]) -> dict[str, _Refused]:
 
 
 def _refused(client: str, refused: _Refused) -> Finding:
-    times = "once" if refused.count == 1 else f"{refused.count} times"
-    when = f"refused {times} in the last 24 h, last at {refused.last}"
+    when = _when(refused)
     if not client:  # a scanner, or a client that did not get as far as its name
         return Finding("clients", "note", f"Clients that gave no name were {when}: {_REFUSALS[refused.code]}.")
     return Finding("clients", "problem", f"Client `{sanitize(client, 60)}` was {when}: {_REFUSALS[refused.code]}.")
+
+
+def _when(refused: _Refused) -> str:
+    times = "once" if refused.count == 1 else f"{refused.count} times"
+    return f"refused {times} in the last 24 h, last at {refused.last}"
+
+
+def _refused_gateway(refused: _Refused) -> Finding:
+    """A gateway was refused as a client, and this one does not have itself as a server any more."""
+    return Finding(
+        "clients",
+        "note",
+        f"A gateway was {_when(refused)}, as a client of this one: either this gateway was configured as its own "
+        "server and is no longer, or another gateway has it as a server, without a valid token.",
+    )
+
+
+def _own_servers(inspected: Inspected) -> list[str]:
+    config = inspected.config
+    if config is None:
+        return []
+    host = config.listen.host
+    urls = [f"http://{f'[{host}]' if ':' in host else host}:{config.listen.port}/mcp"]
+    if inspected.running is not None:
+        urls.append(inspected.running.url)
+    return [
+        server_id
+        for server_id, one in config.servers.items()
+        if one.enabled and leads_here({"url": one.url, "command": one.command, "args": one.args}, urls)
+    ]
 
 
 async def _ask_over_http(inspected: Inspected, name: str) -> Finding | None:
@@ -159,6 +216,10 @@ def _failed(inspected: Inspected, one: dict[str, Any]) -> Finding:
             "It does not trust a certificate: behind a company's proxy, set SSL_CERT_FILE (and NODE_EXTRA_CA_CERTS for "
             f"Node) to the company's CA where the gateway is started. {help_}"
         )
+    elif NO_PROGRAM in reason:
+        server = inspected.config.servers.get(server_id) if inspected.config is not None else None
+        install = INSTALL.get(str(server.command)) if server is not None else None
+        help_ = f"{install}. {help_}" if install else help_
     elif empty := empty_variables(one.get("emptyVariables", ()), "the gateway's environment"):
         help_ = f"{empty} Set it where the gateway is started, and start the gateway anew. {help_}"
     elif one["kind"] in ("http", "sse") and "`headers`" not in reason:

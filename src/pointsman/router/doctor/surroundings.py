@@ -19,7 +19,7 @@ from pointsman.config.model import Server
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import read_rows
 from pointsman.router.doctor.findings import Finding, Inspected
-from pointsman.router.doctor.gateway import is_loopback
+from pointsman.router.doctor.gateway import INSTALL, NO_PROGRAM, is_loopback
 from pointsman.router.downstream.stdio.environment import missing_program_hint
 
 VERSION_S = 10.0
@@ -30,25 +30,17 @@ CLOCK_S = 120.0  # that the clock may be behind the newest row
 _NODE = frozenset({"node", "npx", "npm"})
 _PYTHON = re.compile(r"python[0-9.]*")
 _VERSION = re.compile(r"(\d+)\.(\d+)")
-_INSTALL = {
-    "uvx": "Install uv (https://docs.astral.sh/uv/)",
-    "uv": "Install uv (https://docs.astral.sh/uv/)",
-    "npx": "Install Node.js 18 or newer (https://nodejs.org/)",
-    "npm": "Install Node.js 18 or newer (https://nodejs.org/)",
-    "node": "Install Node.js 18 or newer (https://nodejs.org/)",
-    "docker": "Install Docker (https://docs.docker.com/)",
-}
 _CA_FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 
 
 async def check_programs(inspected: Inspected) -> list[Finding]:
-    """Check that each command exists, unless the running gateway shows that it does, and is not too old."""
+    """Check that each command exists, unless the running gateway shows that it does or lacks it, and is not too old."""
     findings: dict[Finding, None] = {}
     for server_id, server in _commands(inspected).items():
         command, path = str(server.command), _search_path(server, inspected.environ)
         found = shutil.which(command, path=path)
-        if found is None and inspected.state_of(server_id) != "running":
-            step = missing_program_hint(command, inspected.environ) or _INSTALL.get(
+        if found is None and not _is_known(inspected, server_id):
+            step = missing_program_hint(command, inspected.environ) or INSTALL.get(
                 command, f"Install it, or write its full path into `servers.{server_id}.command`"
             )
             findings[Finding("programs", "problem", f"Server `{server_id}`: no program `{command}`. {step}.")] = None
@@ -129,6 +121,13 @@ def check_state_folder(inspected: Inspected) -> list[Finding]:
 def _commands(inspected: Inspected) -> dict[str, Server]:
     servers: Mapping[str, Server] = inspected.config.servers if inspected.config is not None else {}
     return {server_id: one for server_id, one in servers.items() if one.enabled and one.command is not None}
+
+
+def _is_known(inspected: Inspected, server_id: str) -> bool:
+    """Whether the gateway has started the program, or has reported itself that it is missing."""
+    listed = inspected.status["servers"]["list"] if inspected.status is not None else ()
+    one = next((one for one in listed if one["id"] == server_id), None)
+    return one is not None and (one["state"] == "running" or NO_PROGRAM in str(one["reason"]))
 
 
 def _search_path(server: Server, environ: Mapping[str, str]) -> str:

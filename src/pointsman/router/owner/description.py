@@ -29,3 +29,13 @@ def target_of(server: Server) -> str:
     if server.command is not None:
         return Path(server.command).name
     return urlsplit(server.url or "").hostname or ""
+
+
+def with_path(reason: str, server: Server | None) -> str:
+    """Why a program cannot be started, with its whole path: models are told only its name, the owner may know both."""
+    if server is None or server.command is None:
+        return reason
+    named = f"`{Path(server.command).name}` cannot be started"
+    if not reason.startswith(named):
+        return reason
+    return reason.replace(named, f"`{server.command}` cannot be started", 1)

@@ -35,7 +35,7 @@ from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Figures, Metrics
 from pointsman.router.owner.channel import Operation, OwnerError
-from pointsman.router.owner.description import kind_of, target_of
+from pointsman.router.owner.description import kind_of, target_of, with_path
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.owner.typed_arguments import typed
@@ -315,7 +315,8 @@ def _reason(parts: Parts, server_id: str) -> str:
     if running is None or running.status.state != "failed":
         return running.status.reason if running is not None else ""
     cause = parts.logs.of(server_id).last_cause
-    return f"{running.status.reason}: {mask_secrets(cause)}" if cause else running.status.reason
+    reason = with_path(running.status.reason, parts.current.config.servers.get(server_id))
+    return f"{reason}: {mask_secrets(cause)}" if cause else reason
 
 
 def _tool_names(parts: Parts, server_id: str) -> list[str]:

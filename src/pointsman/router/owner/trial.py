@@ -19,7 +19,7 @@ from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
-from pointsman.router.owner.description import kind_of, target_of
+from pointsman.router.owner.description import kind_of, target_of, with_path
 
 LOG_LINES = 20
 
@@ -51,7 +51,7 @@ async def _try(config: GatewayConfig, server_id: str, state_dir: Path) -> Json:
             "target": target_of(entry),
             "enabled": True,
             "state": server.status.state,
-            "reason": failure or server.status.reason,
+            "reason": failure or with_path(server.status.reason, entry),
             "protocol": introduction.version if introduction is not None else None,
             "tools": tools,
             "emptyVariables": list(config.empty_variables(server_id)),

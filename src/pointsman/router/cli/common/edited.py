@@ -90,6 +90,8 @@ class Edited:
             answer: dict[str, Any] = ask(self.state_dir, "reload", timeout_s=RELOAD_S)
         except (NoGatewayError, OperationError) as error:
             return f"{self.path} was changed. {error}"
+        except KeyboardInterrupt:
+            return f"{self.path} was changed. The command did not wait for the gateway, which reads it by itself."
         problem = answer["problem"]
         if problem and answer.get("rejected") and self._restored(change):
             raise ConfigCommandError(
@@ -115,12 +117,18 @@ class Edited:
             pass
         return False
 
-    def server(self, server_id: str) -> dict[str, Any] | None:
-        """Wait until a server has started or failed; None if no gateway runs."""
+    def server(self, server_id: str, done: str) -> dict[str, Any] | None:
+        """Wait until a server has started or failed; None if no gateway runs. `done` says what the file has by now."""
         if not self.running:
             return None
-        with progress(f"Waiting for `{server_id}` ..."):
-            found: dict[str, Any] = self._ask("settled_server", timeout_s=SETTLE_S, server=server_id)
+        try:
+            with progress(f"Waiting for `{server_id}` ... (Ctrl-C ends the wait)"):
+                found: dict[str, Any] = self._ask("settled_server", timeout_s=SETTLE_S, server=server_id)
+        except KeyboardInterrupt:
+            raise CommandError(
+                f"{done}. The command did not wait for it to start: `pointsman server list` shows how it is, "
+                f"`pointsman server remove {server_id}` removes it."
+            ) from None
         return found
 
     def _ask(self, operation: str, *, timeout_s: float, **parameters: Any) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""`pointsman server add`: mistakes are answered before they are written, and an interrupted wait is told as such."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from pointsman.config.loader import load
+from tests.gateway_process import gateway_process, own_environment
+from tests.router.cli.commands import MODULE, run
+
+SECRET = "ghp_" + "a1" * 18
+SLEEPS = (sys.executable, "-S", "-c", "import time; time.sleep(600)")
+
+
+async def test_our_options_after_the_command_are_pointed_at(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text("servers: {}\n")
+    ran = await run(tmp_path, "server", "add", "notes", "npx", "-y", "notes-server", "--env", f"KEY={SECRET}")
+    assert ran.code == 0, ran.stderr
+    assert "`--env` stands after the command, so it is an argument of `npx`." in ran.stderr
+    assert "pointsman server add NAME --env ... npx ..." in ran.stderr
+    assert "The value of argument 4 is in the file as plain text" in ran.stderr
+    docker = await run(tmp_path, "server", "add", "boxed", "docker", "run", "--env", "A=b", "image")
+    assert "--env" not in docker.stderr  # that option is docker's own
+    other = await run(tmp_path, "server", "add", "time", "uvx", "mcp-server-time", "--local-timezone", "UTC")
+    assert "argument of" not in other.stderr
+    shown = (await run(tmp_path, "server", "add", "--help")).stdout
+    assert "Options stand before the command" in shown
+    assert shown.index("--header 'Authorization") < shown.index("https://tracker.example")
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("127.0.0.1:3001/mcp", "http://127.0.0.1:3001/mcp"),
+        ("localhost:8000", "http://localhost:8000"),
+        ("[::1]:8000/sse", "http://[::1]:8000/sse"),
+        ("tracker.example:8443/mcp", "https://tracker.example:8443/mcp"),
+        ("tracker.example/mcp?x=1", "https://tracker.example/mcp?x=1"),
+    ],
+)
+async def test_an_address_without_a_scheme_is_answered_with_the_url(tmp_path: Path, given: str, meant: str) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text("servers: {}\n")
+    ran = await run(tmp_path, "server", "add", "web", given)
+    assert (ran.code, f"Did you mean `{meant}`?" in ran.stderr) == (2, True), ran.stderr
+    assert file.read_text() == "servers: {}\n"
+
+
+@pytest.mark.parametrize("given", ["server.py", "./bin/server.d/run", "mcp-server-time", "@scope/name", "node:20"])
+async def test_a_program_is_not_taken_for_an_address(tmp_path: Path, given: str) -> None:
+    (tmp_path / "pointsman.yaml").write_text("servers: {}\n")
+    if given == "node:20":  # a program of that name exists
+        (tmp_path / given).write_text("#!/bin/sh\n")
+        (tmp_path / given).chmod(0o755)
+    ran = await run(tmp_path, "server", "add", "one", given, PATH=f"{tmp_path}:/usr/bin:/bin")
+    assert ran.code == 0, ran.stderr
+
+
+async def test_the_gateway_is_not_added_to_itself(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {"servers": {}}) as gateway:
+        before = gateway.config_file.read_text()
+        port = gateway.url.rpartition(":")[2].partition("/")[0]
+        for command in (
+            (gateway.url,),
+            (f"http://localhost:{port}/projects/x/mcp",),
+            ("http://127.0.0.1:3282/mcp",),  # where it listens when it is started without --port
+            ("npx", "-y", "mcp-remote", gateway.url),
+            ("pointsman", "stdio"),
+        ):
+            ran = await run(tmp_path, "server", "add", "self", *command)
+            assert (ran.code, "that is this gateway itself" in ran.stderr) == (2, True), ran.stderr
+        assert gateway.config_file.read_text() == before
+        missing = await run(tmp_path, "server", "add", "gone", "/no/such/prog")
+        assert "`/no/such/prog` cannot be started: there is no such program" in missing.stderr
+        listed = (await run(tmp_path, "doctor", "--json")).json["findings"]
+        told = [each["message"] for each in listed if "`gone`" in each["message"]]
+        assert len(told) == 1
+        assert "`/no/such/prog` cannot be started: there is no such program" in told[0]
+    elsewhere = await run(
+        tmp_path, "server", "add", "hub", "--header", "Authorization: Bearer ptm_x", "http://10.0.0.9/mcp"
+    )
+    assert elsewhere.code == 0, elsewhere.stderr  # another gateway may be a server
+
+
+async def test_an_interrupted_wait_says_that_the_server_was_added(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {"servers": {}}) as gateway:
+        process = await asyncio.create_subprocess_exec(
+            *(*MODULE, "server", "add", "slow", *SLEEPS),
+            cwd=tmp_path,
+            env=own_environment(tmp_path) | {"POINTSMAN_STATE_DIR": str(gateway.state_dir)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await gateway.until_logged("configuration reloaded")
+        process.send_signal(signal.SIGINT)
+        _, err = await asyncio.wait_for(process.communicate(), 60)
+        assert (process.returncode, b"Aborted" in err) == (1, False)
+        assert b"The command did not wait for" in err
+        assert list(load(gateway.config_file, {}).servers) == ["slow"]
