@@ -91,7 +91,9 @@ def import_(
             _show(plan, path)
         if not plan.additions:
             note("Nothing to import.")
-            sys.exit(1 if plan.problems else 0)
+            if plan.problems:
+                sys.exit(1)
+            return
         if dry_run or not confirmed(yes):
             return
         problem = _apply(plan, edited, state)
