@@ -67,6 +67,7 @@ async def test_servers_start_are_found_by_id_and_are_removed() -> None:
     async with serving("legacy") as a, serving("modern") as b, fleet_of(Opens()) as fleet:
         await fleet.apply(config({"a": {"url": a.url}, "b": {"url": b.url, "name": "Bee"}}))
         assert {status.state for status in fleet.statuses().values()} == {"starting"}
+        assert {status.reason for status in fleet.statuses().values()} == {"it has not answered yet"}
         await fleet.settled()
         assert {server_id: status.state for server_id, status in fleet.statuses().items()} == {
             "a": "running",
