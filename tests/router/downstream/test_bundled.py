@@ -72,7 +72,7 @@ def test_the_command_makes_a_private_store(tmp_path: Path, umask: int) -> None:
     code = (
         "import sys, pathlib, os; from pointsman.archive.store.sqlite.storage import SqliteStorage\n"
         "storage = SqliteStorage(pathlib.Path(sys.argv[1]))\n"
-        "print(os.path.exists(sys.argv[1] + '-wal')); sys.stdin.read()"
+        "print(os.path.exists(sys.argv[1] + '-wal'), flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(made / "a.db")],
