@@ -1,9 +1,9 @@
 """The archive's tools, found among those of eight real servers by people who have not read their descriptions.
 
-The descriptions were worded for the first set: the right tool is first for .64 by words (.69 with embeddings) and among
-the first three for .93 (.90); with the descriptions before, .14 (.20) and .36 (.42). No description was worded for the
-second set: .13 (.11) and .29 (.34); before, .03 (.13) and .26 (.34). So the wording helps requests in its own words and
-no others. What is missed of the first set mostly shares a word with the name of another tool (`drop`, `reset`,
+The descriptions were worded for the first set: the right tool is first for .64 by words (.58 with embeddings) and among
+the first three for .90 (.88); with the descriptions before, .14 (.20) and .36 (.42). No description was worded for the
+second set: .16 (.16) and .29 (.37); before, .03 (.13) and .26 (.34). So the wording helps requests in its own words and
+hardly others. What is missed of the first set mostly shares a word with the name of another tool (`drop`, `reset`,
 `branch`). Word no description for the second set. Its floors are two requests below.
 """
 
@@ -44,7 +44,7 @@ class Floors(NamedTuple):
 
 FLOORS = {  # those of the first set leave room for changes of the ranking
     ("archive_strangers.yaml", False): Floors(0.62, 0.88),
-    ("archive_strangers.yaml", True): Floors(0.57, 0.86),
+    ("archive_strangers.yaml", True): Floors(0.55, 0.86),
     ("archive_strangers_second.yaml", False): Floors(0.07, 0.23),
     ("archive_strangers_second.yaml", True): Floors(0.05, 0.28),
 }

@@ -32,6 +32,11 @@ def test_what_is_short_or_too_different_has_no_stand_in(written: str) -> None:
     assert Spelling(WORDS).stand_ins(written) == ()
 
 
+@pytest.mark.parametrize(("written", "alike"), [("bank", "back"), ("kill", "kilt"), ("there", "three")])
+def test_a_word_of_english_is_meant_as_it_is_written(written: str, alike: str) -> None:
+    assert Spelling([alike]).stand_ins(written) == ()
+
+
 def test_names_keep_their_spelling_in_the_text_that_is_embedded() -> None:
     assert replace_words("post a mesage to Mesage", {"mesage": "message"}) == "post a message to Mesage"
 

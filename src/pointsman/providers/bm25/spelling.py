@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from itertools import islice
 
 CORRECTED_WEIGHT = 0.8  # of a word that may be meant, relative to one that is written
@@ -44,8 +45,11 @@ class Spelling:
         self.stand_ins = lru_cache(maxsize=KEPT)(self._stand_ins)
 
     def _stand_ins(self, word: str) -> tuple[str, ...]:
-        """The words that are spelt most like a word: those with the fewest slips between them."""
-        if not is_correctable(word):
+        """The words that are spelt most like a word: those with the fewest slips between them.
+
+        A word of English is meant as it is written: `bank` is not `back`.
+        """
+        if not is_correctable(word) or word in _english():
             return ()
         from rapidfuzz.distance import OSA  # at first use: most requests are spelt correctly
         from rapidfuzz.process import extract
@@ -54,6 +58,13 @@ class Spelling:
         slips = 2 if len(word) >= LONG else 1
         found = extract(word, candidates, scorer=OSA.distance, score_cutoff=slips, limit=MAX_STAND_INS)
         return tuple(known for known, distance, _ in found if distance == found[0][1])
+
+
+@lru_cache(maxsize=1)
+def _english() -> frozenset[str]:
+    """The 20,000 or so words in the vocabulary of the sentence encoder, which ships with us for its tokens."""
+    text = files("pointsman.providers.semantic").joinpath("vocab.txt").read_text(encoding="utf-8")
+    return frozenset(filter(is_correctable, text.split("\n")))
 
 
 def replace_words(text: str, meant: Mapping[str, str]) -> str:
