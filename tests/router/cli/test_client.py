@@ -127,7 +127,7 @@ def test_an_entry_has_a_name_that_every_client_accepts(home: Path, name: str) ->
 
 def test_the_list_counts_the_servers_that_an_import_would_find(home: Path) -> None:
     servers = {"a": {"command": "x"}, "broken": {}, "pointsman": {"url": "http://127.0.0.1:3282/mcp"}}
-    in_folder = {"/work/site": {"mcpServers": {"b": {"command": "y"}}}}
+    in_folder = {"/srv/site": {"mcpServers": {"b": {"command": "y"}}}}
     (home / ".claude.json").write_text(json.dumps({"mcpServers": servers, "projects": in_folder}))
     [row] = [row for row in json.loads(run("list", "--json").stdout) if row["client"] == "claude-code"]
     assert row["others"] == 2

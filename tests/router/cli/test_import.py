@@ -158,9 +158,9 @@ def test_the_plan_shows_the_host_of_a_url_with_a_password(home: Path) -> None:
 
 def test_the_plan_says_that_a_server_of_one_folder_will_be_everybody_s(home: Path) -> None:
     servers = {"mcpServers": {"here": {"command": "x"}}}
-    (home / ".claude.json").write_text(json.dumps({"projects": {"/work/site": servers}}))
+    (home / ".claude.json").write_text(json.dumps({"projects": {"/srv/site": servers}}))
     said = run("--from", "claude-code", "--dry-run").stderr
-    assert "Claude Code uses it in /work/site only; here, every client can use it" in said
+    assert "Claude Code uses it in /srv/site only; here, every client can use it" in said
 
 
 def test_without_a_configuration_the_next_step_is_said(home: Path) -> None:
