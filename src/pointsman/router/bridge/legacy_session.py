@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 _CLOSE_S = 1.0
 _FIRST_BACKOFF_S, _LONGEST_BACKOFF_S = 0.2, 10.0
 _REPLAY_S = 15.0  # for the replay to end before a request is sent without it
+_STREAM_S = 5.0  # for the event stream to open before the replay is sent without it
 _REPLAYS = 10  # while the servers of a new gateway start: about a minute
 _OWN_ID = "pointsman-stdio"  # of the bridge's own requests
 _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
@@ -40,6 +41,9 @@ class LegacySession:
         self._headers: dict[str, str] = {}
         self._renewing = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
+        self._stream_settled = False  # open, or rejected by a gateway that offers none
+        self._stream_attempted = asyncio.Event()
+        self._retry_stream = asyncio.Event()
         self._tasks = TaskSet()
         self._replaying: asyncio.Task[None] | None = None
         self._first_attempt: asyncio.Future[None]
@@ -95,6 +99,7 @@ class LegacySession:
         self._headers = {"Mcp-Session-Id": session_id, "MCP-Protocol-Version": str(result.get("protocolVersion"))}
         if self._listening is not None:
             self._listening.cancel()
+        self._stream_settled = False
         self._listening = self._tasks.start("events of the gateway", partial(self._listen, self._headers))
 
     async def _renew(self, lost: dict[str, str]) -> None:
@@ -138,6 +143,7 @@ class LegacySession:
 
     async def _replay_once(self) -> None:
         """Rejected messages stay pending. Raises GatewayClientError."""
+        await self._stream_opened()  # an update that a replayed subscription causes needs a stream to arrive on
         for message in self._replay.pending():
             status, accepted = await self._send_again(self._headers, message)
             if status != HTTPStatus.OK:
@@ -145,6 +151,16 @@ class LegacySession:
             if accepted:
                 self._replay.done(message)
         self._replay.needed = False
+
+    async def _stream_opened(self) -> None:
+        """Open the event stream without waiting for its backoff. Returns after one attempt, successful or not."""
+        if self._stream_settled:
+            return
+        self._stream_attempted.clear()
+        self._retry_stream.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STREAM_S):
+                await self._stream_attempted.wait()
 
     async def _send_again(self, headers: dict[str, str], message: Json) -> tuple[int, bool]:
         """Return the status of the answer, and whether it has a result."""
@@ -165,6 +181,8 @@ class LegacySession:
             resumed = {**headers} if last_id is None else {**headers, "Last-Event-ID": last_id}
             try:
                 async with self._gateway.send("GET", resumed) as answer:
+                    self._stream_settled = answer.status != HTTPStatus.SERVICE_UNAVAILABLE
+                    self._stream_attempted.set()
                     if self._lost(answer):
                         break
                     if answer.streams:
@@ -175,12 +193,15 @@ class LegacySession:
                             last_id = event_id or last_id
                             if body:
                                 await self._on_message(body)
-                    elif answer.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                    elif self._stream_settled:
                         return
             except GatewayClientError:
                 pass  # it may return
+            self._stream_settled = False
+            self._stream_attempted.set()
             self._replay.require()  # sessions survive a restart, but not what the client set up in them
-            await backoff.wait()
+            await backoff.wait(unless=self._retry_stream)
+            self._retry_stream.clear()
         # Beginning a new session cancels this task, so another one does it.
         self._tasks.spawn(self._reopen(headers))
 

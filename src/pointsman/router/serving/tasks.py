@@ -35,8 +35,14 @@ class Backoff:
         self._next_s = min(delay_s * 2, self._longest_s)
         return delay_s
 
-    async def wait(self) -> None:
-        await asyncio.sleep(self.next_s())
+    async def wait(self, unless: asyncio.Event | None = None) -> None:
+        """Wait for the delay that is due now, or until `unless` is set."""
+        if unless is None:
+            await asyncio.sleep(self.next_s())
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.next_s()):
+                await unless.wait()
 
     def reset(self) -> None:
         self._next_s = self._first_s
