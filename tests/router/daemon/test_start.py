@@ -11,7 +11,7 @@ HEAVY = ("mcp", "mcp_types", "mcp.server", "mcp.client", "aiohttp", "numpy", "pr
 
 
 def test_the_daemon_starts_without_what_it_may_never_need() -> None:
-    code = f"import pointsman.router.cli.serve, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+    code = f"import pointsman.router.cli.run.serve, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
 

@@ -111,3 +111,15 @@ def log_to_stderr(settings: Settings) -> None:
     # httpx2 logs the full URL of each request.
     for library in ("uvicorn", "uvicorn.error", "watchfiles", "asyncio", "httpx2", "httpcore2"):
         logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))
+
+
+def confirmed(yes: bool) -> bool:
+    """Ask for confirmation; without a terminal, name the option that confirms. Returns whether to continue."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigCommandError("Nothing was changed: this is no terminal, so add --yes to confirm.")
+    if click.confirm("Go on?", default=True, err=True):
+        return True
+    note("Nothing was changed.")
+    return False

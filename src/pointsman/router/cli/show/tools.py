@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from pointsman.core.escape import escaped
-from pointsman.router.cli.audit import Moment, report_read_errors
 from pointsman.router.cli.common import replay
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, plural, progress
+from pointsman.router.cli.show.audit import Moment, report_read_errors
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`

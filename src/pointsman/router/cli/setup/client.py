@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from pointsman.router.cli.common.options import (
     NO_CONFIG,
     CommandError,
     ConfigCommandError,
+    confirmed,
     edited_config_option,
     json_option,
     note,
@@ -457,18 +457,6 @@ def _print_result(as_json: bool, setup: Setup, *, changed: bool, token: str | No
 
 def _indented(text: str) -> str:
     return "".join(f"  {line}\n" for line in text.splitlines())
-
-
-def confirmed(yes: bool) -> bool:
-    """Ask for confirmation; without a terminal, name the option that confirms. Returns whether to continue."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise ConfigCommandError("Nothing was changed: this is no terminal, so add --yes to confirm.")
-    if click.confirm("Go on?", default=True, err=True):
-        return True
-    note("Nothing was changed.")
-    return False
 
 
 def _warn(setup: Setup, variable: str | None) -> None:

@@ -21,11 +21,11 @@ from pointsman.config.loader import read_text
 from pointsman.config.paths import FILE_NAME, state_folder, user_config
 from pointsman.config.settings import read_settings
 from pointsman.config.yaml.document import Document
-from pointsman.router.cli.client import confirmed
 from pointsman.router.cli.common.first_start import gateway_config_file
 from pointsman.router.cli.common.options import (
     CommandError,
     config_option,
+    confirmed,
     json_option,
     note,
     report_config_errors,

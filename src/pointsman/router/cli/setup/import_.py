@@ -21,12 +21,12 @@ from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.core.escape import escaped
-from pointsman.router.cli.client import ClientName, confirmed
 from pointsman.router.cli.common.edited import Edited, reload_after_undo
 from pointsman.router.cli.common.gateway_address import configured_url, edited_url
 from pointsman.router.cli.common.options import (
     CommandError,
     ConfigCommandError,
+    confirmed,
     edited_config_option,
     json_option,
     note,
@@ -35,6 +35,7 @@ from pointsman.router.cli.common.options import (
 )
 from pointsman.router.cli.common.output import print_json
 from pointsman.router.cli.common.owner import plural
+from pointsman.router.cli.setup.client import ClientName
 from pointsman.router.clients.client_file import ClientFileError
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.found_servers import Findings, of_client, of_text

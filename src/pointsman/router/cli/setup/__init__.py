@@ -1,0 +1,1 @@
+"""Commands that change the configuration, or connect clients to the gateway."""
