@@ -38,7 +38,7 @@ from typing import Any
 
 PRELOADED = {
     "pointsman": (
-        *(f"pointsman.router.cli.{command}" for command in ("serve", "stdio", "search_api", "archive")),
+        *(f"pointsman.router.cli.{command}" for command in ("run.serve", "run.stdio", "run.search_api", "archive")),
         *("anyio._backends._asyncio", "uvloop"),
     ),
     "pointsman.archive": ("pointsman.archive.server.server",),
