@@ -82,8 +82,8 @@ class GatewayError(Exception):
 
 
 class UnknownToolError(GatewayError):
-    """The tool does not exist, or the caller may not use it; the two look the same, so that nobody can probe. Next:
-    search with `tool_discovery`, or see [no tool](../guide/troubleshooting.md#no-tool)."""
+    """The tool does not exist, or the caller may not use it; the two look the same, so that a caller cannot probe.
+    Next: search with `tool_discovery`, or see [no tool](../guide/troubleshooting.md#no-tool)."""
 
     code = "unknown_tool"
 

@@ -36,7 +36,7 @@ def is_word(text: str) -> bool:
 
 
 def is_identifier(word: str) -> bool:
-    """Whether a word is a name that somebody assigned: `DEC-0054`, `ERR_7`, `sha256`, `max_size`, `getUserById`."""
+    """Whether a word is an assigned name: `DEC-0054`, `ERR_7`, `sha256`, `max_size`, `getUserById`."""
     return bool(_NAMED.search(word) or _HUMP.search(word))
 
 

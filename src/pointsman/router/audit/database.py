@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from pointsman.core.sqlite import write_transaction
+
 FILE = "state.db"
 BUSY_S = 2.0
 SCHEMA_VERSION = 3
@@ -151,20 +153,14 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = connection.execute("PRAGMA user_version").fetchone()[
-            0
-        ]  # another process may have created it meanwhile
+    with write_transaction(connection):
+        # Another process may have created it meanwhile.
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version == 0:
             _run(connection, _SCHEMA)
         elif version < SCHEMA_VERSION and _columns(connection):
             _run(connection, [f"ALTER TABLE audit ADD COLUMN {column}" for column in columns_after(version)])
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
 
 
 def _run(connection: sqlite3.Connection, statements: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from pointsman.core.sqlite import write_transaction
 from pointsman.router.audit.database import BUSY_S, is_broken, is_unexpected, open_database, set_aside
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.audit.segments import Runs, Segment, delete_run, list_segments, read_entries
@@ -137,14 +138,8 @@ class Store:
         """Raises sqlite3.Error. A corrupt database is set aside, and the next transaction creates a new one."""
         try:
             connection = self._open()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            with write_transaction(connection):
                 yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
         except sqlite3.DatabaseError as error:
             self._failed(error)
             raise

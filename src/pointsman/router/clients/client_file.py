@@ -46,23 +46,34 @@ class Contents:
 
 def read(path: Path, kind: Format) -> Contents:
     """Raises ClientFileError."""
-    limit = MAX_BYTES[kind]
     try:
-        with open_regular(path) as file:
-            raw = file.read(limit + 1)
+        text = bounded_text(path, MAX_BYTES[kind])
     except (FileNotFoundError, NotADirectoryError):
         return Contents(path, None, {})
+    return Contents(path, text, parsed(text, kind, str(path)))
+
+
+def bounded_text(path: Path, limit: int) -> str:
+    """The text of a file of at most `limit` bytes. Raises ClientFileError, and OSError if there is no file."""
+    try:
+        with open_regular(path) as file:
+            return as_text(file.read(limit + 1), str(path), limit)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
     except NotRegularFileError as error:
         raise ClientFileError(f"{path} is a {error.kind}, not a regular file.") from None
     except OSError as error:
         raise ClientFileError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def as_text(raw: bytes, name: str, limit: int) -> str:
+    """Raises ClientFileError."""
     if len(raw) > limit:
-        raise ClientFileError(f"{path} is larger than {limit} bytes.")
+        raise ClientFileError(f"{name} is larger than {limit} bytes.")
     try:
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ClientFileError(f"{path} is not UTF-8 text.") from None
-    return Contents(path, text, parsed(text, kind, str(path)))
+        raise ClientFileError(f"{name} is not UTF-8 text.") from None
 
 
 def parsed(text: str, kind: Format, name: str) -> Mapping[str, Any]:

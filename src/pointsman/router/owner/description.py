@@ -39,7 +39,7 @@ def target_of(server: Server) -> str:
 
 
 def with_path(reason: str, server: Server | None) -> str:
-    """Why a program cannot be started, with its whole path: models are told only its name, the owner may know both."""
+    """Why a program cannot be started, with its whole path: a model sees only its name, the owner sees both."""
     if server is None or server.command is None:
         return reason
     named = f"`{Path(server.command).name}` cannot be started"

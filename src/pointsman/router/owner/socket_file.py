@@ -53,7 +53,7 @@ def connect(folder: Path, timeout_s: float) -> socket.socket:
     """Return a connection to the daemon of this folder.
 
     Raises:
-        OSError: nothing listens there, or the file belongs to somebody else.
+        OSError: nothing listens there, or the file belongs to another user.
         SocketPathError
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

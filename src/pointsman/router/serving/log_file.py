@@ -1,4 +1,4 @@
-"""The daemon's log file: lines are queued by whoever logs, and written, rotated and masked by a thread of its own."""
+"""The daemon's log file: callers queue lines, and one thread masks, writes and rotates them."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError, StoreUnusableError
 from pointsman.archive.store.sqlite.migrations import Script, migrate
+from pointsman.core.sqlite import write_transaction
 
 BUSY_S = 5.0
 _CACHE_KIB = 16_384
@@ -60,15 +61,8 @@ class Database:
             self._drop_stale_connections()
             if self._writer is None:
                 self._writer = self._open_writer()
-            writer = self._writer
-            writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield writer
-                writer.execute("COMMIT")
-            except BaseException:
-                if writer.in_transaction:
-                    writer.execute("ROLLBACK")
-                raise
+            with write_transaction(self._writer):
+                yield self._writer
 
     @contextmanager
     def outside_transactions(self) -> Iterator[sqlite3.Connection]:

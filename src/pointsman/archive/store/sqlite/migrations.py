@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from pointsman.archive.store.errors import StoreUnusableError
+from pointsman.core.sqlite import write_transaction
 
 APPLICATION_ID = 0x70746D61  # "ptma": marks a file as ours
 
@@ -23,8 +24,7 @@ def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]
     """
     if _read_version(connection, len(versions)) == len(versions):
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with write_transaction(connection):
         present = _version(connection, len(versions))
         for number, scripts in enumerate(versions[present:], start=present + 1):
             for script in scripts:
@@ -32,10 +32,6 @@ def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
 
 
 def _read_version(connection: sqlite3.Connection, latest: int) -> int:

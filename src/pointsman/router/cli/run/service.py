@@ -290,7 +290,7 @@ def _missing_variables(found: _Found) -> list[str]:
         try:
             document = Document(read_text(found.config), str(found.config), os.environ)
         except ConfigError:
-            pass  # the person is told below
+            pass  # reported below
         else:
             wanted += sorted(document.variables)
     given = _given(found.service.environment_file)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_entries, remove_entry
-from pointsman.config.files import NotRegularFileError, ReplaceError, create, open_regular
+from pointsman.config.files import ReplaceError, create
 from pointsman.config.loader import read_text
 from pointsman.config.mask import mask_args, mask_url
 from pointsman.config.paths import state_folder
@@ -36,7 +36,7 @@ from pointsman.router.cli.common.options import (
 from pointsman.router.cli.common.output import print_json
 from pointsman.router.cli.common.owner import plural
 from pointsman.router.cli.setup.client import ClientName
-from pointsman.router.clients.client_file import ClientFileError
+from pointsman.router.clients.client_file import ClientFileError, as_text, bounded_text
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.found_servers import Findings, of_client, of_text
 from pointsman.router.clients.import_plan import Addition, Plan, plan_import
@@ -121,22 +121,12 @@ def _findings(file: Path | None, clients: tuple[Dialect, ...], scope: str, names
 
 def _text_of(file: Path) -> str:
     """Raises ClientFileError."""
+    if str(file) == "-":
+        return as_text(sys.stdin.buffer.read(MAX_BYTES + 1), "stdin", MAX_BYTES)
     try:
-        if str(file) == "-":
-            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with open_regular(file) as opened:
-                raw = opened.read(MAX_BYTES + 1)
-    except NotRegularFileError as error:
-        raise ClientFileError(f"{file} is a {error.kind}, not a regular file.") from None
+        return bounded_text(file, MAX_BYTES)
     except OSError as error:
         raise ClientFileError(f"{file} cannot be read: {error.strerror}.") from None
-    if len(raw) > MAX_BYTES:
-        raise ClientFileError(f"{file} is larger than {MAX_BYTES} bytes.")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ClientFileError(f"{file} is not UTF-8 text.") from None
 
 
 def _apply(plan: Plan, edited: Edited, state: Path) -> str:
