@@ -78,7 +78,11 @@ async def test_the_right_tool_is_found_among_those_of_real_servers(
 def load(name: str) -> list[Asked]:
     """Without those that no tool of the archive answers."""
     entries: list[dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name(name))
-    return [Asked(each["ask"], tuple(f"archive:{tool}" for tool in each["right"])) for each in entries if each["right"]]
+    return [Asked(each["ask"], _keys([*each["right"], *each.get("also", [])])) for each in entries if each["right"]]
+
+
+def _keys(tools: Sequence[str]) -> tuple[str, ...]:
+    return tuple(tool if ":" in tool else f"archive:{tool}" for tool in tools)
 
 
 async def _listed(entry: dict[str, Any]) -> list[dict[str, Any]]:
