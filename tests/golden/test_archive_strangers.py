@@ -1,22 +1,22 @@
 """The archive's tools, found among those of eight real servers by people who have not read their descriptions.
 
 Share of requests whose right tool is first / among the first three, by words and with embeddings, and the same with the
-descriptions before (7,007 characters in all, now 5,762):
+descriptions before (7,007 characters in all, now 5,729):
 
     set                            words     embeddings    before: words   embeddings
-    first (archive_strangers)    .58 / .90    .64 / .90      .68 / .92      .61 / .88
+    first (archive_strangers)    .58 / .90    .63 / .90      .68 / .92      .61 / .88
     names A                      .83 / .98    .82 / 1.0      .62 / .85      .60 / .87
-    second                       .29 / .53    .29 / .55      .16 / .32      .18 / .39
+    second                       .26 / .55    .29 / .55      .16 / .32      .18 / .39
     names B                      .70 / .85    .73 / .87      .60 / .83      .67 / .82
 
 The descriptions before were worded for the first set alone; now they are worded for it and for A. The second set was
-read to learn why it failed, so it is no longer unseen. B was measured once, after the wording: word no description for
-it. One author wrote A and B before reading the old descriptions, and then worded the new ones; strangers' requests do
-worse.
+read to learn why it failed, so it is no longer unseen. B was measured after the wording, and once more without three
+phrases with `time`, which lowered the relevance of tools that tell the time: word no description for it. One author
+wrote A and B before reading the old descriptions, and then worded the new ones; strangers' requests do worse.
 
 More than half of what is missed of the first set shares a word with the name of the tool that wins (`reset`, `upload`,
 `branch`, `key`), which no description outweighs. `also` names tools that an expert would accept as well: with `right`
-alone, the first set has .56 / .86 (.63 / .85), the second .26 / .53 (.26 / .55), A and B are the same.
+alone, the first set has .56 / .86 (.61 / .85), the second .24 / .55 (.26 / .55), A and B are the same.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FLOORS = {  # some requests below the figures, to leave room for changes of the 
     ("archive_strangers.yaml", True): Floors(0.60, 0.88),
     ("archive_names_a.yaml", False): Floors(0.80, 0.95),
     ("archive_names_a.yaml", True): Floors(0.78, 0.95),
-    ("archive_strangers_second.yaml", False): Floors(0.23, 0.47),
+    ("archive_strangers_second.yaml", False): Floors(0.20, 0.49),
     ("archive_strangers_second.yaml", True): Floors(0.23, 0.49),
     ("archive_names_b.yaml", False): Floors(0.66, 0.81),
     ("archive_names_b.yaml", True): Floors(0.69, 0.83),

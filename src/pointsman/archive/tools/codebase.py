@@ -215,8 +215,8 @@ GREP_CODEBASE = ArchiveTool(
         "find struct and interface definitions; whether it is still used anywhere, which files or modules depend on "
         "it, which to touch and what breaks when you rename, remove or change its signature; the line that prints an "
         "exact error or log message; lines matching a pattern such as jwt.sign, TODO comments, hard-coded addresses, "
-        "old wording, names that begin with a prefix, how many times it appears. Good for exact matches and when "
-        "semantic search is unavailable. Respects .gitignore."
+        "old wording, names that begin with a prefix, how often it appears. Good for exact matches and when semantic "
+        "search is unavailable. Respects .gitignore."
     ),
     input_schema={
         "type": "object",

@@ -157,10 +157,10 @@ CONTEXT_SEARCH = ArchiveTool(
         "choose, change, switch, move or drop it: the reason, reasoning, story, background, decision, objections, who "
         "proposed or argued what, what was discussed, talked about, tried, agreed on or ruled before, how it ended. "
         "What we found out, concluded, learned, wrote down or recorded in earlier sessions: notes, lessons, root "
-        "causes, known issues, how a problem was solved last time, how we usually do it. Code by what it does: the "
-        "code, function, helper, logic or part of our software, repo or backend that handles, validates, detects, "
-        "computes or is responsible for something, when you can't remember its name. Returns discoveries, sessions and "
-        "code snippets."
+        "causes, known issues, how a problem was solved, how we usually do it. Code by what it does: the code, "
+        "function, helper, logic or part of our software, repo or backend that handles, validates, detects, computes "
+        "or is responsible for something, when you can't remember its name. Returns discoveries, sessions and code "
+        "snippets."
     ),
     input_schema={
         "type": "object",

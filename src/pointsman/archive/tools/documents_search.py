@@ -232,8 +232,8 @@ DOCUMENTS_SEARCH_BATCH = ArchiveTool(
     title="Search documents for several things at once",
     description=(
         "Run several document searches in a single call: look up multiple topics, terms, keywords, questions or "
-        "queries in the docs together, all at once, at the same time, in one go, in parallel, as one batch or request, "
-        "with fewer round trips. Limited to 10 queries; for a single one use documents_search."
+        "queries in the docs together, all at once, in one go, in parallel, as one batch or request, with fewer round "
+        "trips. Limited to 10 queries; for a single one use documents_search."
     ),
     input_schema={
         "type": "object",
