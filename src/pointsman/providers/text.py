@@ -40,10 +40,11 @@ _GRAMMAR = """
 # Politeness and filler before the actual request.
 _COURTESY = """
     please kindly thanks thank hi hello hey sorry help helping want wants wanted need needs needed wish like
-    love try trying let tell give know hoping wondering wonder interested looking able using use used via
+    love try trying let tell give know hoping wondering wonder interested looking able using use via
 """
 FUNCTION_WORDS = frozenset(_GRAMMAR.split())
-# A request that asks why wants a tool that knows reasons, and few tools say the word.
+# A request that asks why wants a tool that knows reasons, and few tools say the word. `used` is no stop word either: it
+# is all that `where is parse_header used` says besides a name.
 STOP_WORDS = (FUNCTION_WORDS - {"why"}) | frozenset(_COURTESY.split())
 
 

@@ -37,7 +37,14 @@ def test_the_first_verb_of_a_request_counts(text: str, kind: Kind | None) -> Non
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("git_commit", "writes"), ("listCommits", "reads"), ("git_diff_staged", "reads"), ("maps", None)],
+    [
+        ("git_commit", "writes"),
+        ("listCommits", "reads"),
+        ("git_diff_staged", "reads"),
+        ("search_add_document", "writes"),
+        ("get_post_comments", "reads"),
+        ("maps", None),
+    ],
 )
 def test_a_tool_is_named_by_what_it_does(name: str, kind: Kind | None) -> None:
     assert kind_of_tool(words(name)) == kind

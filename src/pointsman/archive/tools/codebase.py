@@ -207,16 +207,16 @@ def _root_gone(error: RootGoneError, **fields: Any) -> ToolError:
 
 GREP_CODEBASE = ArchiveTool(
     name="grep_codebase",
-    title="Search the code by regex",
+    title="Find usages and callers in the code",
     description=(
-        "Grep the codebase: find every place where a name, string or regular expression occurs in the source code, "
-        "with file and line. Search for who calls a function, all its callers, usages and uses, where a class, "
-        "constant, env var or CSS class is called, used, read or imported, interface and struct definitions, whether "
-        "a name is still used anywhere, which files to touch and what breaks when it is renamed, removed or its "
-        "signature changes. Finds the line that prints an exact log or error message, TODO comments in the project, "
-        "hard-coded addresses, old wording in templates, functions whose names begin with a prefix, each occurrence "
-        "and how many times it appears; lines matching a regex pattern such as jwt.sign. Good for exact matches and "
-        "when semantic search is unavailable. Respects .gitignore."
+        "Search the codebase by regex: find every place in the source files of the project where a name or string "
+        "occurs, with file and line. Grep for who calls or invokes a function, its callers, usages, uses, references, "
+        "each occurrence; where a class, constant, flag, env var or CSS class is called, used, read, set or imported; "
+        "find struct and interface definitions; whether it is still used anywhere, which files or modules depend on "
+        "it, which to touch and what breaks when you rename, remove or change its signature; the line that prints an "
+        "exact error or log message; lines matching a pattern such as jwt.sign, TODO comments, hard-coded addresses, "
+        "old wording, names that begin with a prefix, how often it appears. Good for exact matches and when semantic "
+        "search is unavailable. Respects .gitignore."
     ),
     input_schema={
         "type": "object",
@@ -286,12 +286,11 @@ GREP_CODEBASE = ArchiveTool(
 
 READ_FILE = ArchiveTool(
     name="read_file",
-    title="Read a source file with its imports",
+    title="Read a source file",
     description=(
-        "Open and read a source file of the project by its path: see its code, show the contents of a config file, "
-        "or the implementation of a module. With includeDeps it brings along the project files that it imports "
-        "(level 1 dependencies). Tracks file access for context scoring. Never reads secrets such as .env, nor "
-        "more than 1 MB. Not for documentation."
+        "Read a source file by its path: open, load, show or see the contents of a module, its implementation, or a "
+        "config file. With includeDeps it brings along the project files that it imports or depends on (level 1 "
+        "dependencies). Tracks file access for context scoring. Not for documentation."
     ),
     input_schema={
         "type": "object",

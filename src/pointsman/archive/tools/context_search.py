@@ -151,17 +151,16 @@ _RESULT: Json = {
 
 CONTEXT_SEARCH = ArchiveTool(
     name="context_search",
-    title="Search project context",
+    title="Why we did it, and the code that does it",
     description=(
-        "Search project context by meaning: why we decided something, past discussions, lessons and notes, and our "
-        "own code by what it does. Ask for the reason or story behind a rule, limit or odd number and why we choose "
-        "or use one thing over another: what was decided, dropped, switched, kept, proposed, objected, argued, "
-        "agreed on or talked about before, by whom, how it ended, whether it still is in force. Recalls what we "
-        "learned and wrote down: root causes of outages, known issues and how such problems were solved, patterns, "
-        "conventions and naming this project follows, how we usually do it, all on record about a file. Finds the "
-        "code that does something if you can't remember its name: which helper, logic, snippet, example or part of "
-        "our software or repo handles or detects it, and where it lives. Returns discoveries (patterns, rules, past "
-        "decisions, issues), sessions and code snippets, by type or module."
+        "Search project context by meaning: why we decided something, and the code that does something. Why did we "
+        "choose, change, switch, move or drop it: the reason, reasoning, story, background, decision, objections, who "
+        "proposed or argued what, what was discussed, talked about, tried, agreed on or ruled before, how it ended. "
+        "What we found out, concluded, learned, wrote down or recorded in earlier sessions: notes, lessons, root "
+        "causes, known issues, how a problem was solved, how we usually do it. Code by what it does: the code, "
+        "function, helper, logic or part of our software, repo or backend that handles, validates, detects, computes "
+        "or is responsible for something, when you can't remember its name. Returns discoveries, sessions and code "
+        "snippets."
     ),
     input_schema={
         "type": "object",
@@ -170,9 +169,7 @@ CONTEXT_SEARCH = ArchiveTool(
                 "type": "string",
                 "minLength": MIN_QUERY,
                 "maxLength": MAX_QUERY,
-                "description": "Search query describing what to find: a question, such as why did we drop this "
-                "library, who decided it back then, what did we agree on, how did the discussion end; or what the code "
-                "does, such as the code that sends a mail again after it failed",
+                "description": "Search query describing what to find: a question, or what the code does",
             },
             "type": {
                 "type": "string",

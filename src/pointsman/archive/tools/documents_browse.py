@@ -66,12 +66,11 @@ def list_documents(archive: Archive, arguments: Json, call: Call) -> Json:
 
 DOCUMENTS_LIST_COLLECTIONS = ArchiveTool(
     name="documents_list_collections",
-    title="List collections",
+    title="Overview of the collections",
     description=(
-        "Show which collections of documents are there: the libraries, knowledge bases and other sources of "
-        "documentation that are available, with the name of each, what it is about, its version, how big it is and "
-        "how many documents it has. Use this to see which documentation sets are loaded and can be searched. Not for "
-        "what is inside a single collection."
+        "List the collections of documents that there are: which libraries, knowledge bases, documentation sets and "
+        "sources are available or loaded and can be searched, with the name and version of each, what it is about, how "
+        "big it is and how many documents it holds."
     ),
     input_schema={"type": "object", "properties": {}},
     output_schema={
@@ -101,10 +100,9 @@ DOCUMENTS_LIST_DOCUMENTS = ArchiveTool(
     name="documents_list_documents",
     title="List documents",
     description=(
-        "List all documents in a collection, page by page: an inventory of its docs, with the IDs, titles and "
-        "sizes of the files, pages and articles inside that collection. Use this to browse everything that a "
-        "library contains before searching, or instead of it. Supports pagination for large collections. Lists "
-        "documents of one collection only, and not their text."
+        "List all documents in a collection, with IDs, titles and sizes: what documents are inside that collection, an "
+        "inventory of the pages, articles and files in a handbook or library. Use this to browse everything before "
+        "searching, or instead of it. Supports pagination for large collections."
     ),
     input_schema={
         "type": "object",

@@ -103,9 +103,9 @@ DOCUMENTS_GET_DOCUMENT = ArchiveTool(
     name="documents_get_document",
     title="Read a whole document",
     description=(
-        "Get the full content of a document: open or show a guide, article, note or page and read the whole, "
-        "entire text, every word of it, complete from beginning to end, as its author wrote it. Use this when an "
-        "excerpt is not enough. Where one part will do, use documents_get_section; for source code, read_file."
+        "Get the full content of a document by its ID: open, read, show or print the complete, entire text of a guide, "
+        "policy, article, page or search hit, the whole of it from start to finish. Use this when an excerpt is not "
+        "enough. For one part use documents_get_section; for source code, read_file."
     ),
     input_schema={
         "type": "object",
@@ -127,11 +127,11 @@ DOCUMENTS_GET_DOCUMENT = ArchiveTool(
 
 DOCUMENTS_GET_OUTLINE = ArchiveTool(
     name="documents_get_outline",
-    title="Outline of a document",
+    title="Table of contents of a document",
     description=(
-        "Get the outline of a document, its table of contents: which headings, sections and chapters it has, with "
-        "their levels and line numbers. Use this to see the structure or skeleton of a long guide and understand how "
-        "its sections are organized before reading. Shows the headings only, not the text below them."
+        "Get the outline of a document, its headings: which chapters and topics a guide, manual or handbook has, with "
+        "levels and line numbers. Use this to see its structure or skeleton, how the chapters are organized, before "
+        "reading. Headings only, without the text."
     ),
     input_schema={
         "type": "object",
@@ -177,9 +177,9 @@ DOCUMENTS_GET_SECTION = ArchiveTool(
     name="documents_get_section",
     title="Read a section",
     description=(
-        "Read only one section of a known document or guide by its heading: the chapter or part below that heading, "
-        "without the rest. Use this when you know which section you need. Upper and lower case do not matter, a part "
-        "of the heading will do; `Install > Linux` means the Linux below Install, and `Usage (2)` the second Usage."
+        "Get a specific section of a document by heading: read only one chapter, part or paragraph of a guide or "
+        "contract, just that part without the rest, not all of it. A part of the heading will do; `Install > Linux` "
+        "means the Linux below Install, and `Notes (2)` the second Notes."
     ),
     input_schema={
         "type": "object",

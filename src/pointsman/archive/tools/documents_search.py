@@ -198,13 +198,12 @@ DOCUMENTS_SEARCH = ArchiveTool(
     name="documents_search",
     title="Search documents",
     description=(
-        "Search documents: which page, chapter or passage of a manual, guide, handbook, policy or spec covers, "
-        "mentions or says something. Look up a fact, value, definition, term, rule, error code, table or "
-        "instructions in the documentation, PDFs, contracts, datasheets, standards, brochures, white papers, vendor "
-        "docs and notes that were uploaded: what the text states, describes, defines, promises or recommends, word "
-        "for word, how something is done, works, is replaced, supported or configured according to it, and in which "
-        "section or paragraph, to cite it. Finds anything about a topic across all manuals by words and by meaning "
-        "(hybrid search), with document, section and score. Not for source code."
+        "Search documents: which page or passage of a manual, handbook, guide, policy, procedure, contract, agreement, "
+        "spec, standard, datasheet, brochure, paper, report or PDF covers, mentions, explains, describes, states, "
+        "promises or defines something. Look up a fact, rule, clause, value, definition, error code, table, terms, "
+        "instructions or an official description written in the docs, what is supported, allowed or required according "
+        "to them, what they say about anything, and quote or cite the exact wording of the paragraph. By words and by "
+        "meaning. Not for source code."
     ),
     input_schema={
         "type": "object",
@@ -232,10 +231,9 @@ DOCUMENTS_SEARCH_BATCH = ArchiveTool(
     name="documents_search_batch",
     title="Search documents for several things at once",
     description=(
-        "Run several document searches in a single call: look up multiple different topics, questions or queries in "
-        "the docs simultaneously, all at once in one go, as one batch or request instead of one after another. "
-        "Execute it to research many things with fewer round trips. Limited to 10 queries; for a single one use "
-        "documents_search."
+        "Run several document searches in a single call: look up multiple topics, terms, keywords, questions or "
+        "queries in the docs together, all at once, in one go, in parallel, as one batch or request, with fewer round "
+        "trips. Limited to 10 queries; for a single one use documents_search."
     ),
     input_schema={
         "type": "object",
@@ -288,10 +286,9 @@ DOCUMENTS_FIND_RELATED = ArchiveTool(
     name="documents_find_related",
     title="Find related documents",
     description=(
-        "Find content semantically related to a document that you have or are reading, or to a chunk of it: "
-        "similar articles and pages, others on the same theme or subject, what else there is like it in the docs, "
-        "further reading, what to read next. Use this to expand context. Looks in the same collection and leaves "
-        "the document itself out unless sameDocument is set. To start from a question, use documents_search."
+        "Find content semantically related to a document or chunk that you have or are reading: more like this one, "
+        "similar pages and articles, other documents on the same subject or topic, what else there is, which pages go "
+        "with it, see also, further reading, what to read next."
     ),
     input_schema={
         "type": "object",

@@ -151,10 +151,8 @@ SEARCH_CREATE_INDEX = ArchiveTool(
     name="search_create_index",
     title="Create a search index",
     description=(
-        "Create a new, empty full-text search index and name it: set up, make or start another, fresh index as a "
-        "place for texts of your own. With the backend `memory` (the default) it is gone when the archive "
-        "restarts; with `sqlite` it is kept. The tokenizer can keep upper case apart and leave out short words. "
-        "Fails when the name is taken; `default` is always there. Callers of this archive share their indexes."
+        "Create a new named search index: set up, make or start a fresh, separate, empty index as a place for content "
+        "of your own, with its own tokenizer. Fails when the name is taken. All who use this archive share its indexes."
     ),
     input_schema={
         "type": "object",
@@ -209,14 +207,13 @@ SEARCH_CREATE_INDEX = ArchiveTool(
 
 SEARCH_ADD_DOCUMENT = ArchiveTool(
     name="search_add_document",
-    title="Add a document to a search index",
+    title="Index a text",
     description=(
-        "Add or update a document in a search index: put in, store, save, ingest or index a text or note so that it "
-        "is remembered and others can find it later. Use it to feed in notes, a page, FAQ, glossary, release note or "
-        "meeting minutes that were written, mailed or pasted, under a title, and make the following text findable: "
-        "it turns up when others look for it in the archive or knowledge base. An entry with the same doc_id is "
-        "replaced: re-indexed with the corrected version. Without index_name it goes into the `default` index, which "
-        "is in memory. Takes metadata and returns how many tokens were taken in."
+        "Add or update a document in a search index: index this text, add a text to the index, put in, store, save, "
+        "upload, paste, feed in or ingest a note, page, article, FAQ, transcript, summary or minutes, the following or "
+        "the text below. Makes it searchable and findable for later, so that others find it and it turns up when "
+        "somebody looks for it in the archive or knowledge base. A document with the same doc_id is replaced: "
+        "re-indexed with the new, corrected version. Without index_name it goes into the `default` index, in memory."
     ),
     input_schema={
         "type": "object",
@@ -255,10 +252,9 @@ SEARCH_INDEX = ArchiveTool(
     name="search_index",
     title="Search an index",
     description=(
-        "Search an index that you made: query it for entries, find the texts that you indexed or added earlier and "
-        "that contain or mention these words or a phrase, ranked, with TF-IDF scores, highlights and metadata. "
-        '`+word` must be there, `-word` must not, `"a phrase"` is an exact match. Without index_name the `default` '
-        "index is searched. Not for documentation: that is documents_search."
+        "Search an index that you made: query it for words or a phrase; entries and records that match or mention them "
+        'are ranked, with TF-IDF scores, highlights and metadata. `+word` must be there, `-word` must not, `"a '
+        'phrase"` is an exact match.'
     ),
     input_schema={
         "type": "object",

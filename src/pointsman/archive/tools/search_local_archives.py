@@ -137,13 +137,12 @@ _CITATIONS = _list(
 
 SEARCH_LOCAL_ARCHIVES = ArchiveTool(
     name="searchLocalArchives",
-    title="Search the local archives",
+    title="Search saved web pages and research",
     description=(
-        "Searches the local research and URL content archives: find web pages, links, papers and articles that were "
-        "saved, bookmarked or archived. Finds whole documents by their words and titles, and forgives typos and "
-        "wrong spelling (fuzzy). With includeCitations each result says which source it quotes or cites and who "
-        'cites it, and a citation graph shows citationDepth levels. Understands +must, -not, "a phrase", '
-        "collection:, source:, tag:, after: and before:; a date alone lists what is new since then."
+        "Searches the local research and URL content archives: find the web pages, links, articles, papers, notes and "
+        "earlier research that you saved, kept, bookmarked, downloaded, archived or read a while ago. With "
+        "includeCitations each result says which source it quotes or cites and who cites it. Understands +must, -not, "
+        '"a phrase", collection:, source:, tag:, after: and before:; a date alone lists what is new since then.'
     ),
     input_schema={
         "type": "object",

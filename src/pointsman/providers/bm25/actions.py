@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Literal
 
 Kind = Literal["reads", "writes"]
@@ -31,6 +32,7 @@ _OTHERS = """
 """
 _BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING}
 _KINDS: dict[str, Kind] = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
+_CHANGING = frozenset({"add", "create", "delete", "insert", "remove"})  # never nouns, as `post` in `get_post_comments`
 _QUESTION_WORDS = """
     what which who whom whose when where why how is are was were does do did has have
 """
@@ -67,5 +69,12 @@ def kind_of_request(text: str) -> Kind | None:
 
 
 def kind_of_tool(name: Iterable[str]) -> Kind | None:
-    """By the first verb among the words of its name; `staged` in `diff_staged` is none."""
-    return next((kind for word in name if (kind := _KINDS.get(word))), None)
+    """By the first verb among the words of its name; `staged` in `diff_staged` is none.
+
+    A verb that reads and stands before one that changes something is a prefix: `search_add_document` adds.
+    """
+    words = list(name)
+    for word, following in pairwise(words[:-1]):
+        if _KINDS.get(word) == "reads" and following in _CHANGING:
+            return "writes"
+    return next((kind for word in words if (kind := _KINDS.get(word))), None)
