@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from itertools import accumulate
 from typing import Any
 
 import msgspec
+
+MAX_DEPTH = 900  # nested arrays and objects: about what Python 3.11 can decode
+# Up to Python 3.11 the interpreter's recursion limit ends the decoder. Later versions go on for thousands of levels,
+# where recursive Python code cannot follow.
+_CHECKS_DEPTH = sys.version_info >= (3, 12)
+_OPENING, _CLOSING = b"[{", b"]}"
+_OTHER_BYTES = bytes(set(range(256)) - {*_OPENING, *_CLOSING, *b'"'})
+_STEPS = bytes.maketrans(_OPENING + _CLOSING, b"\x01\x01\xff\xff")  # as signed bytes: 1, 1, -1, -1
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -17,7 +27,20 @@ class InvalidJsonError(ValueError):
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:
+    if _CHECKS_DEPTH and is_too_deep(data):
+        raise InvalidJsonError(f"nested deeper than {MAX_DEPTH} levels")
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # DecodeError also covers bad UTF-8
         raise InvalidJsonError(str(error)) from None
+
+
+def is_too_deep(data: bytes | bytearray | memoryview) -> bool:
+    """Whether JSON text is nested deeper than MAX_DEPTH. Costs two scans, unless it has more brackets than that."""
+    text = bytes(data) if isinstance(data, memoryview) else data
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return False
+    if b"\\" in text:
+        text = text.replace(rb"\\", b"").replace(rb"\"", b"")
+    brackets = b"".join(text.translate(None, _OTHER_BYTES).split(b'"')[::2])  # those outside strings
+    return max(accumulate(memoryview(brackets.translate(_STEPS)).cast("b")), default=0) > MAX_DEPTH

@@ -157,7 +157,9 @@ class Exchange:
         try:
             return await work
         except ProtocolError as error:
-            return error
+            # A copy: the traceback of this one refers to the frames that hold the outcome, and that cycle would keep
+            # the arguments of the request until the garbage collector runs.
+            return ProtocolError(error.code, error.message, error.data)
         except asyncio.CancelledError:
             if not self._cancelled or (self._task is not None and self._task.cancelling() > 1):
                 raise  # the server cancelled the task, too: it is shutting down
