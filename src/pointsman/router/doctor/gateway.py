@@ -18,7 +18,7 @@ from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
 from pointsman.router.owner.description import empty_variables
-from pointsman.router.owner.last_words import ASIDE, last_words
+from pointsman.router.owner.last_words import ASIDE
 from pointsman.router.serving.socket import ListenError, bind
 
 HEALTH_S = 5.0
@@ -207,7 +207,7 @@ def _check_port(inspected: Inspected) -> Iterator[Finding]:
 
 def _failed(inspected: Inspected, one: dict[str, Any]) -> Finding:
     server_id, reason = str(one["id"]), str(one["reason"] or "no reason is known")
-    lines = tuple(last_words(inspected.state_dir, server_id))
+    lines = tuple(one.get("lastWords", ()))
     help_ = f"`pointsman server test {server_id}` tries it again"
     if lines:
         help_ += f", `pointsman server log {server_id}` shows more"

@@ -36,6 +36,7 @@ from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Figures, Metrics
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import kind_of, target_of, with_path
+from pointsman.router.owner.last_words import telling_lines
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.owner.typed_arguments import typed
@@ -306,6 +307,7 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "tools": len(listed.items) if listed is not None and server.enabled else None,
         "restarts": running.restarts if running is not None else 0,
         "emptyVariables": list(parts.current.config.empty_variables(server_id)),
+        "lastWords": _last_words(parts, server_id),
         "projects": list(server.projects),
     }
 
@@ -314,9 +316,18 @@ def _reason(parts: Parts, server_id: str) -> str:
     running = parts.fleet.servers.get(server_id)
     if running is None or running.status.state != "failed":
         return running.status.reason if running is not None else ""
-    cause = parts.logs.of(server_id).last_cause
-    reason = with_path(running.status.reason, parts.current.config.servers.get(server_id))
+    server = parts.current.config.servers.get(server_id)
+    cause = parts.logs.of(server_id).last_cause if server is not None and server.url is None else ""
+    reason = with_path(running.status.reason, server)
     return f"{reason}: {mask_secrets(cause)}" if cause else reason
+
+
+def _last_words(parts: Parts, server_id: str) -> list[str]:
+    """The lines with which its last run ended, if it has failed; of a program that was not started, none."""
+    running, server = parts.fleet.servers.get(server_id), parts.current.config.servers.get(server_id)
+    if running is None or running.status.state != "failed" or server is None or server.url is not None:
+        return []
+    return telling_lines(parts.logs.of(server_id).last_output)
 
 
 def _tool_names(parts: Parts, server_id: str) -> list[str]:
