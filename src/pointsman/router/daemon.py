@@ -137,7 +137,13 @@ class Daemon:
         self._tasks = TaskSet()
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
-        self._reloader = Reloader(launch.config_path, launch.load, self.reload, around=launch.manager.reloading)
+        self._reloader = Reloader(
+            launch.config_path,
+            launch.load,
+            self.reload,
+            lambda: self._current.config,
+            around=launch.manager.reloading,
+        )
 
     async def start(self) -> None:
         """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""

@@ -174,8 +174,12 @@ async def reload(parts: Parts) -> Json:
     except TimeoutError:
         problem = f"The reload has not ended within {RELOAD_S:g} s. The gateway's log may say why."
         return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": False}
-    rejected = parts.reloader.rejected
-    return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": rejected}
+    return {
+        "configuration": str(parts.config_path.absolute()),
+        "problem": problem,
+        "rejected": parts.reloader.rejected,
+        "tokensWithdrawn": parts.reloader.rejected and parts.reloader.withdrew,
+    }
 
 
 async def tools(parts: Parts, server_id: str | None = None) -> Json:
