@@ -403,7 +403,7 @@ class ToolCatalogService:
         source = self._sources.get(server_id)
         if source is None or source.status.state != "running":
             return ListFailure("failed", _why_not_running(source))
-        return await self._lists.fetch_for_item(self._lists.list_of(source), 0.0)
+        return await self._lists.fetch_now(self._lists.list_of(source))
 
     def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
         """The last list that the server gave, however old."""

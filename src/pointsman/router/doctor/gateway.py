@@ -80,6 +80,8 @@ def check_servers(inspected: Inspected) -> list[Finding]:
     for one in servers["list"]:
         if one["enabled"] and one["state"] == "running" and not one["tools"]:
             findings.append(_without_tools(one))
+        elif one["enabled"] and one["state"] == "not answering":
+            findings.append(_silent(one))
         elif one["enabled"] and one["state"] == "starting":
             findings.append(Finding("servers", "note", f"Server `{one['id']}` is starting: {one['reason']}."))
     if findings or not servers["list"]:
@@ -234,6 +236,11 @@ def _without_tools(one: dict[str, object]) -> Finding:
         return Finding("servers", "problem", f"{name} has not listed its tools. {step}.")
     step = "If it should, look at its arguments and variables in the configuration"
     return Finding("servers", "note", f"{name} offers no tools. {step}.")
+
+
+def _silent(one: dict[str, object]) -> Finding:
+    step = f"It hangs, or is busy with a call: `pointsman server restart {one['id']}` starts it again"
+    return Finding("servers", "problem", f"Server `{one['id']}` does not answer: {one['reason']}. {step}.")
 
 
 def is_loopback(host: str) -> bool:
