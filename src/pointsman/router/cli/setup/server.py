@@ -439,7 +439,7 @@ def _try_alone(server_id: str, config_file: Path | None, folder: Path) -> dict[s
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():
-        config = load_gateway_config(require_config(config_file, read_settings()))
+        config = load_gateway_config(require_config(config_file, read_settings()), tried=server_id)
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
