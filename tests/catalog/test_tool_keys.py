@@ -81,6 +81,12 @@ def test_a_bare_name_waits_for_the_list_of_every_server_that_may_have_it() -> No
         assert read_key(f"slow__{name}", servers) == (ToolKey("slow", name), "qualified_name")
 
 
+def test_a_server_that_never_gave_a_list_and_is_not_expected_to_keeps_no_bare_name() -> None:
+    servers = {"git": all_of("open"), "quits": ServerNames(None, lambda name: True, expected=False)}
+    assert read_key("open", servers) == (ToolKey("git", "open"), "bare_name")
+    assert read_key("quits__open", servers) == (ToolKey("quits", "open"), "qualified_name")
+
+
 @pytest.mark.parametrize("text", ["mail:send", "mail__send", "mail.send", "mail/send", "mcp__mail__send", "a:b", "a.b"])
 @pytest.mark.parametrize("prefix", ["", "mcp__", "mcp__pointsman__", "mcp__other__", "pointsman:"])
 def test_what_names_a_server_is_never_read_as_a_tool_of_another_one(text: str, prefix: str) -> None:

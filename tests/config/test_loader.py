@@ -338,3 +338,45 @@ def test_the_gateways_own_server_id_is_refused_with_its_line_and_a_free_name(sec
     assert (problem.line, problem.column, problem.key) == (3, 3, f"{section}.pointsman")
     assert "reserved" in problem.reason
     assert "`pointsman-3`" in problem.reason
+
+
+def test_references_of_a_disabled_server_are_neither_resolved_nor_required(tmp_path: Path) -> None:
+    text = """
+    servers:
+      off:
+        <<: &base {env: {KEY: "${file:/no/such/file}", PLAIN: x}, name: "${NAME_NOT_SET}"}
+        command: ${HOME_NOT_SET}/bin/tool
+        args: [--key, "${KEY_NOT_SET}"]
+        cwd: ${DIR_NOT_SET}
+        timeouts: {call_s: "${CALL_NOT_SET}"}
+        enabled: false
+      away: {url: "${URL_NOT_SET}", headers: {Authorization: "Bearer ${T_NOT_SET}"}, enabled: no}
+      on: {command: uvx, args: ["${SET}"]}
+    mcpServers:
+      pasted: {command: npx, env: {KEY: "${PASTED_NOT_SET}"}, disabled: true}
+      inactive: {url: "https://${HOST_NOT_SET}:${PORT_NOT_SET}/mcp", isActive: false}
+    """
+    config = parse(dedent(text), "pointsman.yaml", {"SET": "value"})
+    assert [one for one, server in config.servers.items() if server.enabled] == ["on"]
+    assert config.servers["on"].args == ("value",)
+    off = config.servers["off"]
+    assert (off.command, off.args) == ("${HOME_NOT_SET}/bin/tool", ("--key", "${KEY_NOT_SET}"))
+    assert (list(off.env), off.name, off.cwd) == (["PLAIN"], None, None)
+    file = tmp_path / "pointsman.yaml"
+    file.write_text(dedent(text))
+    with pytest.raises(ConfigError) as tried:
+        load(file, {"SET": "value"}, tried="pasted")
+    assert [problem.key for problem in tried.value.problems] == ["mcpServers.pasted.env.KEY"]
+    assert load(file, {"SET": "value", "PASTED_NOT_SET": "k"}, tried="pasted").servers["pasted"].env
+
+
+def test_references_of_an_enabled_server_are_required_also_where_a_disabled_one_shares_them() -> None:
+    text = """
+    servers:
+      off: {command: a, env: &env {KEY: "${KEY_NOT_SET}"}, enabled: false}
+      on: {command: b, env: *env}
+    listen: {host: "${HOST_NOT_SET}"}
+    """
+    with pytest.raises(ConfigError) as error:
+        parse(dedent(text), "pointsman.yaml", {})
+    assert [problem.key for problem in error.value.problems] == ["servers.on.env.KEY", "listen.host"]

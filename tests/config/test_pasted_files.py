@@ -87,16 +87,17 @@ ACCEPTED: dict[str, tuple[str, dict[str, dict[str, Any]], list[str]]] = {
     ),
     "Windsurf": (
         """\
-        {"mcpServers": {"docs": {"serverUrl": "https://docs.example/mcp", "disabled": true,
-                                 "disabledTools": ["erase"], "headers": {"X-Key": "${env:API_KEY}"}}}}
+        {"mcpServers": {"docs": {"serverUrl": "https://docs.example/mcp", "disabled": false,
+                                 "disabledTools": ["erase"], "headers": {"X-Key": "${env:API_KEY}"}},
+                        "off": {"serverUrl": "https://off.example/mcp", "disabled": true}}}
         """,
         {
             "docs": {
                 "url": "https://docs.example/mcp",
-                "enabled": False,
                 "tool_permissions": {"erase": False},
                 "headers": {"X-Key": "k3y"},
-            }
+            },
+            "off": {"url": "https://off.example/mcp", "enabled": False},
         },
         [],
     ),

@@ -168,6 +168,11 @@ class ListCache(Generic[Item]):
         [answer] = await _results_of([listed.cached(max_age_s, exact_ttl=True) or listed.fetch()], None)
         return answer
 
+    async def fetch_now(self, listed: CachedList[Item]) -> Snapshot[Item] | ListFailure:
+        """The list, or the failure, of a fetch that ends from now on, whatever is cached."""
+        [answer] = await _results_of([listed.fetch()], None)
+        return answer
+
     def list_of(self, source: ToolSource) -> CachedList[Item]:
         listed = self._lists.get(source.id)
         if listed is not None and listed.source is source:
@@ -310,7 +315,26 @@ class CachedList(Generic[Item]):
         return self._fetch
 
     async def _run(self) -> Snapshot[Item] | ListFailure:
-        generation = self.source.generation_of(self.kind.family)
+        try:
+            rounds = 0
+            while True:
+                rounds += 1
+                generation = self.source.generation_of(self.kind.family)
+                answer = await self._fetch_once()
+                if isinstance(answer, Snapshot):
+                    return answer
+                # Otherwise the failure is that of a connection which is used no longer.
+                if rounds == MAX_ROUNDS or not self._replaced_since(generation):
+                    return self._fail(generation, *answer)
+        finally:
+            self._fetch = None
+
+    def _replaced_since(self, generation: int) -> bool:
+        running = self.source.status.state == "running"
+        return running and self.source.generation_of(self.kind.family) != generation
+
+    async def _fetch_once(self) -> Snapshot[Item] | tuple[ListFailure, str]:
+        """The list; or why there is none, and the detail for the log."""
         limit_s = self.source.list_timeout_s
         failed = ListFailure("failed", f"it gave no list of its {self.kind.words}")
         try:
@@ -318,17 +342,15 @@ class CachedList(Generic[Item]):
                 snapshot = await self._fetch_pages()
         except (TimeoutError, CallTimeoutError):
             timeout = ListFailure("timeout", f"{failed.reason} within {limit_s:g} s")
-            return self._fail(generation, timeout, f"timed out after {limit_s:g} s")
+            return timeout, f"timed out after {limit_s:g} s"
         except ServerUnavailableError as error:
             lost = replace(failed, lost=True)
-            return self._fail(generation, lost, f"failed: {error.reason!r}")  # quoted: it may be the server's text
+            return lost, f"failed: {error.reason!r}"  # quoted: it may be the server's text
         except (DownstreamError, MalformedListError) as error:
-            return self._fail(generation, failed, f"failed: {str(error)!r}")
+            return failed, f"failed: {str(error)!r}"
         except Exception:  # a surprise of one server must not cost the answers of the others
             logger.exception("server %s: %s could not be read", self.source.id, self.kind.method)
-            return self._fail(generation, failed, "could not be read")
-        finally:
-            self._fetch = None
+            return failed, "could not be read"
         self._reset_backoff()
         self._on_list(self.source.id, snapshot.items)
         return snapshot

@@ -44,7 +44,7 @@ from pointsman.catalog.results import (
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
-from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, read_key
+from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
@@ -346,8 +346,7 @@ class ToolCatalogService:
 
     def _may_use(self, caller: Caller, key: ToolKey) -> bool:
         rights = self.rights
-        permitted = rights.may_use(caller, key.server_id, key.tool_name)
-        return permitted and rights.still_valid(caller, self._wall_clock())
+        return rights.may_use(caller, key.server_id, key.tool_name) and self.still_valid(caller)
 
     def was_listed(self, key: ToolKey) -> bool:
         """Whether the last known list of an enabled server, of this run or an earlier one, has the tool."""
@@ -404,7 +403,7 @@ class ToolCatalogService:
         source = self._sources.get(server_id)
         if source is None or source.status.state != "running":
             return ListFailure("failed", _why_not_running(source))
-        return await self._lists.fetch_for_item(self._lists.list_of(source), 0.0)
+        return await self._lists.fetch_now(self._lists.list_of(source))
 
     def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
         """The last list that the server gave, however old."""
@@ -420,10 +419,11 @@ class ToolCatalogService:
 
     def _known_names(self, caller: Caller) -> dict[str, ServerNames]:
         """The last known list of each enabled server that the caller may use."""
-        return {
-            server_id: ServerNames(self._last_names(server_id), self.rights.permits(caller, server_id))
-            for server_id in self.usable_servers(caller)
-        }
+        return {one: self._server_names(caller, one) for one in self.usable_servers(caller)}
+
+    def _server_names(self, caller: Caller, server_id: str) -> ServerNames:
+        expected = bool(self._names.tool_names(server_id)) or may_still_list(self._sources.get(server_id))
+        return ServerNames(self._last_names(server_id), self.rights.permits(caller, server_id), expected)
 
     def _last_names(self, server_id: str) -> Collection[str] | None:
         """The names in the last list that the server gave, in this run or an earlier one; None: they are not known."""
@@ -443,8 +443,8 @@ class ToolCatalogService:
         return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
-        servers, others = self.usable_servers(caller), self.rights.other_projects(caller)
-        return no_tools_notice(caller.project_id, servers, available.gaps, others)
+        others = self.rights.other_projects(caller)
+        return no_tools_notice(caller.project_id, self.usable_servers(caller), available.gaps, others)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """`tool_permissions` are those of the server, so that the words are the same for all its callers."""

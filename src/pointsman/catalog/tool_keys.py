@@ -16,7 +16,7 @@ from zlib import crc32
 
 from pointsman.catalog.overview import MAX_KEPT_CHARS
 from pointsman.core.errors import UnknownToolError
-from pointsman.core.model import ToolKey
+from pointsman.core.model import ToolKey, ToolSource
 
 MAX_KEY_CHARS = 512  # of a text that is read as a key; longer ones mean nothing
 MAX_COMPARED_CHARS = 64  # of a key, when it is compared with others
@@ -43,6 +43,7 @@ class ServerNames:
 
     names: Collection[str] | None  # None: they are not known
     permits: Callable[[str], bool]
+    expected: bool = True  # unknown names may still come, or were more than are kept
 
     def has(self, tool_name: str) -> bool:
         return self.names is not None and tool_name in self.names and self.permits(tool_name)
@@ -56,7 +57,7 @@ def read_key(text: str, servers: Mapping[str, ServerNames]) -> tuple[ToolKey, Ke
     """The one tool that `text` can mean, among all tools that the caller may use; None: it means nothing.
 
     Raises:
-        UnknownToolError: it can mean several tools, or it names no server and one of them has never given its list.
+        UnknownToolError: it can mean several tools, or it names no server and the list of one is still expected.
     """
     if len(text) > MAX_KEY_CHARS:
         return None
@@ -67,14 +68,23 @@ def read_key(text: str, servers: Mapping[str, ServerNames]) -> tuple[ToolKey, Ke
         keys = ", ".join(f"`{key}`" for key in list(found)[:MAX_NAMED])
         raise UnknownToolError(text, f"It can mean {keys}: call again with the full key.")
     [(key, form)] = found.items()
-    unlisted = [server_id for server_id, server in servers.items() if server.names is None]
+    unlisted = [server_id for server_id, server in servers.items() if server.names is None and server.expected]
     if form == "bare_name" and unlisted:
         named = ", ".join(f"`{server_id}`" for server_id in unlisted[:MAX_NAMED])
         raise UnknownToolError(
             text,
-            f"It can mean `{key}` or a tool of {named}, whose tools are not known yet: call again with a full key.",
+            f"It can mean `{key}` or a tool of {named}, of which no list of tools has come so far: "
+            "call again with a full key.",
         )
     return key, form
+
+
+def may_still_list(source: ToolSource | None) -> bool:
+    """Whether a server that gave no list may have tools that a caller means.
+
+    One whose first start has failed never had any: no caller knows their names, so it keeps no name from others.
+    """
+    return source is None or source.restarting or source.status.state in ("starting", "running")
 
 
 def _meanings(text: str, servers: Mapping[str, ServerNames]) -> dict[ToolKey, KeyForm]:

@@ -68,7 +68,7 @@ def replace_token_hash(path: Path, old: str, new: str, environ: Mapping[str, str
     """
 
     def change(text: str) -> str:
-        document = Document(text, str(path), environ)
+        document = _document(text, str(path), environ)
         entries = _entries(document, "tokens")
         name = next((name for name, token in entries.items() if _hash_of(token) == old), None)
         if name is None:
@@ -90,7 +90,7 @@ def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Ma
     """
 
     def change(text: str) -> str:
-        old = Document(text, str(path), environ)
+        old = _document(text, str(path), environ)
         if _find_server(old, server_id) is not None:
             raise NameTakenError("servers", server_id)
         return _with_entry(old, text, "servers", server_id, entry, unset_allowed=True)
@@ -102,7 +102,7 @@ def remove_server(path: Path, server_id: str, environ: Mapping[str, str]) -> Rew
     """Raises UnknownNameError, InvalidEntryError (another entry names it), ConfigError, EditError, ReplaceError."""
 
     def change(text: str) -> str:
-        old = Document(text, str(path), environ)
+        old = _document(text, str(path), environ)
         return _without_entry(old, text, *_require_server(old, server_id))
 
     return rewrite(path, change)
@@ -112,7 +112,7 @@ def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[st
     """Set `enabled`, or `disabled` where a client's block has it. Raises as `remove_server`."""
 
     def change(text: str) -> str:
-        old = Document(text, str(path), environ)
+        old = _document(text, str(path), environ)
         section, name = _require_server(old, server_id)
         entry = _entries(old, section)[name]
         opposite = isinstance(entry, dict) and "disabled" in entry
@@ -127,7 +127,7 @@ def set_project(path: Path, project_id: str, values: Mapping[str, Any], environ:
 
     def change(text: str) -> str:
         for key, value in values.items():
-            old = Document(text, str(path), environ)
+            old = _document(text, str(path), environ)
             projects = _entries(old, "projects")
             if project_id and project_id not in projects:
                 raise UnknownNameError("projects", project_id, closest(project_id, projects))
@@ -166,7 +166,7 @@ def _require_server(document: Document, server_id: str) -> tuple[str, str]:
 
 def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
     def change(text: str) -> str:
-        old = Document(text, str(path), environ)
+        old = _document(text, str(path), environ)
         if name in _entries(old, section):
             raise NameTakenError(section, name)
         return _with_entry(old, text, section, name, value)
@@ -180,7 +180,7 @@ def add_entries(
     """Add several at once: all of them, or none."""
 
     def change(text: str) -> str:
-        old = Document(text, str(path), environ)
+        old = _document(text, str(path), environ)
         expected = dict(_entries(old, section))
         new = text
         for name, value in entries.items():
@@ -188,7 +188,7 @@ def add_entries(
                 raise NameTakenError(section, name)
             new = insert(new, compose_pasted(new, str(path)), section, name, value)
             expected[name] = None
-        added = Document(json.dumps({section: entries}), str(path), environ)  # as they are read back
+        added = _document(json.dumps({section: entries}), str(path), environ)  # as they are read back
         return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
 
     return rewrite(path, change)
@@ -196,7 +196,7 @@ def add_entries(
 
 def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]) -> Rewritten:
     def change(text: str) -> str:
-        old = Document(text, str(path), environ)
+        old = _document(text, str(path), environ)
         entries = _entries(old, section)
         if name not in entries:
             raise UnknownNameError(section, name, closest(name, entries))
@@ -207,7 +207,7 @@ def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]
 
 def variables_not_set(section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
     """The variables that an entry needs and that the environment lacks."""
-    return sorted(set(Document(json.dumps({section: {name: value}}), "", environ).not_set.values()))
+    return sorted(set(_document(json.dumps({section: {name: value}}), "", environ).not_set.values()))
 
 
 def _with_entry(
@@ -218,7 +218,7 @@ def _with_entry(
         raise InvalidEntryError(
             [ConfigProblem(old.file_name, None, None, f"{section}.{name[:MAX_ID_CHARS]}...", reason)]
         )
-    added = Document(json.dumps({section: {name: value}}), old.file_name, old.environ)  # as it is read back
+    added = _document(json.dumps({section: {name: value}}), old.file_name, old.environ)  # as it is read back
     new = insert(text, old.root, section, name, value)
     tolerated = added.not_set if unset_allowed else ()
     return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)}, tolerated)
@@ -253,7 +253,7 @@ def _checked(
     which a token is revoked.
     """
     try:
-        new = Document(text, old.file_name, old.environ)
+        new = _document(text, old.file_name, old.environ)
     except ConfigError:
         raise EditError(NOT_EDITABLE.format(section)) from None
     rest_of_old, rest_of_new = ({**_data(document), section: None} for document in (old, new))
@@ -265,6 +265,11 @@ def _checked(
     if fresh:
         raise InvalidEntryError(fresh)
     return text
+
+
+def _document(text: str, file_name: str, environ: Mapping[str, str]) -> Document:
+    """With the references of disabled servers resolved, too: enabling one must change nothing but that."""
+    return Document(text, file_name, environ, resolve_disabled=lambda name: True)
 
 
 def _entries(document: Document, section: str) -> dict[str, Any]:

@@ -30,13 +30,17 @@ class Loaded:
     external_texts: frozenset[str]
 
 
-def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
-    """Load a file. Reject an empty one: it would silently revoke every right. Raises ConfigError."""
+def load(path: Path, environ: Mapping[str, str], *, tried: str | None = None) -> GatewayConfig:
+    """Load a file. Reject an empty one: it would silently revoke every right. Raises ConfigError.
+
+    The references of a disabled server are resolved only if it is the one that is `tried`.
+    """
     text = read_text(path)
     if not text.strip():
         reason = "is empty; delete it and run `pointsman serve` to create a sample"
         raise ConfigError([_whole_file(path, reason)])
-    return parse(text, str(path), environ)
+    document = Document(text, str(path), environ, resolve_disabled=lambda name: mended_id(name) == tried)
+    return validate(document)
 
 
 def parse(text: str, file_name: str, environ: Mapping[str, str]) -> GatewayConfig:

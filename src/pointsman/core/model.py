@@ -42,8 +42,18 @@ class ToolKey:
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
     state: ServerState
-    reason: str  # a clause for people; empty while running
+    reason: str  # a clause for people; empty while it runs and answers
     since: float  # wall clock
+    silent_since: float | None = None  # it runs, but has answered nothing since then (wall clock)
+
+    @property
+    def shown(self) -> str:
+        """The state, as people see it."""
+        return self.state if self.silent_since is None else "not answering"
+
+    @property
+    def shown_since(self) -> float:
+        return self.since if self.silent_since is None else self.silent_since
 
 
 class ToolSource(Protocol):

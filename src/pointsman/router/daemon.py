@@ -137,7 +137,13 @@ class Daemon:
         self._tasks = TaskSet()
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
-        self._reloader = Reloader(launch.config_path, launch.load, self.reload, around=launch.manager.reloading)
+        self._reloader = Reloader(
+            launch.config_path,
+            launch.load,
+            self.reload,
+            lambda: self._current.config,
+            around=launch.manager.reloading,
+        )
 
     async def start(self) -> None:
         """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
@@ -212,7 +218,7 @@ class Daemon:
         server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
-            await stack.enter_async_context(owner_channel(self._launch.state_dir, operations_of(parts)))
+            owner = await stack.enter_async_context(owner_channel(self._launch.state_dir, operations_of(parts)))
             stack.enter_context(state_folder.announced(self._launch.state_dir, url))
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
@@ -220,11 +226,11 @@ class Daemon:
             finally:
                 self._health.open = False
                 self._launch.manager.stopping()
-                running = self._front.calls_running
+                running = self._front.calls_running + owner.running
                 if running:
                     logger.info("waiting for %d calls to end; a second signal ends at once", running)
                 server.should_exit = True
-                await self._front.drain(GRACE_S)
+                await asyncio.gather(self._front.drain(GRACE_S), owner.drain(GRACE_S))
                 await self._tasks.join(HTTP_SERVER)
 
     async def reload(self, config: GatewayConfig) -> None:

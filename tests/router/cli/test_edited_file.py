@@ -111,7 +111,8 @@ async def test_a_token_for_a_file_that_the_gateway_rejects_is_printed_with_the_r
     assert (created.code, created.stdout.startswith("ptm_")) == (1, True)
     assert "the running gateway keeps the previous configuration" in created.stderr
     revoked = await elsewhere("token", "revoke", "test")
-    assert (revoked.code, "keeps the previous configuration" in revoked.stderr) == (1, True)
+    assert (revoked.code, "keeps the previous configuration" in revoked.stderr) == (0, True)
+    assert "The running gateway rejects the token from now on." in revoked.stderr
 
 
 async def test_without_a_gateway_the_usual_file_is_edited(elsewhere: Elsewhere, tmp_path: Path) -> None:

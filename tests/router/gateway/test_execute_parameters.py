@@ -206,16 +206,17 @@ async def test_a_bare_name_stays_with_its_owner_while_that_is_down(tmp_path: Pat
         assert "`owner:pay`, `rival:pay`" in message
 
 
-async def test_a_bare_name_is_not_carried_out_while_a_server_has_never_listed_its_tools(tmp_path: Path) -> None:
+async def test_a_bare_name_is_not_carried_out_while_a_running_server_has_not_listed_its_tools(tmp_path: Path) -> None:
     servers = {
         "shop": workshop(tmp_path / "trace"),
-        "gone": {"command": "no-such-program-anywhere"},
+        "mute": from_file(tmp_path / "mute.json", "mute", {"tools": "not a list"}),
+        "gone": {"command": "no-such-program-anywhere"},  # has no names to keep
     }
     async with gateway_process(tmp_path, {"servers": servers}) as process, httpx2.AsyncClient(timeout=20) as http:
         gateway = Shop(process, http, tmp_path / "trace")
         code, message = await refusal(gateway, {"toolKey": "paint", "arguments": {"object": "door"}})
         assert code == "unknown_tool"
-        assert "`shop:paint` or a tool of `gone`" in message
+        assert "`shop:paint` or a tool of `mute`, of which" in message
         assert gateway.ran() == []
         assert not (await execute(gateway, {"toolKey": "shop__paint", "arguments": {"object": "door"}})).get("isError")
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,29 @@ async def test_after_a_restart_of_the_gateway_the_names_of_a_server_that_is_down
                 assert (await refusal(again, key, "all"))[0] == "server_unavailable", key
             colour = await again.execute("colour")  # a bare name of another server
             assert "isError" not in colour
+
+
+async def test_a_server_keeps_bare_names_while_it_starts_and_not_once_its_first_start_has_failed(
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    waits = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)\nsys.exit(1)"
+    servers = {
+        "mail": from_file(tmp_path / "mail.json", "mail", tools("send")),
+        "quits": {"command": sys.executable, "args": ["-S", "-c", waits, str(go)], "timeouts": {"connect_s": LONG_S}},
+    }
+    config = {"servers": servers, "limits": {"first_list_s": 0.1}}
+    async with (
+        gateway_process(tmp_path, config, token=SECRETS["all"], without=["quits"]) as gateway,
+        httpx2.AsyncClient(timeout=LONG_S) as http,
+    ):
+        shop = Shop(gateway, http, tmp_path / "trace")
+        code, message = await refusal(shop, "send", "all")
+        assert (code, "`mail:KEY` or a tool of `quits`" in message) == ("unknown_tool", True), message
+        go.touch()
+        await gateway.until_logged("server quits: it exited with code 1")
+        assert (await shop.execute("send"))["structuredContent"]["result"]["tag"] == "mail"
+        assert (await refusal(shop, "quits__send", "all"))[0] == "server_unavailable"
 
 
 async def test_a_server_that_is_switched_off_does_not_exist(tmp_path: Path) -> None:

@@ -85,6 +85,36 @@ async def test_an_operation_answers_or_refuses_in_a_sentence(tmp_path: Path) -> 
             await asked(tmp_path, "nothing")
 
 
+async def test_an_operation_that_a_stop_cuts_says_why_and_one_that_ends_in_time_is_answered(tmp_path: Path) -> None:
+    operations = Operations()
+    finish = asyncio.Event()
+
+    async def slow(given: Json) -> Json:
+        operations.waiting.set()
+        await finish.wait()
+        return {"done": True}
+
+    async with owner_channel(tmp_path, {"wait": operations.wait, "slow": slow}) as channel:
+        idle = await asyncio.open_unix_connection(str(tmp_path / FILE))  # sends nothing, and delays nothing
+        answer = asyncio.create_task(asked(tmp_path, "slow"))
+        await asyncio.wait_for(operations.waiting.wait(), HANG_S)
+        draining = asyncio.create_task(channel.drain(HANG_S))
+        await asyncio.sleep(0.05)
+        assert (channel.running, draining.done()) == (1, False)
+        finish.set()
+        await asyncio.wait_for(draining, HANG_S)
+        assert await asyncio.wait_for(answer, HANG_S) == {"done": True}
+        operations.waiting.clear()
+        answer = asyncio.create_task(asked(tmp_path, "wait"))
+        await asyncio.wait_for(operations.waiting.wait(), HANG_S)
+        await asyncio.wait_for(channel.drain(0.05), HANG_S)
+        with pytest.raises(OperationError, match="stopped before this was finished") as cut:
+            await asyncio.wait_for(answer, HANG_S)
+        assert cut.value.code == "stopping"
+        assert operations.cancelled.is_set()
+        idle[1].close()
+
+
 async def test_the_cause_of_a_crash_stays_in_the_log(tmp_path: Path) -> None:
     async with serving(tmp_path):
         with pytest.raises(OperationError) as failed:

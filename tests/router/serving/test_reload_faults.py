@@ -261,7 +261,7 @@ async def test_a_watch_that_fails_later_is_replaced_by_polling_and_tried_again(
     async def apply(_: GatewayConfig) -> None:
         applied.put_nowait(file.read_text())
 
-    reloader = Reloader(file, GatewayConfig, apply, watch=watch, poll_s=0.01, polls=50)
+    reloader = Reloader(file, GatewayConfig, apply, GatewayConfig, watch=watch, poll_s=0.01, polls=50)
     tasks = TaskSet()
     reloader.start(tasks)
     try:
@@ -294,7 +294,7 @@ async def test_a_watcher_that_is_down_is_said_and_a_request_is_served_all_the_sa
     async def apply(_: GatewayConfig) -> None:
         applied.set()
 
-    reloader = Reloader(file, GatewayConfig, apply, watch=watch)
+    reloader = Reloader(file, GatewayConfig, apply, GatewayConfig, watch=watch)
     tasks = TaskSet(backoff_s=3600)
     reloader.start(tasks)
     try:

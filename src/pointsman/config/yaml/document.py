@@ -45,8 +45,20 @@ _AS_WRITTEN = frozenset(
 class Document:
     """One file: its data with references expanded, the problems found so far, and the position of every key."""
 
-    def __init__(self, text: str, file_name: str, environ: Mapping[str, str]) -> None:
-        """Raises ConfigError if the text is not YAML; all other problems are collected in `problems`."""
+    def __init__(
+        self,
+        text: str,
+        file_name: str,
+        environ: Mapping[str, str],
+        *,
+        resolve_disabled: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        """Raises ConfigError if the text is not YAML; all other problems are collected in `problems`.
+
+        References of a disabled server are not resolved, unless `resolve_disabled` says so of its name.
+        """
+        self._resolve_disabled = resolve_disabled
+        self._in_disabled = False  # the entry of a server that is not used is being built
         self.file_name = file_name
         self.folder = Path(file_name).absolute().parent
         self.problems: list[ConfigProblem] = []
@@ -58,7 +70,7 @@ class Document:
         self.empty: list[tuple[KeyPath, str]] = []  # where `${NAME:-}` is nothing, and the variable
         self.environ = environ
         self._origins: dict[KeyPath, KeyPath] = {}
-        self._built: dict[tuple[int, bool], Any] = {}
+        self._built: dict[tuple[int, bool, bool], Any] = {}
         self._open: set[int] = set()
         self.root: Node | None = compose_pasted(text, file_name)
         self.data: Any = {} if self.root is None else self._build(self.root, ())
@@ -114,7 +126,7 @@ class Document:
 
     def _build(self, node: Node, path: KeyPath) -> Any:
         as_written = len(path) > 1 and path[-2] in _AS_WRITTEN and not _is_key_of_entry(path)
-        identity = (id(node), as_written)
+        identity = (id(node), as_written, self._in_disabled)
         if identity in self._built:  # an alias: built once, however often it is used
             return self._built[identity]
         if id(node) in self._open:
@@ -150,7 +162,13 @@ class Document:
                 self._add(key_node, (*path, key), f"is a duplicate of the key in line {first[key]}; keep one of them")
                 continue
             first[key] = key_node.start_mark.line + 1
-            own[key] = self._build(value_node, (*path, key))
+            if path in _SERVERS:
+                self._in_disabled = _is_disabled(value_node) and not self._resolve_disabled(key)
+            value = self._build(value_node, (*path, key))
+            if path in _SERVERS:
+                self._in_disabled = False
+            if value is not _LEFT_OUT:
+                own[key] = value
         return {**merged, **own}
 
     def _merge(self, node: Node, path: KeyPath) -> dict[str, Any]:
@@ -175,13 +193,15 @@ class Document:
                 return str(node.value)  # the model reports what it expects
         return self._text(node, path)
 
-    def _text(self, node: ScalarNode, path: KeyPath) -> str | None:
+    def _text(self, node: ScalarNode, path: KeyPath) -> Any:
         tag = str(node.tag)
         if tag == NULL:
             return None
         if not tag.startswith(CORE) or tag == CORE + "binary":
             self._reject(node, path, f"the tag `{tag.replace(CORE, '!!')}` is not supported")
             return None
+        if self._in_disabled and "${" in node.value:
+            return _unresolved(_whole_characters(node.value), path)
         expanded = _expand(_whole_characters(node.value), self.environ, self.folder)
         if expanded.external:
             self.external_texts.add(expanded.text)
@@ -201,6 +221,31 @@ class Document:
     def _add(self, node: Node, path: KeyPath, reason: str) -> None:
         mark = node.start_mark
         self.problems.append(ConfigProblem(self.file_name, mark.line + 1, mark.column + 1, render(path), reason))
+
+
+_SERVERS = (("servers",), ("mcpServers",))
+_OFF = ("false", "no", "off", "n", "f", "0")  # as the model reads them
+_DISABLED = {"enabled": _OFF, "isActive": _OFF, "disabled": ("true", "yes", "on", "y")}
+_LEFT_OUT = object()  # a value that counts as not written
+_UNRESOLVED_URL = "https://unresolved.invalid/"
+
+
+def _is_disabled(node: Node) -> bool:
+    """Whether the entry of a server says so, in our words or in a client's."""
+    for key, words in _DISABLED.items():
+        found = child(node, key)
+        if found is not None and isinstance(found[1], ScalarNode) and found[1].value.lower() in words:
+            return True
+    return False
+
+
+def _unresolved(text: str, path: KeyPath) -> Any:
+    """What stands for a text with references in the entry of a disabled server: enough for the entry to be valid."""
+    if len(path) == 3 and path[2] == "command":
+        return text
+    if len(path) == 3 and str(path[2]).lower().endswith(("url", "uri")):
+        return _UNRESOLVED_URL
+    return text if len(path) > 2 and isinstance(path[-1], int) else _LEFT_OUT
 
 
 def _is_key_of_entry(path: KeyPath) -> bool:

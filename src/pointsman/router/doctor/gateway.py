@@ -18,7 +18,7 @@ from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
 from pointsman.router.owner.description import empty_variables
-from pointsman.router.owner.last_words import ASIDE, last_words
+from pointsman.router.owner.last_words import ASIDE
 from pointsman.router.serving.socket import ListenError, bind
 
 HEALTH_S = 5.0
@@ -80,6 +80,8 @@ def check_servers(inspected: Inspected) -> list[Finding]:
     for one in servers["list"]:
         if one["enabled"] and one["state"] == "running" and not one["tools"]:
             findings.append(_without_tools(one))
+        elif one["enabled"] and one["state"] == "not answering":
+            findings.append(_silent(one))
         elif one["enabled"] and one["state"] == "starting":
             findings.append(Finding("servers", "note", f"Server `{one['id']}` is starting: {one['reason']}."))
     if findings or not servers["list"]:
@@ -207,7 +209,7 @@ def _check_port(inspected: Inspected) -> Iterator[Finding]:
 
 def _failed(inspected: Inspected, one: dict[str, Any]) -> Finding:
     server_id, reason = str(one["id"]), str(one["reason"] or "no reason is known")
-    lines = tuple(last_words(inspected.state_dir, server_id))
+    lines = tuple(one.get("lastWords", ()))
     help_ = f"`pointsman server test {server_id}` tries it again"
     if lines:
         help_ += f", `pointsman server log {server_id}` shows more"
@@ -234,6 +236,11 @@ def _without_tools(one: dict[str, object]) -> Finding:
         return Finding("servers", "problem", f"{name} has not listed its tools. {step}.")
     step = "If it should, look at its arguments and variables in the configuration"
     return Finding("servers", "note", f"{name} offers no tools. {step}.")
+
+
+def _silent(one: dict[str, object]) -> Finding:
+    step = f"It hangs, or is busy with a call: `pointsman server restart {one['id']}` starts it again"
+    return Finding("servers", "problem", f"Server `{one['id']}` does not answer: {one['reason']}. {step}.")
 
 
 def is_loopback(host: str) -> bool:

@@ -127,7 +127,7 @@ def _is_known(inspected: Inspected, server_id: str) -> bool:
     """Whether the gateway has started the program, or has reported itself that it is missing."""
     listed = inspected.status["servers"]["list"] if inspected.status is not None else ()
     one = next((one for one in listed if one["id"] == server_id), None)
-    return one is not None and (one["state"] == "running" or NO_PROGRAM in str(one["reason"]))
+    return one is not None and (one["state"] in ("running", "not answering") or NO_PROGRAM in str(one["reason"]))
 
 
 def _search_path(server: Server, environ: Mapping[str, str]) -> str:

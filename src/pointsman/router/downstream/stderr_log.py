@@ -9,8 +9,9 @@ import asyncio
 import logging
 import os
 import re
+import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pointsman.config.secrets import MASK, mask_secrets
@@ -21,7 +22,11 @@ logger = logging.getLogger(__name__)
 
 RING_BYTES = 64 * 1024
 FOLDER = "logs"
+STDOUT = b"[stdout] "  # before a line that a server wrote to stdout and that is not MCP
 _WRITE_EVERY_S = 0.5
+_MARK_EVERY_S = 0.5
+_MAX_MARKS = 32
+_LAST_LINES = 60  # kept of a run that has ended
 _LINE_SHOWN = 500
 _CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "�")
 # Direction marks and line separators could forge the content of a log line.
@@ -38,17 +43,25 @@ def sanitize(text: str, limit: int = _LINE_SHOWN) -> str:
 class StderrLog:
     """A ring buffer of bytes. Drops whole chunks at its far end, so that a flood costs almost nothing."""
 
-    def __init__(self, name: str = "", limit_bytes: int = RING_BYTES) -> None:
+    def __init__(
+        self, name: str = "", limit_bytes: int = RING_BYTES, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.name = name  # of the server
+        self._monotonic = monotonic
+        self._marks: deque[tuple[float, int]] = deque(maxlen=_MAX_MARKS)  # when, and `total` before what came then
         self._limit = limit_bytes
         self._chunks: deque[bytes] = deque()
         self._held = 0
         self.total = 0  # bytes received in all
         self.failures = RepeatedFailures()  # of its children, as logged
         self.last_cause = ""  # why the last child ended, in its own words; for the operator only
+        self.last_output: tuple[str, ...] = ()  # the lines from which `last_cause` was taken
         self.hidden: tuple[str, ...] = ()  # values of its entry that are masked wherever it writes them
 
     def feed(self, data: bytes) -> None:
+        now = self._monotonic()
+        if not self._marks or now - self._marks[-1][0] >= _MARK_EVERY_S:
+            self._marks.append((now, self.total))
         self.total += len(data)
         if len(data) >= self._limit:
             self._chunks.clear()
@@ -83,10 +96,31 @@ class StderrLog:
     def last_line(self) -> str:
         return next(iter(self.tail(1)), "")
 
+    def feed_stdout(self, line: bytes) -> None:
+        """Add a line that the server wrote to stdout, marked as such."""
+        begun = self._chunks and not self._chunks[-1].endswith(b"\n")
+        self.feed((b"\n" if begun else b"") + STDOUT + line + b"\n")
+
+    def total_before(self, seconds: float) -> int:
+        """`total` as it was that long ago, to within half a second."""
+        earliest = self._monotonic() - seconds
+        return next((total for moment, total in self._marks if moment >= earliest), self.total)
+
     def cause(self, since: int = 0) -> str:
         """The line that says why a child failed, of what came after `total` was `since`; empty: there is none."""
+        return cause_of(self._written_since(since))
+
+    def run_ended(self, since: int, cause: str) -> None:
+        """Keep why a child ended, and what it wrote after `total` was `since`."""
+        self.last_cause, self.last_output = cause, tuple(last_lines(self._written_since(since), _LAST_LINES))
+
+    def forget_last_run(self) -> None:
+        """What an earlier child wrote explains nothing any more."""
+        self.last_cause, self.last_output = "", ()
+
+    def _written_since(self, since: int) -> bytes:
         fresh = min(self.total - since, self._held)
-        return cause_of(mask_output(self.content()[-fresh:], self.hidden)) if fresh > 0 else ""
+        return mask_output(self.content()[-fresh:], self.hidden) if fresh > 0 else b""
 
 
 def mask_output(data: bytes, hidden: Sequence[str]) -> bytes:
@@ -109,7 +143,7 @@ def cause_of(data: bytes) -> str:
 
     The last line alone is often a hint (`hint: ...`) or the place of a complete log (npm).
     """
-    lines = [line for line in data.splitlines() if line.strip()]
+    lines = [line for line in data.splitlines() if line.strip() and not line.startswith(STDOUT)]
     if len(lines) > 2 * _LINES_READ:
         lines = lines[:_LINES_READ] + lines[-_LINES_READ:]
     texts = [line[:_LINE_READ].decode(errors="replace").rstrip() for line in lines]

@@ -84,7 +84,8 @@ class Health:
 
 
 def _shown(status: ServerStatus) -> Json:
-    shown: Json = {"state": status.state, "since": datetime.fromtimestamp(status.since, UTC).isoformat("T", "seconds")}
+    since = datetime.fromtimestamp(status.shown_since, UTC).isoformat("T", "seconds")
+    shown: Json = {"state": status.shown, "since": since}
     if status.reason:
         shown["reason"] = status.reason
     return shown

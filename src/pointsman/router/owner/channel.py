@@ -21,6 +21,11 @@ logger = logging.getLogger(__name__)
 MAX_CONNECTIONS = 16
 REQUEST_S = 10.0  # to send the request
 ANSWER_S = 10.0  # to read the answer
+STOP_S = 1.0  # to read that the gateway is stopping
+STOPPING = (
+    "The gateway was stopped before this was finished. What was under way may have taken effect: "
+    "look before you repeat it."
+)
 
 Operation = Callable[[Json], Awaitable[Json]]
 
@@ -34,18 +39,18 @@ class OwnerError(Exception):
 
 
 @asynccontextmanager
-async def owner_channel(folder: Path, operations: Mapping[str, Operation]) -> AsyncGenerator[None]:
-    """Serve the channel inside the block. Requires the lock of the folder."""
+async def owner_channel(folder: Path, operations: Mapping[str, Operation]) -> AsyncGenerator[Channel]:
+    """Serve the channel inside the block; `drain` it at its end. Requires the lock of the folder."""
+    channel = Channel(operations)
     try:
         listener = listen(folder)
     except (OSError, SocketPathError) as error:
         logger.warning("no channel for the owner's commands: %s", error)
-        yield
+        yield channel
         return
-    channel = Channel(operations)
     server = await asyncio.start_unix_server(channel.serve, sock=listener, limit=MAX_REQUEST_BYTES)
     try:
-        yield
+        yield channel
     finally:
         (folder / FILE).unlink(missing_ok=True)
         server.close()
@@ -58,6 +63,23 @@ class Channel:
     def __init__(self, operations: Mapping[str, Operation]) -> None:
         self._operations = operations
         self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Future[Json]] = set()  # operations
+
+    @property
+    def running(self) -> int:
+        """How many operations are under way."""
+        return len(self._under_way)
+
+    async def drain(self, grace_s: float) -> None:
+        """Let operations finish for `grace_s`, then end them with an answer that says why."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=grace_s)
+        cut = list(self._under_way)
+        for operation in cut:
+            operation.cancel()
+        answers = [task for task in self._tasks if not task.done()] if cut else []
+        if answers:
+            await asyncio.wait(answers, timeout=STOP_S)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -99,11 +121,15 @@ class Channel:
         except asyncio.LimitOverrunError:
             return _failure("invalid_request", f"The request is longer than {MAX_REQUEST_BYTES} bytes.")
         operation = asyncio.ensure_future(self._answer(line))
+        self._under_way.add(operation)
         gone = asyncio.ensure_future(reader.read(1))
         try:
             await asyncio.wait((operation, gone), return_when=asyncio.FIRST_COMPLETED)
+            if operation.cancelled():
+                return _failure("stopping", STOPPING)
             return operation.result() if operation.done() else None
         finally:
+            self._under_way.discard(operation)
             operation.cancel()
             gone.cancel()
             await asyncio.gather(operation, gone, return_exceptions=True)

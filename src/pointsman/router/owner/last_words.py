@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from collections.abc import Sequence
 
 from pointsman.config.secrets import mask_secrets
-from pointsman.router.downstream.stderr_log import last_lines, log_file
 
 MAX_LINES = 4
-_READ_LINES = 60
 _RECENT = 12  # different lines
 _TELLING = re.compile(r"error|exception|cause|fail|not found|no such|denied|refused|invalid|missing", re.IGNORECASE)
 ASIDE = re.compile(r"\s*(?:\S+\s+)?(?:warning|warn|hint|note|info|debug)\b", re.IGNORECASE)  # of what does not matter
 _VARYING = re.compile(r"[0-9][0-9T:_.Z-]*")  # times and numbers, which differ from one attempt to the next
 
 
-def last_words(state_dir: Path, server_id: str, count: int = MAX_LINES) -> list[str]:
-    """Return the lines of its last attempts that name an error, or else its last lines: each once, secrets masked."""
-    try:
-        written = last_lines(log_file(state_dir, server_id).read_bytes(), _READ_LINES)
-    except OSError:
-        return []
-    return telling_lines(written, count)
-
-
-def telling_lines(written: list[str], count: int = MAX_LINES) -> list[str]:
+def telling_lines(written: Sequence[str], count: int = MAX_LINES) -> list[str]:
+    """Return the lines that name an error, or else the last lines: each once, secrets masked."""
     different: dict[str, str] = {}
     for line in reversed(written):  # of a line that each attempt repeats, the last one counts
         different.setdefault(_VARYING.sub("0", line), line)

@@ -24,9 +24,11 @@ from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.errors import closest
 from pointsman.config.model import CurrentConfig, Server
 from pointsman.config.secrets import mask_secrets
+from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError
 from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.server.server import DownstreamServer
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
@@ -36,6 +38,7 @@ from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Figures, Metrics
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import kind_of, target_of, with_path
+from pointsman.router.owner.last_words import telling_lines
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.owner.typed_arguments import typed
@@ -139,9 +142,14 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
     failure = ""
     if running is not None and running.status.state == "running":
         listed = await parts.catalog.fetched(server_id)
-        failure = listed.reason if isinstance(listed, ListFailure) else ""
+        if isinstance(listed, ListFailure):
+            failure = f"it listed no tools: {listed.reason}"
+        elif not listed.items and not await _answers(running):  # without tools it was not even asked for them
+            failure = "it did not answer a ping"
     described = _describe(parts, server_id, parts.current.config.servers.get(server_id, server))
-    return described | ({"reason": f"it listed no tools: {failure}"} if failure else {})
+    if not failure or described["state"] != "running":
+        return described
+    return described | {"tools": None, "reason": failure}
 
 
 async def restart_server(parts: Parts, server_id: str) -> Json:
@@ -173,8 +181,12 @@ async def reload(parts: Parts) -> Json:
     except TimeoutError:
         problem = f"The reload has not ended within {RELOAD_S:g} s. The gateway's log may say why."
         return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": False}
-    rejected = parts.reloader.rejected
-    return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": rejected}
+    return {
+        "configuration": str(parts.config_path.absolute()),
+        "problem": problem,
+        "rejected": parts.reloader.rejected,
+        "tokensWithdrawn": parts.reloader.rejected and parts.reloader.withdrew,
+    }
 
 
 async def tools(parts: Parts, server_id: str | None = None) -> Json:
@@ -267,6 +279,13 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
 # ------------------------------------------------------------------ helpers
 
 
+async def _answers(server: DownstreamServer) -> bool:
+    try:
+        return await server.answers()
+    except ServerUnavailableError:
+        return True  # its state says it
+
+
 async def _describe_listed(parts: Parts) -> list[Json]:
     """Describe all servers once those that run have listed their tools: one that has not then is slow, or cannot."""
     counts: dict[str, int] = {}
@@ -299,13 +318,14 @@ def _describe(parts: Parts, server_id: str, server: Server) -> Json:
         "kind": kind_of(server),
         "target": target_of(server),
         "enabled": server.enabled,
-        "state": running.status.state if running is not None else "stopped",
+        "state": running.status.shown if running is not None else "stopped",
         "reason": _reason(parts, server_id),
-        "since": _iso(running.status.since) if running is not None else None,
+        "since": _iso(running.status.shown_since) if running is not None else None,
         "protocol": introduction.version if introduction is not None else None,
         "tools": len(listed.items) if listed is not None and server.enabled else None,
         "restarts": running.restarts if running is not None else 0,
         "emptyVariables": list(parts.current.config.empty_variables(server_id)),
+        "lastWords": _last_words(parts, server_id),
         "projects": list(server.projects),
     }
 
@@ -314,9 +334,18 @@ def _reason(parts: Parts, server_id: str) -> str:
     running = parts.fleet.servers.get(server_id)
     if running is None or running.status.state != "failed":
         return running.status.reason if running is not None else ""
-    cause = parts.logs.of(server_id).last_cause
-    reason = with_path(running.status.reason, parts.current.config.servers.get(server_id))
+    server = parts.current.config.servers.get(server_id)
+    cause = parts.logs.of(server_id).last_cause if server is not None and server.url is None else ""
+    reason = with_path(running.status.reason, server)
     return f"{reason}: {mask_secrets(cause)}" if cause else reason
+
+
+def _last_words(parts: Parts, server_id: str) -> list[str]:
+    """The lines with which its last run ended, if it has failed; of a program that was not started, none."""
+    running, server = parts.fleet.servers.get(server_id), parts.current.config.servers.get(server_id)
+    if running is None or running.status.state != "failed" or server is None or server.url is not None:
+        return []
+    return telling_lines(parts.logs.of(server_id).last_output)
 
 
 def _tool_names(parts: Parts, server_id: str) -> list[str]:

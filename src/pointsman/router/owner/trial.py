@@ -11,6 +11,7 @@ from pathlib import Path
 from pointsman.catalog.names import display_name
 from pointsman.catalog.pages import MalformedListError, walk
 from pointsman.config.model import GatewayConfig
+from pointsman.config.secrets import mask_secrets
 from pointsman.core.errors import DownstreamError, GatewayError
 from pointsman.core.model import Json
 from pointsman.router.downstream.server.connectors import Connectors
@@ -43,7 +44,8 @@ async def _try(config: GatewayConfig, server_id: str, state_dir: Path) -> Json:
                 await fleet.settled()
         server = fleet.servers[server_id]
         tools, failure = await _count_tools(server)
-        introduction = server.introduction
+        introduction, log = server.introduction, logs.of(server_id)
+        why = ": ".join(filter(None, (with_path(server.status.reason, entry), mask_secrets(log.last_cause))))
         return {
             "id": server_id,
             "name": display_name(server_id, entry),
@@ -51,11 +53,11 @@ async def _try(config: GatewayConfig, server_id: str, state_dir: Path) -> Json:
             "target": target_of(entry),
             "enabled": True,
             "state": server.status.state,
-            "reason": failure or with_path(server.status.reason, entry),
+            "reason": failure or why,
             "protocol": introduction.version if introduction is not None else None,
             "tools": tools,
             "emptyVariables": list(config.empty_variables(server_id)),
-            "log": logs.of(server_id).tail(LOG_LINES),
+            "log": log.tail(LOG_LINES),
         }
     finally:
         await fleet.close(0.0)

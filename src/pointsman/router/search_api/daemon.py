@@ -72,7 +72,7 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
         service.configure(config)
         app.hosts = HostRules.of(new, port)
 
-    reloader = Reloader(launch.config_path, launch.load, apply)
+    reloader = Reloader(launch.config_path, launch.load, apply, lambda: service.rights.config)
     tasks = TaskSet()
 
     @asynccontextmanager

@@ -1,9 +1,11 @@
-"""Reloads the configuration when its file changes or SIGHUP arrives. An invalid edit has no effect."""
+"""Reloads the configuration when its file changes or SIGHUP arrives. An invalid edit has no effect, but one: tokens
+that it no longer has are withdrawn, because a revocation must not wait until a mistake elsewhere is corrected."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
@@ -12,6 +14,7 @@ from pathlib import Path
 from watchfiles import awatch
 
 from pointsman.config.errors import ConfigError
+from pointsman.config.loader import load_tokens
 from pointsman.config.model import GatewayConfig
 from pointsman.router.serving.tasks import Backoff, TaskSet
 
@@ -50,6 +53,7 @@ class Reloader:
         path: Path,
         load: Callable[[], GatewayConfig],
         apply: Callable[[GatewayConfig], Awaitable[None]],
+        current: Callable[[], GatewayConfig],
         *,
         watch: Watch = _notifications,
         poll_s: float = _POLL_S,
@@ -59,6 +63,7 @@ class Reloader:
         self._path = path
         self._load = load
         self._apply = apply
+        self._current = current  # the configuration in effect
         self._watch = watch
         self._poll_s = poll_s
         self._polls = polls
@@ -68,6 +73,7 @@ class Reloader:
         self._wanted = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []  # for the end of a reload that begins from now on
         self._refusal: tuple[str, ...] = ()  # the problems of the last edit
+        self.withdrew = False  # the tokens that the rejected file no longer has are not accepted any more
         self._failure = ""  # why the last attempt failed, unless the file is invalid
         self._watching = True
         self._no_notifications = False  # so the file is polled
@@ -199,6 +205,7 @@ class Reloader:
             logger.error(  # noqa: TRY400 - a traceback would hide the problems
                 "rejected the new configuration; the running one stays in effect:\n%s", "\n".join(self._refusal)
             )
+            self.withdrew = await self._withdraw_tokens()
             return
         except Exception:
             self._failure = "could not read the configuration; the previous one stays in effect"
@@ -213,6 +220,30 @@ class Reloader:
             return
         self._failure = ""
         logger.info("configuration reloaded from %s", self._path.name)
+
+    async def _withdraw_tokens(self) -> bool:
+        """Take away the tokens that a rejected file no longer has; never add one, and never widen its rights.
+
+        False: the file's tokens cannot be read, or it has none, as a file that was emptied by mistake.
+        """
+        try:
+            listed = await asyncio.to_thread(load_tokens, self._path, os.environ)
+            before = self._current()
+            kept = {
+                name: token
+                for name, token in before.tokens.items()
+                if name in listed and listed[name].sha256 == token.sha256
+            }
+            if listed and len(kept) < len(before.tokens):
+                gone = ", ".join(f"`{name}`" for name in before.tokens if name not in kept)
+                logger.warning("withdrew tokens that the rejected configuration no longer has: %s", gone)
+                await self._apply(before.model_copy(update={"tokens": kept}))
+        except ConfigError:
+            return False
+        except Exception:
+            logger.exception("could not withdraw the tokens that the rejected configuration no longer has")
+            return False
+        return bool(listed)
 
     def _fingerprint(self) -> Fingerprint | None:
         try:

@@ -28,10 +28,14 @@ class Owner:
     def __init__(self) -> None:
         self.output = b""
         self.stderr = StderrLog()
+        self.begin = 0
         self.gone_for: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def received(self, data: bytes) -> None:
         self.output += data
+
+    def last_words(self) -> str:
+        return self.stderr.cause(self.begin)
 
     def exited(self, reason: str) -> None:
         self.gone_for.set_result(reason)
@@ -219,7 +223,7 @@ async def test_a_servers_log_outlives_its_children_and_each_death_has_its_own_wo
     log = StderrLog("shop")
     for line in ("first", ""):
         owner = Owner()
-        owner.stderr = log
+        owner.stderr, owner.begin = log, log.total
         await SystemProcesses(None)(Command(("sh", "-c", f"printf '{line}' >&2; exit 1")), owner)
         assert await owner.gone_for == "it exited with code 1"
     assert log.tail(10) == ["first"]

@@ -50,6 +50,9 @@ class Printed:
     def received(self, data: bytes) -> None:
         self.output += data
 
+    def last_words(self) -> str:
+        return self.stderr.cause()
+
     def exited(self, reason: str) -> None:
         self.over.set()
 

@@ -27,6 +27,7 @@ from pointsman.router.downstream.stderr_log import StderrLog
 class Owner:
     stderr = StderrLog()
     def received(self, data): ...
+    def last_words(self): return ""
     def exited(self, reason): ...
 
 async def main():

@@ -66,11 +66,41 @@ def test_text_that_is_json_can_be_selected_from_and_other_text_cannot() -> None:
             view(text).select("a")
 
 
+def test_a_text_that_is_json_inside_of_json_can_be_selected_from() -> None:
+    text = json.dumps(ORDERS, indent=2)
+    for wrapped in (view(text, {"content": text}), view("see the structured part", {"content": text})):
+        assert wrapped.select("content.orders[*].id").text == "[7,8]"
+    assert view(text, {"content": text}).select("orders[*].id").text == "[7,8]"
+    assert view(text, {"meta": 1, "pages": [text, text, "prose"]}).select("orders[0].id").text == "7"
+    assert view("", {"pages": [text, text, "prose"]}).select("pages[*].total").text == "[2,2]"
+    assert view("", {"text": "{broken"}).select("text").text == "{broken"
+    with pytest.raises(InvalidArgumentsError, match=r"no `price` in \{total: number, orders: \[2 x"):
+        view(text, {"content": text}).select("price")
+
+
+def test_texts_inside_of_json_share_one_budget_of_values() -> None:
+    pages = [json.dumps([0] * 1_000)] * (MAX_VALUES // 1_000 - 1)
+    assert select(pages, "[*][0]") == [0] * len(pages)
+    with pytest.raises(InvalidArgumentsError, match="too many values"):
+        select(pages * 2, "[*][0]")
+
+
+def test_the_preview_counts_text_and_its_copy_apart_and_shows_what_the_text_is() -> None:
+    text = json.dumps(ORDERS)
+    preview = preview_of(view(text, {"content": text}), "abc", 40_000, 20_000)
+    structured = len(json.dumps({"content": text}))
+    assert (
+        f"a result of {len(text):,} characters of text and {structured:,} characters of structured content." in preview
+    )
+    assert "Structure: {total: number, orders: [2 x {id" in preview
+    assert '"select": "orders[*].lines"' in preview
+
+
 def test_json_with_too_many_values_is_not_decoded() -> None:
     text = "[" + "[]," * MAX_VALUES + "[]]"
     with pytest.raises(InvalidArgumentsError, match="too many values"):
         view(text).select("[0]")
-    assert "very many values" in preview_of(view(text), len(text), "h", 40_000, 20_000)
+    assert "very many values" in preview_of(view(text), "h", 40_000, 20_000)
 
 
 def test_search_finds_lines_in_any_case_with_their_place() -> None:
@@ -125,12 +155,12 @@ def test_an_outline_stays_short() -> None:
 
 def test_a_preview_has_structure_beginning_and_the_next_step() -> None:
     text = "\n".join(["# One", *["word " * 10] * 500, "## Two", *["word " * 10] * 500])
-    preview = preview_of(view(text), len(text), "abc", 40_000, 20_000)
+    preview = preview_of(view(text), "abc", 40_000, 20_000)
     assert '"handle": "abc"' in preview
     assert "1,002 lines" in preview
     assert "# One\n## Two" in preview
     assert '"select"' not in preview
     assert f"\n\n{text[:8_000]}\n[cut here; continue with offset 8000]" in preview
-    preview = preview_of(view("", ORDERS), 99_999, "abc", 40_000, 20_000)
+    preview = preview_of(view("", ORDERS), "abc", 40_000, 20_000)
     assert '"select": "orders[*].lines"' in preview
     assert "{total: number, orders: [2 x {id: number, " in preview

@@ -84,21 +84,26 @@ class Edited:
 
     def offer(self, change: Rewritten) -> str:
         """`apply`, but return the sentence that says why the gateway does not use a change that stays; "": it does."""
+        return self.offer_removal(change)[0]
+
+    def offer_removal(self, change: Rewritten) -> tuple[str, bool]:
+        """`offer`, and whether the gateway has withdrawn the tokens that the file no longer has all the same."""
         if not self.running:
-            return ""
+            return "", False
         try:
             answer: dict[str, Any] = ask(self.state_dir, "reload", timeout_s=RELOAD_S)
         except (NoGatewayError, OperationError) as error:
-            return f"{self.path} was changed. {error}"
+            return f"{self.path} was changed. {error}", False
         except KeyboardInterrupt:
-            return f"{self.path} was changed. The command did not wait for the gateway, which reads it by itself."
+            untold = "The command did not wait for the gateway, which reads it by itself."
+            return f"{self.path} was changed. {untold}", False
         problem = answer["problem"]
         if problem and answer.get("rejected") and self._restored(change):
             raise ConfigCommandError(
                 f"The running gateway rejects this change, so {self.path} is as it was before:", *problem.split("\n")
             )
         kept = f"{self.path} was changed, but the running gateway keeps the previous configuration:\n{problem}"
-        return kept if problem else ""
+        return (kept, bool(answer.get("tokensWithdrawn"))) if problem else ("", True)
 
     def note_pending(self) -> None:
         """Say that no gateway uses the change yet, unless it was said that the running one uses another file."""

@@ -77,12 +77,12 @@ def report_config_errors() -> Iterator[None]:
         raise CommandError(str(error)) from error
 
 
-def load_gateway_config(path: Path) -> GatewayConfig:
-    """Load the file as a gateway in this environment would. Raises ConfigError."""
+def load_gateway_config(path: Path, *, tried: str | None = None) -> GatewayConfig:
+    """Load the file as a gateway in this environment would. Raises ConfigError. For `tried` see `loader.load`."""
     from pointsman.config.loader import load
     from pointsman.router.downstream.bundled import check_stores
 
-    config = load(path, os.environ)
+    config = load(path, os.environ, tried=tried)
     check_stores(config, path, os.environ)
     return config
 

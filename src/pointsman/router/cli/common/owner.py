@@ -19,7 +19,7 @@ from pointsman.router.cli.common.output import echo, paint
 from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, ask
 
 COMPLETION_S = 1.0
-_STATE_COLOURS = {"running": "green", "starting": "yellow", "failed": "red"}
+_STATE_COLOURS = {"running": "green", "starting": "yellow", "failed": "red", "not answering": "red"}
 
 
 def owned_folder(option: Path | None) -> Path:

@@ -197,7 +197,7 @@ def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_js
         found = _try_alone(server_id, config_file, owned_folder(state_dir))
     except OperationError as error:
         raise CommandError(str(error)) from error
-    _show(found, owned_folder(state_dir), as_json)
+    _show(found, as_json)
 
 
 @server.command("log")
@@ -232,7 +232,7 @@ def restart(server_id: str, state_dir: Path | None, as_json: bool) -> None:
     """Open a new connection to SERVER, then close the old one. Calls under way may finish."""
     with progress(f"Restarting `{server_id}` ..."):
         found = ask_gateway(state_dir, "restart_server", timeout_s=TRIAL_S, server=server_id)
-    _show(found, owned_folder(state_dir), as_json)
+    _show(found, as_json)
 
 
 def _toggle(enabled: bool) -> click.Command:
@@ -339,10 +339,10 @@ def _tell(edited: Edited, done: str, server_id: str, as_json: bool) -> None:
         echo(f"{done}.")
         edited.note_pending()
     if found is not None:
-        _show(found, edited.state_dir, as_json, printed=as_json)
+        _show(found, as_json, printed=as_json)
 
 
-def _show(found: dict[str, Any], folder: Path, as_json: bool, *, printed: bool = False) -> None:
+def _show(found: dict[str, Any], as_json: bool, *, printed: bool = False) -> None:
     """Say what became of a server; exit with 1 if it should run and does not."""
     well = not found["enabled"] or (found["state"] == "running" and found["tools"] is not None)
     if as_json:
@@ -354,19 +354,19 @@ def _show(found: dict[str, Any], folder: Path, as_json: bool, *, printed: bool =
         version = f", protocol {found['protocol']}" if found["protocol"] else ""
         echo(f"Server `{found['id']}` is {paint_state('running')} with {plural(found['tools'] or 0, 'tool')}{version}.")
     else:
-        _show_failure(found, folder)
+        _show_failure(found)
     if not well:
         sys.exit(1)
 
 
-def _show_failure(found: dict[str, Any], folder: Path) -> None:
+def _show_failure(found: dict[str, Any]) -> None:
     server_id = found["id"]
     reason = found["reason"] or "no reason is known"
     word = "does not run" if found["state"] == "failed" else f"is {found['state']}"
     echo(f"Server `{server_id}` {paint(word, 'red')}: {escaped(reason.rstrip('.'))}.", err=True)
-    from pointsman.router.owner.last_words import last_words, telling_lines
+    from pointsman.router.owner.last_words import telling_lines
 
-    words = telling_lines(found["log"]) if "log" in found else last_words(folder, server_id)
+    words = telling_lines(found["log"]) if "log" in found else found.get("lastWords", ())
     for line in words:
         echo(f"  | {escaped(line)}", err=True)
     trial = "log" in found
@@ -377,6 +377,8 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
         note(empty_variables(names, trial=trial))
     if trial:
         note(f"Change its entry in the configuration, then try again with `pointsman server test {server_id}`.")
+    elif found["state"] == "not answering":
+        note(f"It hangs, or is busy with a call. `pointsman server restart {server_id}` starts it again.")
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
     elif words:
@@ -437,7 +439,7 @@ def _try_alone(server_id: str, config_file: Path | None, folder: Path) -> dict[s
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():
-        config = load_gateway_config(require_config(config_file, read_settings()))
+        config = load_gateway_config(require_config(config_file, read_settings()), tried=server_id)
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."

@@ -155,7 +155,7 @@ def list_tokens(config_file: Path | None, state_dir: Path | None, as_json: bool)
 @state_dir_option
 @json_option
 def revoke(name: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """Remove the token NAME. A running gateway rejects it from then on."""
+    """Remove the token NAME. A running gateway rejects it from then on, even if the rest of the file has a mistake."""
     edited = Edited.find(config_file, state_dir)
     path = edited.path
     with report_config_errors(), _report_edit_errors(path):
@@ -165,10 +165,17 @@ def revoke(name: str, config_file: Path | None, state_dir: Path | None, as_json:
             step = "List them with `pointsman token list`."
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
             raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
-    edited.apply(change)
+    problem, withdrawn = edited.offer_removal(change)
     if as_json:
-        print_json({"name": name, "configuration": str(path)}, indent=None)
+        print_json({"name": name, "configuration": str(path), "inEffect": not problem or withdrawn}, indent=None)
     note(f"Token `{name}` removed from {path}.")
+    if problem and withdrawn:
+        note(f"The running gateway rejects the token from now on. Apart from that, {problem}")
+    elif problem:
+        raise CommandError(
+            f"TOKEN `{name}` STILL WORKS: the running gateway accepts it until this is corrected or it is stopped.",
+            *problem.split("\n"),
+        )
 
 
 def _dialects(clients: Sequence[str]) -> list[Dialect]:

@@ -7,7 +7,9 @@ from contextlib import suppress
 from functools import partial
 
 from pointsman.core.errors import DownstreamError
-from pointsman.router.downstream.connection import Call, Connection, OnNotification
+from pointsman.core.model import Json
+from pointsman.router.downstream.connection import Call, Connection, ConnectionLostError, OnNotification
+from pointsman.router.downstream.server.liveness import Liveness
 from pointsman.router.downstream.talk.server_messages import LOG_LEVELS, SET_LEVEL
 from pointsman.router.downstream.talk.subscriptions import SubscribedUris, Subscriptions, resubscribe
 from pointsman.router.serving.tasks import TaskSet
@@ -16,7 +18,9 @@ from pointsman.router.serving.tasks import TaskSet
 class ConnectionLease:
     """Use `with lease:` around everything that needs the connection."""
 
-    __slots__ = ("_idle", "_retired", "_tasks", "_under_way", "connection", "log_level", "subscriptions", "uses")
+    __slots__ = (
+        *("_idle", "_retired", "_tasks", "_under_way", "connection", "liveness", "log_level", "subscriptions", "uses"),
+    )
 
     def __init__(self, connection: Connection, on_notification: OnNotification, subscribed: SubscribedUris) -> None:
         self.connection = connection
@@ -25,6 +29,7 @@ class ConnectionLease:
         self.subscriptions = Subscriptions(connection, on_notification, subscribed) if modern else None
         listening = self.subscriptions.run if self.subscriptions else partial(resubscribe, connection, subscribed)
         self._tasks = TaskSet()
+        self.liveness = Liveness(connection, self._tasks)
         self._tasks.start("subscriptions", listening)
         self._under_way = 0
         self._idle = asyncio.Event()
@@ -53,6 +58,23 @@ class ConnectionLease:
         self._under_way -= 1
         if self._under_way == 0:
             self._idle.set()
+
+    async def request_own(self, call: Call) -> Json:
+        """`Connection.request` for our own requests, which end when the connection is retired.
+
+        Another connection answers them then; this one may never do.
+        """
+        request = asyncio.ensure_future(self.connection.request(call))
+        retired = asyncio.ensure_future(self._retired.wait())
+        try:
+            await asyncio.wait((request, retired), return_when=asyncio.FIRST_COMPLETED)
+            if not request.done():
+                raise ConnectionLostError("its connection was replaced")
+            return request.result()
+        finally:
+            request.cancel()
+            retired.cancel()
+            await asyncio.gather(request, retired, return_exceptions=True)
 
     async def retire(self, drain_s: float) -> None:
         """Drain and close: wait until nothing is under way on the connection, at most `drain_s`, then close it."""

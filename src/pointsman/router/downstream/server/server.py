@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Literal
 
 from pointsman.config.model import Timeouts
@@ -30,6 +32,7 @@ from pointsman.router.downstream.connection import (
 )
 from pointsman.router.downstream.server.call import Deadline, request_with_input
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
+from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
 from pointsman.router.downstream.talk.request_meta import APPS_CLIENT, NAMESPACE
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
@@ -174,18 +177,43 @@ class DownstreamServer:
         params: Json = {} if cursor is None else {"cursor": cursor}
         if self.declares_apps and lease.connection.introduction.era == "modern":
             params["_meta"] = {NAMESPACE + "clientCapabilities": APPS_CLIENT}
-        call = Call(method, params)
-        limit_s = self.timeouts.list_s
         try:
-            with lease:
-                async with asyncio.timeout(limit_s):
-                    return await lease.connection.request(call)
+            return await self._request_own(lease, Call(method, params))
         except DownstreamError as refusal:
             if refusal.code == METHOD_NOT_FOUND and method == "resources/templates/list":
                 return {field: []}  # many servers with resources do not support templates
             raise
+
+    async def answers(self) -> bool:
+        """Whether it answers a ping, in the time that a list may take. Raises ServerUnavailableError."""
+        lease = self._shared()
+        try:
+            await self._request_own(lease, Call(PING[lease.connection.introduction.era], {}))
+        except CallTimeoutError:
+            return False
+        except DownstreamError:
+            pass  # an error is an answer, too
+        return True
+
+    async def _request_own(self, lease: ConnectionLease, call: Call) -> Json:
+        limit_s, began, answers = self.timeouts.list_s, self._loop.time(), lease.liveness.answers
+        try:
+            with lease:
+                async with asyncio.timeout(limit_s):
+                    result = await lease.request_own(call)
+        except DownstreamError:
+            lease.liveness.answered()
+            raise
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
+            if isinstance(error, TimeoutError):
+                lease.liveness.unanswered(answers, limit_s, limit_s)
             raise self._as_gateway_error(error, limit_s) from None
+        except asyncio.CancelledError:  # by a time limit of our caller, for example
+            if not lease.retired:
+                lease.liveness.unanswered(answers, self._loop.time() - began, limit_s)
+            raise
+        lease.liveness.answered()
+        return result
 
     async def request(
         self, method: str, params: Json, request: FrontRequest, back: BackChannel, spent_s: float = 0.0
@@ -225,16 +253,24 @@ class DownstreamServer:
         queue: FairQueue | None = None,
         spent_s: float = 0.0,
     ) -> Json:
-        limit_s = self.timeouts.call_s
+        limit_s, liveness = self.timeouts.call_s, lease.liveness
+        answers = liveness.answers
         try:
             with lease, Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id) as deadline:
                 level = request.client.log_level
                 if level is not None and not lease.log_level.covers(level):
                     await lease.log_level.lower(level)
-                return await request_with_input(lease.connection, method, params, request, deadline)
+                result = await request_with_input(lease.connection, method, params, request, deadline)
+        except DownstreamError:
+            liveness.answered()
+            raise
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
+            if isinstance(error, TimeoutError):  # it may be a long call: what counts is whether it answers a ping
+                liveness.unanswered(answers, 0.0, self.timeouts.list_s)
             advice = MAY_HAVE_RUN if method == "tools/call" else TRY_LATER
             raise self._as_gateway_error(error, limit_s, advice) from None
+        liveness.answered()
+        return result
 
     def _as_gateway_error(self, error: Exception, limit_s: float, advice: str = TRY_LATER) -> GatewayError:
         if isinstance(error, TimeoutError):
@@ -314,7 +350,8 @@ class DownstreamServer:
     def attach(self, connection: Connection) -> ConnectionLease:
         """Send requests over `connection` from now on; what is under way on another one stays there."""
         self._introduction = connection.introduction
-        self._lease = ConnectionLease(connection, self.notice, self._subscribed_on_shared)
+        self._lease = lease = ConnectionLease(connection, self.notice, self._subscribed_on_shared)
+        lease.liveness.on_silence = lambda silent_s: self._silence_changed(lease, silent_s)
         self._set_status("running", "")
         self._first_start_over.set()
         self.connected_at = self._loop.time()
@@ -322,7 +359,7 @@ class DownstreamServer:
         if self._changed:
             self._changed, self._changed_generation = False, next(self._generations)
         self._all_changed()
-        return self._lease
+        return lease
 
     def detach(self, lease: ConnectionLease, reason: str) -> None:
         """`lease` has ended. Without effect if another has replaced it already."""
@@ -394,6 +431,18 @@ class DownstreamServer:
             self._on_change(self.id, Change(method, params, caller))
         else:
             self.notice(method, params)
+
+    def _silence_changed(self, lease: ConnectionLease, silent_s: float | None) -> None:
+        """Its connection has answered nothing for `silent_s`, or answers again: its lists are fetched anew then."""
+        if lease is not self._lease:
+            return
+        self._set_status("running", "")
+        if silent_s is None:
+            self._all_changed()
+            return
+        since = self._clock() - silent_s
+        shown = datetime.fromtimestamp(since, UTC).isoformat("T", "seconds")
+        self.status = replace(self.status, reason=f"it has answered nothing since {shown}", silent_since=since)
 
     def _set_status(self, state: ServerState, reason: str) -> None:
         since = self.status.since if self.status.state == state else self._clock()

@@ -36,6 +36,10 @@ class ChildEvents(Protocol):
         """It wrote `data` to stdout."""
         ...
 
+    def last_words(self) -> str:
+        """Why it ended without being asked to, in its own words, for the operator; kept in `stderr`, too."""
+        ...
+
     def exited(self, reason: str) -> None:
         """Called once: it has exited or closed its output, and all that it wrote has been handed in."""
         ...
@@ -81,7 +85,6 @@ class SystemChild:
         self._events = events
         self._guard = guard
         self._grace = grace
-        self._stderr_at_start = events.stderr.total
         self._awaited = {"exit", "stdout", "stderr"}  # events before it is over
         self._last_words: asyncio.TimerHandle | None = None
         self._exited = asyncio.Event()
@@ -153,9 +156,10 @@ class SystemChild:
     def _log_cause(self, what: str) -> None:
         """For the operator only: the reason reaches clients, and stderr may hold anything, including secrets."""
         log = self._events.stderr
-        cause = log.last_cause = log.cause(self._stderr_at_start)
+        cause = self._events.last_words()
         if cause and (times := log.failures.count(f"{what} {cause}")):
-            logger.warning("server %s: %s; it wrote: %s%s", log.name, what, cause, times_text(times))
+            words = cause if cause.startswith("it wrote ") else f"it wrote: {cause}"
+            logger.warning("server %s: %s; %s%s", log.name, what, words, times_text(times))
 
     # ------------------------------------------------------------------ for its owner
 
@@ -279,7 +283,7 @@ class SystemProcesses:
         try:
             process = _start(command, env)
         except (OSError, ValueError) as error:
-            events.stderr.last_cause = ""  # the cause of an earlier child's end stays until this one ends
+            events.stderr.forget_last_run()  # a program that was not started wrote nothing
             raise ConnectionLostError(_why_not_started(command, error)) from None
         child = SystemChild(process, events, self._guard, self._grace)
         opening = asyncio.ensure_future(child.open())

@@ -15,6 +15,7 @@ from pointsman.router.downstream.connection import (
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio.child import Child, Command, ProcessStarter
 from pointsman.router.downstream.stdio.lines import Line, LineAssembler
+from pointsman.router.downstream.stdio.plain_output import PlainOutput
 from pointsman.router.downstream.talk.decoding import HEAD_BYTES, OFF_LOOP_BYTES, id_of_undecoded
 from pointsman.router.downstream.talk.handshake import WantedEra, negotiate
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
@@ -24,6 +25,7 @@ from pointsman.router.downstream.talk.server_messages import FLOODED
 from pointsman.router.serving.in_flight import LARGE_BYTES, LEASE_S, AnswerMemory, Lease, unshared
 
 PROBE_S = 5.0
+LAST_WORDS_S = 5.0  # before the end of a server that ran: what it wrote earlier does not say why it ended
 _BATCH = 64  # messages handled in one go, before other work gets its turn on the loop
 
 
@@ -54,6 +56,7 @@ async def connect_stdio(
         connection.attach(child)
         connection.introduced(await negotiate(connection.mux, era, probe_s, apps=apps))
     except BaseException:
+        connection.last_words()  # now, because its exit is noticed a moment later
         child.kill()
         raise
     return connection
@@ -71,10 +74,13 @@ class StdioConnection:
         memory: AnswerMemory | None = None,
     ) -> None:
         self.stderr = stderr
+        self._stderr_begin = stderr.total  # of this child
+        self._plain_output = PlainOutput(stderr)
         self._memory = memory or unshared(limits.in_flight_bytes)
         self._lease: Future[Lease] | None = None  # of a large line; not done: it waits for memory
         self._lease_clock: TimerHandle | None = None
-        self.mux = Multiplexer(self._send, limits, on_notification, QuestionRouter(record, shared_stream=True))
+        router = QuestionRouter(record, shared_stream=True)
+        self.mux = Multiplexer(self._send, limits, on_notification, router, self._plain_output.add)
         self.request = self.mux.request
         self.ended = self.mux.ended
         self._unsent_limit = limits.result_bytes
@@ -85,12 +91,15 @@ class StdioConnection:
         self._exit_reason: str | None = None
         self._child: Child | None = None
         self.introduction: Introduction
+        self._introduced = False
 
     def attach(self, child: Child) -> None:
         self._child = child
 
     def introduced(self, introduction: Introduction) -> None:
         self.introduction = introduction
+        self._introduced = True
+        self.stderr.forget_last_run()
         self.mux.introduced(introduction)
 
     async def close(self) -> None:
@@ -131,6 +140,18 @@ class StdioConnection:
             self._process_backlog()
         if self._lease is not None or self._lines.held > LARGE_BYTES:
             self._adjust_lease()
+
+    def last_words(self) -> str:
+        """Of a start that failed all that it wrote counts, of a server that ran only the last seconds."""
+        log, begin = self.stderr, self._stderr_begin
+        if self._introduced:
+            begin = max(begin, log.total_before(LAST_WORDS_S))
+            cause = log.cause(begin)
+        else:
+            parts = (self._plain_output.sentence(self._lines.beginning(HEAD_BYTES)), log.cause(begin))
+            cause = "; ".join(filter(None, parts))
+        log.run_ended(begin, cause)
+        return cause
 
     def exited(self, reason: str) -> None:
         self._exit_reason = reason

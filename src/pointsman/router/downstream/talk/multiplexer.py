@@ -48,9 +48,16 @@ class Multiplexer:
     """
 
     def __init__(
-        self, send: Send, limits: Limits, on_notification: OnNotification, router: QuestionRouter | None = None
+        self,
+        send: Send,
+        limits: Limits,
+        on_notification: OnNotification,
+        router: QuestionRouter | None = None,
+        on_plain_text: Callable[[bytes | bytearray], None] = lambda data: None,
     ) -> None:
+        """`on_plain_text` is called with each message that is not JSON."""
         self._send = send
+        self._on_plain_text = on_plain_text
         self._limits = limits
         self._on_notification = on_notification
         self._loop = asyncio.get_running_loop()
@@ -273,6 +280,8 @@ class Multiplexer:
         number = id_of_undecoded(data[:HEAD_BYTES], data[-TAIL_BYTES:])
         if number is not None:
             self.fail(number, ConnectionLostError("its answer is not valid JSON"))
+        else:
+            self._on_plain_text(data)
 
     def _count_malformed(self, size: int) -> None:
         self.unsolicited.malformed += 1

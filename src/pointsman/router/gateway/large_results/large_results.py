@@ -110,7 +110,7 @@ class LargeResults:
         if owner is None:  # revoked during the call
             return large.result
         handle, stored = new_handle(), large.stored()
-        preview = preview_of(View(stored), large.chars, handle, limit, _slice_chars(limit))
+        preview = preview_of(View(stored), handle, limit, _slice_chars(limit))
         if 2 * len(preview) >= large.chars or not self._store.put(owner, handle, stored):
             return large.result
         return large.replaced(preview, handle)

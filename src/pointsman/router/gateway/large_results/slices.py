@@ -18,11 +18,13 @@ from pointsman.router.gateway.large_results.store import StoredResult
 MAX_PATH_CHARS = 500
 MAX_WORDS_CHARS = 200
 MAX_VALUES = 1_000_000  # in JSON that is decoded for `select`; each takes about 100 bytes of memory
+TOO_MANY = "`select` has too many values to read here. Use `offset` or `search`."
 MAX_MATCHES = 50
 PREVIEW_CHARS = 8_000  # of the beginning
 OUTLINE_CHARS = 1_500
 _CONTEXT_CHARS = 200  # on each side of a match, within its line
 _WINDOW_CHARS = 65_536
+_WRAPPER_KEYS = 4
 _OUTLINE_DEPTH = 3
 _OUTLINE_KEYS = 12
 _SHORT_KEY_CHARS = 60
@@ -46,25 +48,47 @@ class View:
         self._stored = stored
         self.text = text if text is not None else stored.text or stored.structured.decode()
 
+    @property
+    def size(self) -> str:
+        """How much there is, as a person would count it: text and structured content often say the same."""
+        text, structured = len(self._stored.text), len(self._stored.structured.decode())
+        if text and structured:
+            return f"{text:,} characters of text and {structured:,} characters of structured content"
+        return f"{text + structured:,} characters"
+
     def select(self, path: str) -> View:
-        """The values at a path: a single string as it is, anything else as JSON. Raises InvalidArgumentsError."""
-        document = self.document()
-        if document is _NO_DOCUMENT:
-            raise InvalidArgumentsError("`select` needs JSON, which this result is not. Use `offset` or `search`.")
-        chosen = select(document, path)
-        return View(self._stored, chosen if isinstance(chosen, str) else wire.encode(chosen).decode())
+        """The values at a path: a single string as it is, anything else as JSON. Raises InvalidArgumentsError.
+
+        The path is one in the structured content or, where that has none of it, in text that is JSON.
+        """
+        refusal = ""
+        for data in self._candidates():
+            try:
+                document = _decoded(data)
+                chosen = select(document, path) if document is not _NO_DOCUMENT else _NO_DOCUMENT
+            except InvalidArgumentsError as error:
+                refusal = refusal or str(error)
+                continue
+            if chosen is not _NO_DOCUMENT:
+                return View(self._stored, chosen if isinstance(chosen, str) else wire.encode(chosen).decode())
+        raise InvalidArgumentsError(
+            refusal or "`select` needs JSON, which this result is not. Use `offset` or `search`."
+        )
 
     def document(self) -> Any:
-        """The structured content, or the text if it is JSON, or `_NO_DOCUMENT`. Raises InvalidArgumentsError."""
-        data = self._stored.structured or self._stored.text.encode()
-        if data.lstrip()[:1] not in (b"{", b"["):
-            return _NO_DOCUMENT
-        if sum(map(data.count, (b",", b"[", b"{"))) > MAX_VALUES:
-            raise InvalidArgumentsError("`select` has too many values to read here. Use `offset` or `search`.")
-        try:
-            return wire.decode(data)
-        except wire.InvalidJsonError:
-            return _NO_DOCUMENT
+        """The JSON that a path is looked for first, or `_NO_DOCUMENT`. Raises InvalidArgumentsError."""
+        return _decoded(self._candidates()[0])
+
+    def _candidates(self) -> list[bytes]:
+        """Structured content and text, if there are both; text first if the other one only wraps it.
+
+        Servers put a text that they read into `{"content": "..."}`, and what is JSON then is the text.
+        """
+        structured, text = self._stored.structured, self._stored.text.encode()
+        if not structured or not text:
+            return [structured or text]
+        wraps = len(structured) > len(text) and _is_json(text) and _wraps(structured, self._stored.text)
+        return [text, structured] if wraps else [structured, text]
 
     def search(self, words: str, begin: int, most_chars: int) -> Matches:
         """The lines from `begin` on that contain `words`, in any case; of long lines the part around the match."""
@@ -87,15 +111,15 @@ class View:
 
 
 def select(document: Any, path: str) -> Any:
-    """The value at a path such as `a.b[0].c`, or the list of values if it contains `[*]`.
+    """The value at a path such as `a.b[0].c`, or the list of values if it contains `[*]`. A text that is JSON is read.
 
     Raises:
         InvalidArgumentsError: no such path; the message has the structure where it ended.
     """
-    values, several = [document], False
+    values, several, decoder = [document], False, _Decoder()
     for step in _steps(path):
         several = several or step is None
-        found = [member for value in values for member in _members(value, step)]
+        found = [member for value in values for member in _members(decoder.inside(value), step)]
         if values and not found and step is not None:
             shown = str(step)[:_SHORT_KEY_CHARS]
             raise InvalidArgumentsError(f"`select` finds no `{shown}` in {outline(values[0])}.")
@@ -109,14 +133,14 @@ def outline(value: Any, depth: int = _OUTLINE_DEPTH) -> str:
     return text if len(text) <= OUTLINE_CHARS else f"{text[:OUTLINE_CHARS]} ..."
 
 
-def preview_of(view: View, chars: int, handle: str, limit: int, slice_chars: int) -> str:
+def preview_of(view: View, handle: str, limit: int, slice_chars: int) -> str:
     """The text that replaces a large result: how to read it, its structure, and its beginning."""
     begin = view.text[: min(PREVIEW_CHARS, limit // 4)]
     structure, example = _structure(view)
     call = f'tool_execute {{"toolKey": "pointsman:result", "arguments": {{"handle": "{handle}", ...}}}}'
     fields = f'- "select": "{example}" for fields by their path, as JSON\n' if example else ""
     return (
-        f"This is the beginning of a result of {chars:,} characters. The whole result is stored for one hour. "
+        f"This is the beginning of a result of {view.size}. The whole result is stored for one hour. "
         f"Read what you need of it with {call} and one of\n"
         f'- "search": "TEXT" for the lines that contain a text\n{fields}'
         f'- "offset": {len(begin)} for the next {slice_chars:,} characters\n\n'
@@ -130,6 +154,55 @@ class _NoDocument:
 
 
 _NO_DOCUMENT = _NoDocument()
+
+
+class _Decoder:
+    """Reads texts that are JSON, all together within the budget of values."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def inside(self, value: Any) -> Any:
+        """What a text says, if it is JSON; any other value as it is. Raises InvalidArgumentsError."""
+        if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
+            return value
+        data = value.encode(errors="surrogatepass")
+        self._left -= _values_in(data)
+        if self._left < 0:
+            raise InvalidArgumentsError(TOO_MANY)
+        inner = _decoded(data)
+        return value if inner is _NO_DOCUMENT else inner
+
+
+def _decoded(data: bytes) -> Any:
+    """The document, or `_NO_DOCUMENT`. Raises InvalidArgumentsError."""
+    if not _is_json(data):
+        return _NO_DOCUMENT
+    if _values_in(data) > MAX_VALUES:
+        raise InvalidArgumentsError(TOO_MANY)
+    try:
+        return wire.decode(data)
+    except wire.InvalidJsonError:
+        return _NO_DOCUMENT
+
+
+def _is_json(data: bytes) -> bool:
+    """Whether it begins like an object or a list."""
+    return data.lstrip()[:1] in (b"{", b"[")
+
+
+def _values_in(data: bytes) -> int:
+    """At least as many as there are."""
+    return sum(map(data.count, (b",", b"[", b"{")))
+
+
+def _wraps(structured: bytes, text: str) -> bool:
+    """Whether an object has the text as one of few values."""
+    try:
+        document = _decoded(structured)
+    except InvalidArgumentsError:
+        return False
+    return isinstance(document, dict) and len(document) <= _WRAPPER_KEYS and text in document.values()
 
 
 def _structure(view: View) -> tuple[str, str]:
