@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -208,6 +208,13 @@ async def test_instructions_tell_each_caller_of_its_own_servers_only() -> None:
     assert await catalog.instructions(Caller("gone", None)) == INSTRUCTIONS_WITHOUT_SERVERS
 
 
+async def test_neither_text_names_tools_that_are_for_apps_only() -> None:
+    hidden = {**tool("redraw_canvas"), "_meta": {"ui": {"visibility": ["app"]}}}
+    catalog = catalog_of(SmallServer("board", hidden, tool("paint")), config=config_of({"board": None}, unassigned=ON))
+    assert await catalog.instructions(ME) == f"{INSTRUCTIONS} Servers: board (paint)."
+    assert await catalog.overview(ME) == "Servers here: board (paint)."
+
+
 async def test_a_project_can_keep_its_servers_out_of_the_instructions() -> None:
     server = SmallServer("clock", tool("tell"))
     said = {"catalog_in_instructions": (False, INSTRUCTIONS), "optimization": (None, INSTRUCTIONS_WITHOUT_DISCOVERY)}
@@ -242,7 +249,10 @@ class Names(dict[str, tuple[str, ...]]):
     def tool_names(self, server_id: str) -> Sequence[str]:
         return self.get(server_id, ())
 
-    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None:
+    def app_tool_names(self, server_id: str) -> Collection[str]:
+        return ()
+
+    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None:
         self[server_id] = kept_names(names)
 
 

@@ -7,7 +7,7 @@ the handshake. Both use only names, split into words: a server's prose could say
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Protocol
@@ -68,7 +68,11 @@ class NameMemory(Protocol):
         """The `kept_names` of the server's last list; empty: it never gave one."""
         ...
 
-    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None: ...
+    def app_tool_names(self, server_id: str) -> Collection[str]:
+        """Those of them that are for apps only."""
+        ...
+
+    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None: ...
 
 
 class NoNameMemory:
@@ -77,7 +81,10 @@ class NoNameMemory:
     def tool_names(self, server_id: str) -> Sequence[str]:
         return ()
 
-    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None:
+    def app_tool_names(self, server_id: str) -> Collection[str]:
+        return ()
+
+    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None:
         return
 
 

@@ -125,6 +125,10 @@ class RightsIndex:
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.exposure == "flat"
 
+    def reaches_app_tools(self, caller: Caller) -> bool:
+        """Whether the caller may use tools that are for apps only. Behind the two meta tools a model would use them."""
+        return caller.token_id == OWNER_ID or self.is_flat(caller)
+
     def describes(self, caller: Caller) -> bool:
         """Whether the description of `tool_discovery` names the servers of the caller's project."""
         if caller.project_id is None:
