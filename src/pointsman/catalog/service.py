@@ -24,6 +24,7 @@ from pointsman.catalog.overview import (
     WordCache,
     describe_servers,
     kept_names,
+    plain_name,
     telling_words,
     write_instructions,
 )
@@ -450,7 +451,10 @@ class ToolCatalogService:
         last = self._lists.last_list(server_id)
         permitted = self._permits_models(caller, server_id)
         names = tuple(filter(permitted, last.items)) if last is not None else ()
-        return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
+        return ServerTools(self._plain_name(server_id), names)
+
+    def _plain_name(self, server_id: str) -> str:
+        return plain_name(display_name(server_id, self.rights.config.servers[server_id])) or server_id
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
         servers, others = self.usable_servers(caller), self.rights.other_projects(caller)
@@ -460,7 +464,7 @@ class ToolCatalogService:
         """`tool_permissions` are those of the server, so that the words are the same for all its callers."""
         last, server = self._lists.last_list(server_id), self.rights.config.servers[server_id]
         names = last.items if last is not None else self._names.tool_names(server_id)
-        permitted, name = self._permits_models(caller, server_id), display_name(server_id, server)
+        permitted, name = self._permits_models(caller, server_id), self._plain_name(server_id)
 
         def compute() -> ServerWords:
             return ServerWords(name, telling_words(name, filter(permitted, kept_names(names))))
