@@ -457,8 +457,8 @@ class ToolCatalogService:
         return plain_name(display_name(server_id, self.rights.config.servers[server_id])) or server_id
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
-        servers, others = self.usable_servers(caller), self.rights.other_projects(caller)
-        return no_tools_notice(caller.project_id, servers, available.gaps, others)
+        projects, others = self.rights.project_ids(caller.token_id), self.rights.other_projects(caller)
+        return no_tools_notice(caller.project_id, self.usable_servers(caller), available.gaps, projects, others)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """`tool_permissions` are those of the server, so that the words are the same for all its callers."""

@@ -210,7 +210,7 @@ def _names_result(text: str, arguments: Json) -> str | None:
     if _is_result(text):
         return "qualified_name"
     handle = arguments.get("handle")
-    return "bare_name" if text == _BARE_RESULT and isinstance(handle, str) and is_handle(handle) else None
+    return "bare_name" if text == _BARE_RESULT and isinstance(handle, str) and is_handle(handle.strip()) else None
 
 
 def _is_result(text: str) -> bool:
