@@ -87,7 +87,10 @@ class LastRun:
     def tool_names(self, server_id: str) -> tuple[str, ...]:
         return ("erase", "read") if server_id == "clock" else ()
 
-    def note_tool_names(self, server_id: str, names: object) -> None:
+    def app_tool_names(self, server_id: str) -> tuple[str, ...]:
+        return ()
+
+    def note_tool_names(self, server_id: str, names: object, for_apps: object) -> None:
         return
 
 

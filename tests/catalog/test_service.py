@@ -442,7 +442,7 @@ async def test_no_tools_at_all_is_said_with_the_servers_that_are_missing() -> No
     outcome = await catalog_of(empty, broken).search(ME, ["weather"], None, 5)
     assert outcome.notice is not None
     assert "so their tools are missing: `broken`." in outcome.notice
-    assert "no tools that you can use here: `empty` list none" in outcome.notice
+    assert "no tools that you can use here: `empty` lists none" in outcome.notice
     late.be("starting")
     outcome = await catalog_of(late, empty, broken).search(ME, ["weather"], None, 5)
     assert outcome.notice is not None

@@ -162,7 +162,10 @@ class LastRun:
     def tool_names(self, server_id: str) -> tuple[str, ...]:
         return ("fetch", "weather") if server_id == "late" else ()
 
-    def note_tool_names(self, server_id: str, names: object) -> None:
+    def app_tool_names(self, server_id: str) -> tuple[str, ...]:
+        return ()
+
+    def note_tool_names(self, server_id: str, names: object, for_apps: object) -> None:
         return
 
 

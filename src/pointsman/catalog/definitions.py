@@ -14,6 +14,7 @@ import msgspec
 
 from pointsman.catalog.apps import is_for_apps_only
 from pointsman.catalog.schema.arguments import ArgumentCheck
+from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey, ToolSource
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.visible import is_visible_name, visible
@@ -23,6 +24,11 @@ logger = logging.getLogger(__name__)
 MAX_DEPTH = 200  # of a definition; one near the encoder's own limit would fail inside an answer, with all others in it
 MAX_REMEMBERED = 50_000  # definitions of all servers together; a server may invent new names without end
 MAX_LOGGED_NAMES = 10  # in one line
+LOOK_AGAIN = NextStep(
+    "Call tool_discovery to see its tools as they are now.",
+    ASK_OPERATOR,
+    "Call `tools/list` to see its tools as they are now.",
+).after("The call was not sent.")
 
 _TEXTS = ("title", "description")
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -100,6 +106,15 @@ def _title_of(tool: Json) -> str:
     """The title, which versions of the protocol before 2025-06-18 have among the annotations."""
     title = tool.get("title") or tool.get("annotations", {}).get("title")
     return title if isinstance(title, str) else ""
+
+
+def check_unchanged(before: KnownTool, now: KnownTool | None) -> None:
+    """Raises ServerUnavailableError unless a tool is as it was before its server restarted, as the call expects."""
+    if now is None:
+        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", LOOK_AGAIN)
+    if now.digest != before.digest:
+        reason = "it has restarted with another definition of this tool"
+        raise ServerUnavailableError(before.server_id, reason, LOOK_AGAIN)
 
 
 def _is_deeper_than(value: object, limit: int) -> bool:

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 3  # of a fetch during which the server sends `list_changed`
 MAX_DOUBLINGS = 30  # of the retry delay
+LOOK_AGAIN_S = 0.01  # whether a server whose list failed has gone
+MAX_LOOKS = 10
 
 Item = TypeVar("Item")
 Clock = Callable[[], float]  # monotonic seconds
@@ -36,8 +38,8 @@ BuildItems = Callable[[ToolSource, dict[str, Json], dict[str, Item]], dict[str, 
 Gap = Literal["starting", "failed", "timeout", "restarting", "cut", "unreadable"]
 """Why a server's list is missing, incomplete or from before a restart."""
 
-OnList = Callable[[str, Iterable[str]], None]
-"""Called with the server's id and the keys of its list, each time that it gave one."""
+OnList = Callable[[str, dict[str, Item]], None]
+"""Called with the server's id and its list, each time that it gave one."""
 
 UsableServers = Callable[[], tuple[str, ...]]
 """The servers that a caller may use at this moment, in the order of the configuration."""
@@ -95,7 +97,7 @@ class ListCache(Generic[Item]):
         sources: Mapping[str, ToolSource],
         clock: Clock,
         waits: ListWaits,
-        on_list: OnList = lambda server_id, keys: None,
+        on_list: OnList[Item] = lambda server_id, items: None,
     ) -> None:
         self.kind = kind
         self._build_items = build_items
@@ -231,7 +233,7 @@ class CachedList(Generic[Item]):
         build_items: BuildItems[Item],
         clock: Clock,
         waits: ListWaits,
-        on_list: OnList = lambda server_id, keys: None,
+        on_list: OnList[Item] = lambda server_id, items: None,
     ) -> None:
         self.source = source
         self._on_list = on_list
@@ -305,6 +307,16 @@ class CachedList(Generic[Item]):
             self.fetch_began = asyncio.get_running_loop().time()
             self._fetch = asyncio.create_task(self._run(), name=f"{self.kind.words} of {self.source.id}")
         return self._fetch
+
+    async def has_gone(self, generation: int, answer: Snapshot[Item] | ListFailure) -> bool:
+        """Whether a list failed because the connection ended, which its supervisor may notice a moment later."""
+        if not isinstance(answer, ListFailure) or not answer.lost:
+            return False
+        for _ in range(MAX_LOOKS):
+            if self.source.status.state != "running" or self.source.generation_of(self.kind.family) != generation:
+                return True
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return False
 
     def cancel(self) -> asyncio.Task[Snapshot[Item] | ListFailure] | None:
         """Cancel the background work; return the fetch that was under way."""

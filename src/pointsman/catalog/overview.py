@@ -2,12 +2,14 @@
 
 `describe_servers` writes a sentence for the description of `tool_discovery`, `write_instructions` the instructions of
 the handshake. Both use only names, split into words: a server's prose could say anything to the model that reads it.
+In the instructions a server's words are in alphabetical order, so that names cannot be chosen to form a sentence.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Protocol
@@ -30,12 +32,14 @@ MAX_INSTRUCTIONS_NAMES = 2_000  # for more servers, without words; clients cut i
 SHORT_NAME_CHARS = 20  # of a server in the instructions, where the whole names do not fit; twenty of them do
 MAX_WORDS = 12  # of one name, and of one server in the instructions
 MAX_WORD_CHARS = 20  # a longer word is no word of a language
+MAX_OTHER_WORD_CHARS = 8  # of a word that is not ASCII; without spaces between words, a longer one may be a sentence
 MAX_KEPT_NAMES = 1_000  # of the tools of one server
 MAX_KEPT_CHARS = 128  # of a tool's name, as the specification has it
 
 _LEAD = "Servers here: "
 _INSTRUCTIONS_LEAD = f"{INSTRUCTIONS} Servers: "
 _MORE = ", …"
+_NAME_MARKS = frozenset(" -_.&")  # in a server's name; others could end its entry in the text
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\dA-Za-z_]+")
 
 # Words that say nothing about a tool.
@@ -55,7 +59,7 @@ _COMMON_VERBS = frozenset(_COMMON.split())
 
 @dataclass(frozen=True, slots=True)
 class ServerTools:
-    """A server and the names of the tools that a caller may use; empty while it starts."""
+    """A server, by its `plain_name`, and the names of the tools that a caller may use; empty while it starts."""
 
     name: str
     tools: Sequence[str]
@@ -68,7 +72,11 @@ class NameMemory(Protocol):
         """The `kept_names` of the server's last list; empty: it never gave one."""
         ...
 
-    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None: ...
+    def app_tool_names(self, server_id: str) -> Collection[str]:
+        """Those of them that are for apps only."""
+        ...
+
+    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None: ...
 
 
 class NoNameMemory:
@@ -77,7 +85,10 @@ class NoNameMemory:
     def tool_names(self, server_id: str) -> Sequence[str]:
         return ()
 
-    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None:
+    def app_tool_names(self, server_id: str) -> Collection[str]:
+        return ()
+
+    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str]) -> None:
         return
 
 
@@ -85,6 +96,17 @@ def kept_names(names: Iterable[str]) -> tuple[str, ...]:
     """The names that are remembered and described: visible, bounded, and in an order that no restart changes."""
     visible = (name for name in names if len(name) <= MAX_KEPT_CHARS and is_visible_name(name))
     return tuple(sorted(visible)[:MAX_KEPT_NAMES])
+
+
+def plain_name(name: str) -> str:
+    """The name of a server without punctuation; empty if it has no letter or digit."""
+    kept = "".join(char if _is_plain(char) else " " for char in name)
+    return " ".join(kept.split()) if any(map(str.isalnum, kept)) else ""
+
+
+def _is_plain(char: str) -> bool:
+    """Letters of many scripts need their combining marks."""
+    return char.isalnum() or char in _NAME_MARKS or unicodedata.category(char).startswith("M")
 
 
 def describe_servers(servers: Sequence[ServerTools]) -> str:
@@ -105,7 +127,7 @@ def describe_servers(servers: Sequence[ServerTools]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServerWords:
-    """A server and what its tools are about, most telling word first."""
+    """A server, by its `plain_name`, and what its tools are about, most telling word first."""
 
     name: str
     words: Sequence[str]
@@ -127,7 +149,8 @@ def telling_words(server_name: str, tools: Iterable[str]) -> tuple[str, ...]:
         ends.update(map(_stem, words[-1:]))
         for word in dict.fromkeys(words):
             stem = _stem(word)
-            if stem in own or word in _EMPTY_WORDS or word.isdigit() or not 2 <= len(word) <= MAX_WORD_CHARS:
+            most = MAX_WORD_CHARS if word.isascii() else MAX_OTHER_WORD_CHARS
+            if stem in own or word in _EMPTY_WORDS or word.isdigit() or not 2 <= len(word) <= most:
                 continue
             counts[stem] = counts.get(stem, 0) + 1
             shown[stem] = min(shown.get(stem, word), word, key=len)
@@ -137,7 +160,7 @@ def telling_words(server_name: str, tools: Iterable[str]) -> tuple[str, ...]:
 
 
 def write_instructions(servers: Sequence[ServerWords]) -> str:
-    """The fixed sentences, and `Servers: World clock (time, timezone); Tracker (issue, comment).`
+    """The fixed sentences, and `Servers: World clock (time, timezone); Tracker (comment, issue).`
 
     Every server is named; then each gets one more of its words in turn, while there is room. Many servers are only
     named, and too many are counted.
@@ -150,23 +173,35 @@ def write_instructions(servers: Sequence[ServerWords]) -> str:
     room = MAX_INSTRUCTIONS - len(_join_instructions(names, 0))
     if room < 0:
         return _join_instructions(*_named_and_counted(names))
-    texts = _add_words(names, [server.words for server in servers], room)
+    shares = _share_words([server.words for server in servers], room)
+    texts = [f"{name} ({', '.join(sorted(mine))})" if mine else name for name, mine in zip(names, shares, strict=True)]
     return _join_instructions(texts, 0)
 
 
-def _add_words(names: Sequence[str], words: Sequence[Sequence[str]], room: int) -> list[str]:
-    """Give each server one more word in turn. One whose next word does not fit gets no more."""
-    added: list[list[str]] = [[] for _ in names]
-    full: set[int] = set()
-    for column in zip_longest(*words):
-        for index, word in enumerate(column):
-            cost = 2 + len(word or "") + (0 if added[index] else 1)  # `, ` before it, or ` (` and `)` around it
-            if word is None or index in full or cost > room:
-                full.add(index)
-                continue
-            added[index].append(word)
-            room -= cost
-    return [f"{name} ({', '.join(mine)})" if mine else name for name, mine in zip(names, added, strict=True)]
+def _share_words(words: Sequence[Sequence[str]], room: int) -> list[list[str]]:
+    """Give each server one more word in turn, those with the fewest first, while there is room.
+
+    In each round all have equal shares of the room. A server takes its most telling word that fits its share, and what
+    it leaves goes to the next one: if there is too little room for all, those without a word are spread evenly.
+    """
+    shares: list[list[str]] = [[] for _ in words]
+    waiting = [index for index, mine in enumerate(words) if mine]
+    while waiting:
+        fewest = min(len(shares[index]) for index in waiting)
+        turn = [index for index in waiting if len(shares[index]) == fewest]
+        around = 2 if fewest else 3  # characters: `, ` before the word, or ` (` and `)` around it
+        spent = 0
+        for place, index in enumerate(turn, 1):
+            most = room * place // len(turn) - spent - around
+            word = next((word for word in words[index] if len(word) <= most and word not in shares[index]), None)
+            if word is not None:
+                shares[index].append(word)
+                spent += len(word) + around
+        if not spent:
+            break
+        room -= spent
+        waiting = [index for index in waiting if len(shares[index]) < len(words[index])]
+    return shares
 
 
 def _named_and_counted(names: Sequence[str]) -> tuple[list[str], int]:

@@ -282,9 +282,15 @@ def switched_off_notice(project_id: str | None) -> str:
 
 
 def no_tools_notice(
-    project_id: str | None, servers: Sequence[str], gaps: Mapping[str, Gap], other_projects: Sequence[str]
+    project_id: str | None,
+    servers: Sequence[str],
+    gaps: Mapping[str, Gap],
+    projects: Sequence[str],
+    other_projects: Sequence[str],
 ) -> str | None:
     """Why a caller has no tools, and what helps. `servers` are those that it may use.
+
+    `projects` are those of its token, and `other_projects` those of them in which it may use a server, but for its own.
 
     None where the notice about missing lists says it all: servers are still starting, or none has given a list.
     A tool that it may not use looks like one that does not exist, so the two have the same text.
@@ -294,19 +300,19 @@ def no_tools_notice(
     if "starting" in gaps.values() or (servers and not listed):
         return None
     if servers:
-        reason = f"{NO_TOOLS}: {_name_servers(listed)} list none that are open to you at the moment."
+        verb = "lists" if len(listed) == 1 else "list"
+        reason = f"{NO_TOOLS}: {_name_servers(listed)} {verb} none that are open to you at the moment."
         step = "The operator checks `tool_permissions`, and the servers with `pointsman doctor`."
     else:
         home = "no `projects`" if project_id is None else f"`projects: [{project_id}]`"
         reason = f"{NO_TOOLS}: your token may use no server {where}."
-        step = f"The operator gives a server {home}, and names it in the token's `servers`."
-    if not other_projects:
-        return f"{reason} {step}"
-    named = ", ".join(f"`/projects/{one}/mcp`" for one in other_projects[:MAX_NAMED_PROJECTS])
-    more = len(other_projects) - MAX_NAMED_PROJECTS
-    return (
-        f"{reason} Your token has servers under {named}{f' and {more} more' if more > 0 else ''}: connect there. {step}"
-    )
+        step = f"The operator must name servers in `servers` of the token, and give them {home}."
+    if other_projects:
+        named = _name_projects(f"/projects/{one}/mcp" for one in other_projects)
+        return f"{reason} Your token has servers under {named}: connect there. {step}"
+    if not servers and set(projects) - {project_id}:
+        return f"{reason} Its projects are {_name_projects(projects)}, and it may use no server in any of them. {step}"
+    return f"{reason} {step}"
 
 
 def fallback_notice(reason: str) -> str:
@@ -317,6 +323,12 @@ def fallback_notice(reason: str) -> str:
 def _name_queries(queries: Sequence[int]) -> str:
     """Counted from 0, as `intents` does."""
     return ", ".join(f"query[{index}]" for index in queries)
+
+
+def _name_projects(names: Iterable[str]) -> str:
+    quoted = [f"`{name}`" for name in names]
+    more = len(quoted) - MAX_NAMED_PROJECTS
+    return ", ".join(quoted[:MAX_NAMED_PROJECTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _name_servers(server_ids: Sequence[str]) -> str:

@@ -125,6 +125,10 @@ class RightsIndex:
         project = self.config.projects.get(caller.project_id)
         return project is not None and project.exposure == "flat"
 
+    def reaches_app_tools(self, caller: Caller) -> bool:
+        """Whether the caller may use tools that are for apps only. Behind the two meta tools a model would use them."""
+        return caller.token_id == OWNER_ID or self.is_flat(caller)
+
     def describes(self, caller: Caller) -> bool:
         """Whether the description of `tool_discovery` names the servers of the caller's project."""
         if caller.project_id is None:
@@ -200,6 +204,9 @@ def _belongs(server: Server, project_id: str | None) -> bool:
 def _why_forbidden(project_id: str | None, included: list[str]) -> str:
     """`included` are the projects of the token, which its owner may know."""
     command = f"The operator can create a token for a project with `{CREATE_TOKEN}`."
+    if project_id is None and not included:
+        give = "The operator must give it one, in `projects` of the token, or create another token with"
+        return f"This token includes no project, so it can be used for nothing. {give} `{CREATE_TOKEN}`."
     own = f"This token may use {_name_projects(included)}." if included else "This token includes no project."
     if project_id is None:
         use = "connect to `/projects/<project>/mcp`, or send `X-Pointsman-Project: <project>`"

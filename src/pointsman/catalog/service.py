@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from pointsman.catalog.apps import has_app
-from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools
+from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged
 from pointsman.catalog.list_cache import CachedList, Clock, Collected, ListCache, ListFailure, ListWaits, Snapshot
 from pointsman.catalog.names import display_name
 from pointsman.catalog.overview import (
@@ -24,6 +24,7 @@ from pointsman.catalog.overview import (
     WordCache,
     describe_servers,
     kept_names,
+    plain_name,
     telling_words,
     write_instructions,
 )
@@ -46,20 +47,13 @@ from pointsman.catalog.results import (
 from pointsman.catalog.rights import RightsIndex
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
 from pointsman.config.model import GatewayConfig, Strategy
-from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError, UnknownToolError
+from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.providers.base import SearchProvider, SearchRequest
 from pointsman.providers.fallback import rank_with
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
-LOOK_AGAIN = NextStep(
-    "Call tool_discovery to see its tools as they are now.",
-    ASK_OPERATOR,
-    "Call `tools/list` to see its tools as they are now.",
-).after("The call was not sent.")
-LOOK_AGAIN_S = 0.01  # whether a server whose list failed has gone
-MAX_LOOKS = 10
 
 
 class ToolCatalogService:
@@ -89,7 +83,7 @@ class ToolCatalogService:
         self._providers = providers
         self._wall_clock = wall_clock
         self._history = DefinitionHistory(changed_tools)
-        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, names.note_tool_names)
+        self._lists = ListCache(TOOLS, self._build_tools, sources, clock, waits, self._note_names)
         self._names = names
         self._words = WordCache()
         self._usage = usage
@@ -263,7 +257,7 @@ class ToolCatalogService:
             return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
         before, generation = listed.last_item(key.tool_name), source.generation_of(TOOLS.family)
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
-        if await _has_gone(source, generation, answer):
+        if await listed.has_gone(generation, answer):
             return await self._resolve_when_back(caller, key, before)
         return self._authorize(caller, key, answer, listed)
 
@@ -292,8 +286,8 @@ class ToolCatalogService:
             return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
         listed = self._lists.list_of(source)
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
-        if before is not None and self._may_use(caller, key):
-            _check_unchanged(answer, before)
+        if before is not None and isinstance(answer, Snapshot) and self._may_use(caller, key):
+            check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
@@ -345,8 +339,23 @@ class ToolCatalogService:
         return rights.may_use_server(caller, server_id) and rights.config.servers[server_id].enabled
 
     def _may_use(self, caller: Caller, key: ToolKey) -> bool:
-        rights = self.rights
-        return rights.may_use(caller, key.server_id, key.tool_name) and self.still_valid(caller)
+        """Whether the caller may use a tool of that key; one for apps only is to most callers like a forbidden one."""
+        if not self.rights.may_use(caller, key.server_id, key.tool_name) or not self.still_valid(caller):
+            return False
+        return not self._is_for_apps(key.server_id, key.tool_name) or self.rights.reaches_app_tools(caller)
+
+    def _is_for_apps(self, server_id: str, tool_name: str) -> bool:
+        """Whether the server's last known list has the tool for apps only."""
+        last = self._lists.last_list(server_id)
+        if last is None:
+            return tool_name in self._names.app_tool_names(server_id)
+        tool = last.items.get(tool_name)
+        return tool is not None and tool.for_apps_only
+
+    def _permits_models(self, caller: Caller, server_id: str) -> Callable[[str], bool]:
+        """Whether the caller may use a tool of that name, and a model may see it."""
+        permits = self.rights.permits(caller, server_id)
+        return lambda tool_name: permits(tool_name) and not self._is_for_apps(server_id, tool_name)
 
     def was_listed(self, key: ToolKey) -> bool:
         """Whether the last known list of an enabled server, of this run or an earlier one, has the tool."""
@@ -363,6 +372,9 @@ class ToolCatalogService:
         new = {name: tool.digest for name, tool in tools.items() if before.get(name) is not tool}
         self._history.record(source.id, new)
         return tools
+
+    def _note_names(self, server_id: str, tools: Mapping[str, KnownTool]) -> None:
+        self._names.note_tool_names(server_id, tools, [name for name, tool in tools.items() if tool.for_apps_only])
 
     def _authorize(
         self,
@@ -381,7 +393,7 @@ class ToolCatalogService:
             tool = found.items.get(key.tool_name)
         elif listed is not None and found.kind == "timeout":
             tool = listed.last_item(key.tool_name)
-        if tool is not None and permitted:
+        if tool is not None and permitted and (not tool.for_apps_only or self.rights.reaches_app_tools(caller)):
             return tool
         if isinstance(found, ListFailure) and self.still_valid(caller) and self._has_server(caller, key.server_id):
             names = self._last_names(key.server_id)
@@ -423,7 +435,7 @@ class ToolCatalogService:
 
     def _server_names(self, caller: Caller, server_id: str) -> ServerNames:
         expected = bool(self._names.tool_names(server_id)) or may_still_list(self._sources.get(server_id))
-        return ServerNames(self._last_names(server_id), self.rights.permits(caller, server_id), expected)
+        return ServerNames(self._last_names(server_id), self._permits_models(caller, server_id), expected)
 
     def _last_names(self, server_id: str) -> Collection[str] | None:
         """The names in the last list that the server gave, in this run or an earlier one; None: they are not known."""
@@ -438,19 +450,22 @@ class ToolCatalogService:
 
     def _last_known(self, caller: Caller, server_id: str) -> ServerTools:
         last = self._lists.last_list(server_id)
-        permitted = self.rights.permits(caller, server_id)
+        permitted = self._permits_models(caller, server_id)
         names = tuple(filter(permitted, last.items)) if last is not None else ()
-        return ServerTools(display_name(server_id, self.rights.config.servers[server_id]), names)
+        return ServerTools(self._plain_name(server_id), names)
+
+    def _plain_name(self, server_id: str) -> str:
+        return plain_name(display_name(server_id, self.rights.config.servers[server_id])) or server_id
 
     def _why_no_tools(self, caller: Caller, available: Available) -> str | None:
-        others = self.rights.other_projects(caller)
-        return no_tools_notice(caller.project_id, self.usable_servers(caller), available.gaps, others)
+        projects, others = self.rights.project_ids(caller.token_id), self.rights.other_projects(caller)
+        return no_tools_notice(caller.project_id, self.usable_servers(caller), available.gaps, projects, others)
 
     def _words_of(self, caller: Caller, server_id: str) -> ServerWords:
         """`tool_permissions` are those of the server, so that the words are the same for all its callers."""
         last, server = self._lists.last_list(server_id), self.rights.config.servers[server_id]
         names = last.items if last is not None else self._names.tool_names(server_id)
-        permitted, name = self.rights.permits(caller, server_id), display_name(server_id, server)
+        permitted, name = self._permits_models(caller, server_id), self._plain_name(server_id)
 
         def compute() -> ServerWords:
             return ServerWords(name, telling_words(name, filter(permitted, kept_names(names))))
@@ -466,29 +481,6 @@ def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
 def _is_expected(source: ToolSource) -> bool:
     """Whether a server that is not running is worth waiting for."""
     return source.restarting or source.status.state == "starting"
-
-
-async def _has_gone(source: ToolSource, generation: int, answer: Snapshot[KnownTool] | ListFailure) -> bool:
-    """Whether a list failed because the connection ended, which its supervisor may notice a moment later."""
-    if not isinstance(answer, ListFailure) or not answer.lost:
-        return False
-    for _ in range(MAX_LOOKS):
-        if source.status.state != "running" or source.generation_of(TOOLS.family) != generation:
-            return True
-        await asyncio.sleep(LOOK_AGAIN_S)
-    return False
-
-
-def _check_unchanged(answer: Snapshot[KnownTool] | ListFailure, before: KnownTool) -> None:
-    """Raises ServerUnavailableError unless the tool is as it was before; the call was meant for that definition."""
-    if isinstance(answer, ListFailure):
-        return
-    tool = answer.items.get(before.tool_name)
-    if tool is None:
-        raise ServerUnavailableError(before.server_id, "it has restarted without this tool", LOOK_AGAIN)
-    if tool.digest != before.digest:
-        reason = "it has restarted with another definition of this tool"
-        raise ServerUnavailableError(before.server_id, reason, LOOK_AGAIN)
 
 
 def _why_not_running(source: ToolSource | None) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.conftest import from_file
+from tests.router.gateway.test_instructions import STUCK_IF
 from tests.router.raw_client import ERAS, Era, Speaker, speaker
 from tests.servers.pages import PAGE, SETTINGS, TYPE
 
@@ -225,6 +226,63 @@ async def test_discovery_does_not_show_tools_for_pages_only(gateway: GatewayProc
         found = await client.call("tool_discovery", {"query": "repaint the canvas", "maxResults": 10})
     keys = {result["toolKey"] for result in found["structuredContent"]["results"]}
     assert {key for key in keys if key.startswith("always:")} == {f"always:repaint_{place}" for place in range(1, 6)}
+
+
+@pytest.mark.parametrize("key", ["always:repaint_0", "always__repaint_0", "repaint_0"])
+async def test_tool_execute_answers_for_a_tool_of_pages_as_for_one_that_does_not_exist(
+    gateway: GatewayProcess, key: str
+) -> None:
+    async with speaker(gateway, "modern", project="two-tools") as client:
+        await client.call("tool_discovery", {"query": "repaint the canvas"})
+        answers = [
+            await client.call("tool_execute", {"toolKey": named, "arguments": {}})
+            for named in (key, key.replace("repaint_0", "repaint_9"))
+        ]
+        shown = await client.call("tool_execute", {"toolKey": "repaint_1", "arguments": {}})
+    hidden, missing = (answer["structuredContent"]["error"] for answer in answers)
+    assert hidden["code"] == "unknown_tool"
+    assert hidden["message"].replace(key, "X") == missing["message"].replace(key.replace("_0", "_9"), "X")
+    assert "`always:repaint_1`" in hidden["message"]
+    assert "always:repaint_0" not in hidden["message"].partition(". ")[2]
+    assert not shown.get("isError")
+
+
+async def test_tools_of_pages_stay_hidden_while_a_server_that_was_listed_in_the_last_run_starts(tmp_path: Path) -> None:
+    tools = [{**TOOLS[0], "name": "redraw_canvas"}, {**TOOLS[1], "name": "paint_board"}]
+    server = from_file(tmp_path / "board.json", "board", {"tools": tools}, timeouts={"connect_s": 3600})
+    stuck = tmp_path / "stuck"
+    server["args"] = ["-S", "-c", STUCK_IF, str(stuck), *server["args"][1:]]
+    config = {"servers": {"board": server}, "limits": {"first_list_s": 0.1}}
+
+    async def told(running: GatewayProcess) -> tuple[str, list[str | None]]:
+        async with speaker(running, "modern") as client:
+            await client.call("tool_discovery", {"query": "paint"})
+            instructions: str = (await client.result("server/discover"))["instructions"]
+            keys = ("board:redraw_canvas", "redraw_canvas", "board:paint_board")
+            answers = [await client.call("tool_execute", {"toolKey": key, "arguments": {}}) for key in keys]
+        return instructions, [answer["structuredContent"].get("error", {}).get("code") for answer in answers]
+
+    async with gateway_process(tmp_path, config) as running:
+        first = await told(running)
+    stuck.touch()
+    async with gateway_process(tmp_path, config, without=["board"]) as running:
+        second = await told(running)
+    assert first[0] == second[0]
+    assert first[0].endswith("Servers: board (paint).")
+    assert first[1] == ["unknown_tool", "unknown_tool", None]
+    assert second[1] == ["unknown_tool", "unknown_tool", "server_unavailable"]
+
+
+async def test_the_owner_may_call_a_tool_of_pages(tmp_path: Path) -> None:
+    server = from_file(tmp_path / "board.json", "board", {"tools": TOOLS})
+    async with gateway_process(tmp_path, {"servers": {"board": server}}) as running:
+        command = ("tools", "call", "board:repaint_0", "--json", "--state-dir", str(running.state_dir))
+        ran = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "pointsman", *command, stdout=asyncio.subprocess.PIPE, cwd=tmp_path
+        )
+        output, _ = await ran.communicate()
+    assert ran.returncode == 0
+    assert b"repaint_0" in output
 
 
 async def test_apps_are_declared_to_clients_that_can_use_some(tmp_path: Path) -> None:

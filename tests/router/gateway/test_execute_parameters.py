@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from pointsman.router.gateway.execute_parameters import MAX_LEVELS
 from tests.gateway_process import gateway_process
 from tests.router.conftest import Shop, from_file, workshop
 
@@ -21,6 +22,7 @@ STRICT = {
     "required": ["city"],
     "additionalProperties": False,
 }
+CALL = {"type": "object", "properties": {"toolKey": {"type": "string"}, "arguments": {"type": "object"}}}
 LISTS = {
     "tools": [
         {"name": "forecast", "inputSchema": STRICT},
@@ -29,10 +31,19 @@ LISTS = {
         {"name": "wait", "inputSchema": {"type": "object"}},
         {"name": "dotted.name", "inputSchema": {"type": "object", "properties": {"x": {"type": "integer"}}}},
         {"name": "echo", "inputSchema": {"type": "object", "properties": {"arguments": {}}, "required": ["arguments"]}},
+        {"name": "relay", "inputSchema": {"$ref": "#/$defs/call", "$defs": {"call": CALL}}},
     ]
 }
 BERLIN = {"city": "Berlin"}
 KEY = "weather:forecast"
+
+
+def nested(key: str, arguments: Any, levels: int) -> dict[str, Any]:
+    """A call that is wrapped in itself."""
+    for _ in range(levels):
+        arguments = {"toolKey": key, "arguments": arguments}
+    wrapped: dict[str, Any] = arguments
+    return wrapped
 
 
 def config(folder: Path) -> dict[str, Any]:
@@ -91,6 +102,13 @@ async def refusal(gateway: Shop, given: dict[str, Any]) -> tuple[str, str]:
         ({"toolKey": f" `{KEY}`\n", "arguments": BERLIN}, "trimmed"),
         ({"toolKey": "'forecast'", "arguments": BERLIN}, "trimmed+bare_name"),
         ({"toolKey": KEY, "arguments": json.dumps(json.dumps(BERLIN))}, "json_text"),
+        ({"toolKey": KEY, "arguments": nested(KEY, BERLIN, 2)}, "envelope"),
+        ({"toolKey": KEY, "arguments": nested("mcp__pointsman__weather:forecast", BERLIN, 1)}, "envelope"),
+        ({"toolKey": KEY, "arguments": nested("mcp__gate__weather:forecast", BERLIN, 1)}, "envelope"),
+        ({"toolKey": KEY, "arguments": nested("tool_execute", nested(KEY, BERLIN, 1), 1)}, "envelope"),
+        (nested("tool_execute", nested(KEY, BERLIN, 1), 2), "envelope"),
+        ({"toolKey": KEY, "arguments": {"arguments": {"arguments": BERLIN}}}, "envelope"),
+        ({"toolKey": KEY, "arguments": json.dumps(nested(KEY, nested(KEY, BERLIN, 1), 1))}, "json_text+envelope"),
     ],
 )
 async def test_one_meaning_is_carried_out_and_the_row_says_how_it_was_read(
@@ -103,10 +121,20 @@ async def test_one_meaning_is_carried_out_and_the_row_says_how_it_was_read(
     assert row.get("readAs") == read_as
 
 
-async def test_arguments_that_are_left_out_are_none(gateway: Shop) -> None:
-    result = await execute(gateway, {"toolKey": "weather:note"})
+@pytest.mark.parametrize(
+    ("given", "read_as"),
+    [
+        ({}, "no_arguments"),
+        ({"arguments": None}, "no_arguments"),
+        ({"arguments": ""}, "json_text"),
+        ({"arguments": " null "}, "json_text"),
+        ({"arguments": '"null"'}, "json_text"),
+    ],
+)
+async def test_arguments_that_are_left_out_are_none(gateway: Shop, given: dict[str, Any], read_as: str) -> None:
+    result = await execute(gateway, {"toolKey": "weather:note", **given})
     assert result["structuredContent"]["result"]["arguments"] == {}
-    assert (await gateway.rows())[-1]["readAs"] == "no_arguments"
+    assert (await gateway.rows())[-1]["readAs"] == read_as
 
 
 @pytest.mark.parametrize(
@@ -115,6 +143,9 @@ async def test_arguments_that_are_left_out_are_none(gateway: Shop) -> None:
         ({"toolKey": "weather:dotted.name", "arguments": {"x": 7}}, "envelope"),
         ({"toolKey": "weather__dotted.name", "arguments": '{"x": 7}'}, "json_text+envelope"),
         ({"toolKey": "dotted.name", "x": 7}, "beside+envelope"),
+        (nested("weather:dotted.name", {"x": 7}, MAX_LEVELS), "envelope"),
+        ({"arguments": {"x": 7}}, "envelope"),
+        ({"arguments": {"toolKey": "dotted.name", "arguments": {"x": 7}}}, "envelope"),
     ],
 )
 async def test_a_repeated_call_is_unwrapped_although_all_its_parameters_are_optional(
@@ -129,10 +160,50 @@ async def test_a_repeated_call_is_unwrapped_although_all_its_parameters_are_opti
     assert "repeats the whole call" in message
 
 
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 50])
+@pytest.mark.parametrize("tool", ["weather:note", "weather:dotted.name"])
+async def test_a_call_that_is_repeated_too_often_is_refused(gateway: Shop, tool: str, levels: int) -> None:
+    code, message = await refusal(gateway, {"toolKey": tool, "arguments": nested(tool, {"x": 7}, levels)})
+    assert code == "invalid_arguments"
+    assert "repeats the whole call" in message
+    assert "Give only the tool's own arguments" in message
+
+
+@pytest.mark.parametrize("sent", [{"arguments": {"x": "seven"}}, {"arguments": [1]}, {"arguments": "{"}])
+async def test_arguments_inside_arguments_that_do_not_fit_are_refused(gateway: Shop, sent: dict[str, Any]) -> None:
+    code, message = await refusal(gateway, {"toolKey": "weather:dotted.name", "arguments": sent})
+    assert code == "invalid_arguments"
+    assert "Give only the tool's own arguments" in message
+
+
+@pytest.mark.parametrize("tool", ["weather:note", "weather:dotted.name", KEY])
+@pytest.mark.parametrize("other", ["shop:paint", "weather:erase", "attic:secret", "nowhere:tool", "x" * 10_000])
+@pytest.mark.parametrize("levels", [1, 2])
+async def test_a_call_that_names_two_tools_is_refused_and_both_are_named(
+    gateway: Shop, tool: str, other: str, levels: int
+) -> None:
+    inside = nested(tool, {"toolKey": other, "arguments": {"object": "door"}}, levels - 1)
+    code, message = await refusal(gateway, {"toolKey": tool, "arguments": inside})
+    assert code == "invalid_arguments"
+    assert message == (
+        f"The call is for `{tool}`, and its `arguments` name another tool, `{clipped(other)}`; nothing was sent. Call "
+        "tool_execute once for each tool, with only that tool's own arguments in `arguments`."
+    )
+    assert gateway.ran() == []
+
+
+def clipped(key: str) -> str:
+    return key if len(key) <= 200 else f"{key[:200]}..."
+
+
 @pytest.mark.parametrize(
     ("tool", "sent"),
     [
-        ("weather:note", {"toolKey": "weather:erase", "arguments": {"a": 1}}),  # another tool
+        ("weather:note", {"toolKey": 7, "a": 1}),  # names no tool
+        ("weather:note", {"arguments": {"a": 1}, "b": 2}),  # no call
+        ("weather:echo", {"toolKey": "weather:erase", "arguments": {"a": 1}}),
+        ("weather:relay", {"toolKey": "shop:paint", "arguments": {"a": 1}}),  # it declares both, by a reference
+        ("weather:relay", nested("weather:relay", {"a": 1}, 2)),
         ("weather:echo", {"toolKey": "weather:echo", "arguments": {"arguments": 1}}),  # it declares `arguments`
         ("weather:echo", {"arguments": {"a": 1}}),
     ],
@@ -146,7 +217,6 @@ async def test_arguments_that_fit_as_they_are_stay_as_they_are(gateway: Shop, to
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        ({"toolKey": KEY, "arguments": {"toolKey": "weather:note", "arguments": BERLIN}}, "invalid_arguments", "city"),
         ({"toolKey": KEY, "arguments": {"toolKey": KEY, "arguments": {"town": 1}}}, "invalid_arguments", "city"),
         ({"toolKey": KEY, "arguments": {"toolKey": KEY, "arguments": "{"}}, "invalid_arguments", "city"),
         ({"toolKey": KEY, "town": "Berlin"}, "invalid_arguments", "no parameter `town`"),

@@ -22,8 +22,9 @@ from tests.router.conftest import Shop, from_file, workshop
 
 LONG_S = 60.0  # against hanging
 OFF_HERE = "tool_discovery is switched off here."
-SECRETS = {name: f"ptm_{name * 10}" for name in ("all", "one", "two", "none")}
-PROJECTS = {"all": ["*"], "one": ["red"], "two": ["red", "blue"], "none": []}
+PROJECTS = {"all": ["*"], "one": ["red"], "two": ["red", "blue"], "none": [], "idle": ["red", "blue"]}
+SECRETS = {name: f"ptm_{name * 10}" for name in PROJECTS}
+SERVERS: dict[str, list[str]] = {"idle": []}
 
 # For each code: why, and what to do next.
 SAID = {
@@ -59,7 +60,11 @@ HIDDEN = [{"name": "gauge\U000e0073", "inputSchema": {"type": "object"}}]
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
     folder = tmp_path_factory.mktemp("gateway")
     tokens = {
-        name: {"sha256": hashlib.sha256(secret.encode()).hexdigest(), "projects": PROJECTS[name], "servers": ["*"]}
+        name: {
+            "sha256": hashlib.sha256(secret.encode()).hexdigest(),
+            "projects": PROJECTS[name],
+            "servers": SERVERS.get(name, ["*"]),
+        }
         for name, secret in SECRETS.items()
     }
     config: dict[str, Any] = {
@@ -71,6 +76,7 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
             "empty": {},
             "broken": {},
             "bare": {},
+            "sole": {},
             "odd": {},
             "off": {"optimization": None},
         },
@@ -78,7 +84,7 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shop]:
             "shop": workshop(folder / "trace", projects=["red", "blue"], timeouts={"call_s": 1}),
             "patient": workshop(folder / "patience", projects=["blue"]),
             "gone": {"command": "no-such-program-anywhere", "projects": ["red", "broken"]},
-            "bare": from_file(folder / "bare.json", "bare", {"tools": []}, projects=["bare"]),
+            "bare": from_file(folder / "bare.json", "bare", {"tools": []}, projects=["bare", "sole"]),
             "many": from_file(folder / "many.json", "many", {"tools": MANY}, projects=["odd"]),
             "hidden": from_file(folder / "hidden.json", "hidden", {"tools": HIDDEN}, projects=["odd"]),
             "closed": workshop(folder / "closed", projects=["bare"], tool_permissions={"*": False}),
@@ -163,6 +169,7 @@ async def discovery(shop: Shop, headers: dict[str, str], query: str = "anything"
         ("", "your token may use no server without a project", "`/projects/red/mcp`"),
         ("broken", "These servers do not work at the moment, so their tools are missing: `gone`", "`pointsman doctor`"),
         ("bare", "`bare`, `closed` list none that are open to you", "The operator checks `tool_permissions`"),
+        ("sole", "`bare` lists none that are open to you", "The operator checks `tool_permissions`"),
         ("off", "switched off in project `off` (`optimization: null`)", "`optimization: bm25`"),
     ],
 )
@@ -239,7 +246,19 @@ async def test_a_token_hears_only_of_projects_that_it_has(shop: Shop) -> None:
     none = await shop.call("tool_discovery", {"query": ["a"]}, {"Authorization": f"Bearer {SECRETS['none']}"})
     assert none.status_code == 403
     assert "includes no project" in none.text
+    assert "The operator must give it one, in `projects` of the token" in none.text
+    assert "/projects/" not in none.text
     assert "red" not in none.text.replace("refused", "")
+
+
+async def test_a_token_without_servers_hears_of_its_projects_and_what_the_operator_must_do(shop: Shop) -> None:
+    answer = await discovery(shop, project("red", "idle"))
+    assert answer["results"] == []
+    assert "your token may use no server in project `red`" in answer["notice"]
+    assert "Its projects are `red`, `blue`, and it may use no server in any of them" in answer["notice"]
+    assert "The operator must name servers in `servers` of the token" in answer["notice"]
+    assert "connect there" not in answer["notice"]
+    assert "empty" not in answer["notice"]
 
 
 async def test_a_token_with_one_project_gets_it_without_naming_it(shop: Shop) -> None:

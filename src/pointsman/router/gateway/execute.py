@@ -40,14 +40,16 @@ from pointsman.router.downstream.server.server import RESTART_S
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.execute_parameters import (
+    MAX_LEVELS,
     REPEATED,
     Reading,
     check_beside,
+    declares_envelope,
+    is_envelope,
     read_envelope,
     read_exactly,
     read_leniently,
     read_result_call,
-    repeats_call,
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
@@ -225,22 +227,24 @@ class Executor:
         """Return the call with arguments that match the tool; bundled servers check their own.
 
         Raises:
-            InvalidArgumentsError: they do not match, or they repeat the call with arguments that do not.
+            InvalidArgumentsError: they do not match, or they hold a call that has no single meaning.
         """
         arguments = reading.arguments
+        mismatch: InvalidArgumentsError | None = None
         try:
             deferred = None if bundled and "arguments" not in arguments else tool.check_arguments(arguments)
             if deferred is not None:
                 await self._check_process.settle(deferred, caller.token_id)
-            if "toolKey" not in arguments or not enveloped or not repeats_call(reading, tool):
-                return reading
-            invalid = InvalidArgumentsError(REPEATED)
         except InvalidArgumentsError as error:
-            invalid = error
-        inner = await self._unwrap(caller, reading, tool) if enveloped else None
-        if inner is None and not bundled:
-            raise invalid
-        return inner or reading
+            mismatch = error
+        if enveloped and is_envelope(arguments) and (mismatch is not None or not declares_envelope(tool)):
+            inner = await self._unwrap(caller, reading, tool)
+            if inner is not None:
+                return inner
+            mismatch = mismatch or InvalidArgumentsError(REPEATED)
+        if mismatch is not None and not bundled:
+            raise mismatch
+        return reading
 
     async def _read_result(self, request: FrontRequest, record: Record, reading: Reading) -> Json:
         """`pointsman:result`. Raises GatewayError."""
@@ -251,18 +255,33 @@ class Executor:
         return result
 
     async def _unwrap(self, caller: Caller, reading: Reading, tool: KnownTool) -> Reading | None:
-        """The call inside the arguments, if it is one of this tool and its own arguments match; otherwise None."""
-        inner = read_envelope(reading, tool)
-        if inner is None:
-            return None
+        """The innermost call in the arguments, if it is one of this tool and its own arguments match; otherwise None.
+
+        Raises:
+            InvalidArgumentsError: a call in the arguments is for another tool.
+        """
+        own = declares_envelope(tool)  # then an envelope can be an argument, and the outermost that matches counts
+        for _ in range(MAX_LEVELS):
+            inner = read_envelope(reading, tool)
+            if inner is None:
+                return None
+            ends = not is_envelope(inner.arguments)
+            if (own or ends) and await self._matches(caller, inner, tool):
+                return inner
+            if ends:
+                return None
+            reading = inner
+        return None
+
+    async def _matches(self, caller: Caller, reading: Reading, tool: KnownTool) -> bool:
+        """Whether the arguments are known to match the tool."""
         try:
-            if "beside" in inner.forms:
-                check_beside(inner, tool)
-            deferred = tool.check_arguments(inner.arguments)
-            fits = deferred is None or await self._check_process.settle(deferred, caller.token_id)
+            if "beside" in reading.forms:
+                check_beside(reading, tool)
+            deferred = tool.check_arguments(reading.arguments)
+            return deferred is None or await self._check_process.settle(deferred, caller.token_id)
         except InvalidArgumentsError:
-            return None
-        return inner if fits else None
+            return False
 
     async def _send_when_back(
         self,

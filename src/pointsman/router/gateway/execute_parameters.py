@@ -23,14 +23,16 @@ from pointsman.catalog.tool_keys import MAX_KEY_CHARS
 from pointsman.core import wire
 from pointsman.core.errors import ASK_OPERATOR, InvalidArgumentsError, NextStep, UnknownToolError
 from pointsman.core.model import Caller, Json, ToolKey
+from pointsman.providers.schema import parameters_of
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY
 from pointsman.router.gateway.large_results.store import is_handle
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE, check_names
 
 REPEATED = (
     "`arguments` repeats the whole call, and the arguments inside it do not fit the tool's inputSchema. Give only the "
-    "tool's own arguments, without `toolKey`."
+    "tool's own arguments, without `toolKey` or `arguments` around them."
 )
+MAX_LEVELS = 5  # of calls inside one another
 
 _NAMES = ("toolKey", "arguments")
 _AROUND = " \t\r\n`'\""  # what models put around a key
@@ -38,6 +40,8 @@ _SEPARATORS = (":", "__", ".", "/", "_")
 _RESULT = re.compile(r"(?:mcp__.+__|mcp__?)?pointsman(?:__|[:._/])result")
 _BARE_RESULT = "result"
 _OWN_TOOL = re.compile(rf"(?:mcp__.+__|(?:mcp__?)?pointsman(?:__|[:._/]))?({DISCOVERY}|{EXECUTE})")
+_OWN_PREFIX = re.compile(r"\A(?:mcp__?)?pointsman(?:__|[:._/])")  # which clients put before the names of our tools
+_SHOWN_KEY_CHARS = 200
 _OWN_TOOLS = {
     DISCOVERY: NextStep(
         f"{DISCOVERY} is called by itself, with `query`; {EXECUTE} runs the tools that it finds.", ASK_OPERATOR
@@ -62,8 +66,8 @@ class Reading:
     def read_as(self) -> str | None:
         return "+".join(self.forms) or None
 
-    def read_also(self, form: str) -> Reading:
-        return replace(self, forms=(*self.forms, form))
+    def read_also(self, *forms: str) -> Reading:
+        return replace(self, forms=tuple(dict.fromkeys((*self.forms, *forms))))
 
 
 def read_exactly(given: Json) -> Reading | None:
@@ -93,35 +97,56 @@ async def read_leniently(catalog: ToolCatalogService, caller: Caller, given: Jso
 
 def read_parameters(given: Json) -> Reading:
     """Read tool key and arguments, wherever they are. Raises InvalidArgumentsError."""
-    inner = _only_call(given.get("toolKey"), given.get("arguments"))
-    return _read_call(given) if inner is None else _read_call(inner).read_also("envelope")
+    forms: tuple[str, ...] = ()
+    for _ in range(MAX_LEVELS):
+        inner = _only_call(given.get("toolKey"), given.get("arguments"))
+        if inner is None:
+            break
+        given, forms = inner, ("envelope",)
+    return _read_call(given).read_also(*forms)
+
+
+def is_envelope(arguments: Json) -> bool:
+    """Whether arguments have the form of a call."""
+    if "toolKey" in arguments:
+        return isinstance(arguments["toolKey"], str)
+    return arguments.keys() == {"arguments"}
+
+
+def declares_envelope(tool: KnownTool) -> bool:
+    """Whether arguments in the form of a call can be the tool's own."""
+    schema = tool.tool.get("inputSchema")
+    return not parameters_of(schema, schema).properties.keys().isdisjoint(_NAMES)
 
 
 def read_envelope(reading: Reading, tool: KnownTool) -> Reading | None:
-    """The call inside `arguments`, if it is one of the same tool; None: there is none."""
-    inside = reading.arguments
-    if "toolKey" not in inside and inside.keys() != {"arguments"}:
+    """The call inside arguments that have the form of one; None: it cannot be read, or it may be for another tool.
+
+    Raises:
+        InvalidArgumentsError: it is for another tool. The two have no single meaning.
+    """
+    other = reading.arguments.get("toolKey", reading.tool_key)
+    if _is_named(other, reading, tool):
+        return _read_inside(reading)
+    if declares_envelope(tool):
         return None
-    if not _is_named(inside.get("toolKey", reading.tool_key), reading, tool):
-        return None  # two tools are named: that has no single meaning
-    return _read_inside(reading)
-
-
-def repeats_call(reading: Reading, tool: KnownTool) -> bool:
-    """Whether the arguments are the call once more, although they match the tool: it declares neither name."""
-    schema = tool.tool.get("inputSchema")
-    declared = schema.get("properties") if isinstance(schema, dict) else None
-    if isinstance(declared, dict) and not declared.keys().isdisjoint(_NAMES):
-        return False
-    return _is_named(reading.arguments.get("toolKey"), reading, tool)
+    raise InvalidArgumentsError(
+        f"The call is for `{reading.tool_key}`, and its `arguments` name another tool, `{_shown(other)}`; nothing was "
+        f"sent. Call {EXECUTE} once for each tool, with only that tool's own arguments in `arguments`."
+    )
 
 
 def read_result_call(reading: Reading) -> Reading:
     """A call of `pointsman:result`, unwrapped if its arguments hold the call once more."""
-    inside = reading.arguments
-    repeated = inside.get("toolKey", RESULT_KEY) if "toolKey" in inside or inside.keys() == {"arguments"} else None
-    if isinstance(repeated, str) and (repeated == _BARE_RESULT or _is_result(repeated)):
-        return _read_inside(reading) or reading
+    for _ in range(MAX_LEVELS):
+        inside = reading.arguments
+        named = inside.get("toolKey", RESULT_KEY)
+        if not is_envelope(inside) or not (named == _BARE_RESULT or _is_result(named)):
+            break
+        inner = _read_inside(reading)
+        if inner is None:
+            break
+        reading = inner
     return reading
 
 
@@ -131,7 +156,7 @@ def _read_inside(reading: Reading) -> Reading | None:
         inner = _read_call({**inside, "toolKey": reading.tool_key})
     except InvalidArgumentsError:
         return None
-    return replace(inner, forms=(*reading.forms, *inner.forms, "envelope"))
+    return replace(inner, forms=reading.forms).read_also(*inner.forms, "envelope")
 
 
 def check_beside(reading: Reading, tool: KnownTool) -> None:
@@ -185,23 +210,34 @@ def _names_result(text: str, arguments: Json) -> str | None:
     if _is_result(text):
         return "qualified_name"
     handle = arguments.get("handle")
-    return "bare_name" if text == _BARE_RESULT and isinstance(handle, str) and is_handle(handle) else None
+    return "bare_name" if text == _BARE_RESULT and isinstance(handle, str) and is_handle(handle.strip()) else None
 
 
 def _is_result(text: str) -> bool:
     return len(text) <= MAX_KEY_CHARS and _RESULT.fullmatch(text) is not None
 
 
-def _is_named(text: object, reading: Reading, tool: KnownTool) -> bool:
-    """Whether a text names the tool that the call is for."""
+def _is_named(text: str, reading: Reading, tool: KnownTool) -> bool:
+    """Whether a text names the tool that the call is for, or `tool_execute`, which runs it."""
+    if len(text) > MAX_KEY_CHARS:
+        return text == reading.tool_key
     own_names = (reading.tool_key, tool.tool_name, *(f"{tool.server_id}{one}{tool.tool_name}" for one in _SEPARATORS))
-    return isinstance(text, str) and text.strip(_AROUND) in own_names
+    trimmed = text.strip(_AROUND)
+    if trimmed in own_names or _OWN_PREFIX.sub("", trimmed) in own_names or _is_execute(trimmed):
+        return True
+    return trimmed.startswith("mcp__") and trimmed.endswith(f"__{tool.server_id}:{tool.tool_name}")
+
+
+def _shown(key: str) -> str:
+    """A key as a message shows it: callers can send megabytes."""
+    return key if len(key) <= _SHOWN_KEY_CHARS else f"{key[:_SHOWN_KEY_CHARS]}..."
 
 
 def _decoded(text: str) -> Any:
-    """The JSON in a text, which models sometimes encode twice."""
+    """The JSON in a text, which models sometimes encode twice; `null` is an empty object."""
     value = _decoded_once(text)
-    return _decoded_once(value) if isinstance(value, str) else value
+    value = _decoded_once(value) if isinstance(value, str) else value
+    return {} if value is None else value
 
 
 def _decoded_once(text: str) -> Any:

@@ -131,6 +131,8 @@ async def test_fields_and_lines_of_structured_content(gateway: GatewayProcess, t
         handle = cut["structuredContent"]["handle"]
         assert "{total: number, rows: [1,000 x {id: number, name: string, note: string}]}" in cut["content"][0]["text"]
         assert (await read(client, handle))["content"][0]["text"] == "a summary"
+        spaced = await read(client, f" {handle}\n")
+        assert (spaced["content"][0]["text"], spaced["structuredContent"]["handle"]) == ("a summary", handle)
         assert (await read(client, handle, select="rows[999].name"))["content"][0]["text"] == "row 999"
         names = (await read(client, handle, select="rows[*].name"))["content"][0]["text"]
         assert json.loads(names) == [row["name"] for row in ROWS]

@@ -46,6 +46,30 @@ def test_a_path_selects_values(path: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("c'd", '["c\'d"]'),
+        ("c'd", "['c\\'d']"),
+        ("c'd", "c'd"),
+        ("c'd", "$.c'd"),
+        ('say "hi"', "['say \"hi\"']"),
+        ('say "hi"', '["say \\"hi\\""]'),
+        ("a]b", "['a]b']"),
+        ("back\\slash", "['back\\slash']"),
+        ("back\\slash", "['back\\\\slash']"),
+        ("", "['']"),
+    ],
+)
+def test_a_key_with_quotes_can_be_selected(key: str, path: str) -> None:
+    assert select({key: 1, "other": 2}, path) == 1
+
+
+def test_a_path_of_many_backslashes_is_refused_at_once() -> None:
+    with pytest.raises(InvalidArgumentsError, match="`select`"):
+        select(ORDERS, "['" + "\\" * 497)
+
+
+@pytest.mark.parametrize(
     "path", ["orders[2]", "orders[*].price", "total.id", "orders[id]", "orders[", "a..b", "[1", "'"]
 )
 def test_a_path_that_does_not_fit_is_refused_with_a_reason(path: str) -> None:

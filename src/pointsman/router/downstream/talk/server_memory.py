@@ -38,7 +38,7 @@ class ServerRecord:
     may have asked a question that could not be routed. Suspicion is not kept across restarts.
     """
 
-    __slots__ = ("_note_change", "_ran", "asking", "asks_outside_calls", "quiet", "suspected", "tools")
+    __slots__ = ("_note_change", "_ran", "app_tools", "asking", "asks_outside_calls", "quiet", "suspected", "tools")
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._note_change = changed
@@ -47,6 +47,7 @@ class ServerRecord:
         self.quiet: set[str] = set()
         self.suspected: set[str] = set()
         self.tools: Sequence[str] = ()  # of its last list
+        self.app_tools: frozenset[str] = frozenset()  # those of them that are for apps only
         self.asks_outside_calls = False  # over HTTP: it asks on the standalone stream instead of the stream of the call
 
     @property
@@ -60,11 +61,15 @@ class ServerRecord:
             self._ran = ran
             self._note_change()
 
-    def listed(self, names: Iterable[str]) -> None:
+    def listed(self, names: Iterable[str], for_apps: Collection[str]) -> None:
         """It gave a list of its tools."""
         kept = kept_names(names)
+        app_tools = frozenset(kept).intersection(for_apps)
         if kept != self.tools:
             self.tools = kept
+            self._note_change()
+        if app_tools != self.app_tools:
+            self.app_tools = app_tools
             self._note_change()
 
     def may_ask(self, name: str) -> bool:
@@ -99,10 +104,15 @@ class _Entry(msgspec.Struct, omit_defaults=True):
     asking: list[str] = []
     quiet: list[str] = []
     tools: list[str] = []
+    app_tools: list[str] = []
 
 
 # What is left out of a file that is too large, from nothing to nearly everything.
-_LEAVE_OUT: tuple[dict[str, list[str]], ...] = ({}, {"tools": []}, {"tools": [], "quiet": []})
+_LEAVE_OUT: tuple[dict[str, list[str]], ...] = (
+    {},
+    {"tools": [], "app_tools": []},
+    {"tools": [], "app_tools": [], "quiet": []},
+)
 
 
 class _File(msgspec.Struct):
@@ -134,6 +144,7 @@ class ServerMemory:
             record.asking.update(kept.asking)
             record.quiet.update(name for name in kept.quiet if name not in record.asking)
             record.tools = kept_names(kept.tools)
+            record.app_tools = frozenset(record.tools).intersection(kept.app_tools)
         self._records[server_id] = (fingerprint, record)
         return record
 
@@ -142,10 +153,15 @@ class ServerMemory:
         known = self._records.get(server_id)
         return known[1].tools if known is not None else ()
 
-    def note_tool_names(self, server_id: str, names: Iterable[str]) -> None:
+    def app_tool_names(self, server_id: str) -> Collection[str]:
+        """Those of the names whose tools are for apps only."""
+        known = self._records.get(server_id)
+        return known[1].app_tools if known is not None else ()
+
+    def note_tool_names(self, server_id: str, names: Iterable[str], for_apps: Collection[str] = ()) -> None:
         known = self._records.get(server_id)
         if known is not None:
-            known[1].listed(names)
+            known[1].listed(names, for_apps)
 
     def keep_only(self, server_ids: Collection[str]) -> None:
         """Forget all other servers: they have been removed from the configuration."""
@@ -175,7 +191,8 @@ class ServerMemory:
         servers = dict(self._kept)
         for server_id, (fingerprint, record) in self._records.items():
             asking, quiet = _bounded(record.asking), _bounded(record.quiet)
-            servers[server_id] = _Entry(fingerprint, record.ran, asking, quiet, list(record.tools))
+            names = list(record.tools), sorted(record.app_tools)
+            servers[server_id] = _Entry(fingerprint, record.ran, asking, quiet, *names)
         for leave_out in _LEAVE_OUT:
             slim = {key: msgspec.structs.replace(entry, **leave_out) for key, entry in servers.items()}
             encoded = msgspec.json.encode(_File(self._salt, slim))

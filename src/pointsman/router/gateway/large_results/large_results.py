@@ -189,7 +189,8 @@ class _Asked:
                 shown = ", ".join(f"`{known}`" for known in _ARGUMENTS)
                 raise InvalidArgumentsError(f"{RESULT_KEY} has no argument `{name[:80]}`; it takes {shown}.")
         handle, offset = given.get("handle"), _whole_number(given.get("offset"))
-        if not isinstance(handle, str) or not handle:
+        handle = handle.strip() if isinstance(handle, str) else None
+        if not handle:
             raise InvalidArgumentsError("`handle` must be the handle that the preview of a large result shows.")
         if offset is not None and (type(offset) is not int or offset < 0):
             raise InvalidArgumentsError("`offset` must be an integer from 0: the first character to read.")

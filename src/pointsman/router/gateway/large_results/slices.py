@@ -29,7 +29,13 @@ _OUTLINE_DEPTH = 3
 _OUTLINE_KEYS = 12
 _SHORT_KEY_CHARS = 60
 _MAX_HEADINGS = 20
-_STEP = re.compile(r"""\.?([^.\[\]"']+)|\[(-?\d{1,9}|\*)\]|\[(["'])([^"']*)\3\]""")
+# In quotes a backslash stands before a quote or a backslash; before others it is itself. The alternatives exclude one
+# another, so that no path takes more than linear time.
+_STEP = re.compile(
+    r"""\.?([^.\[\]"'][^.\[\]]*)|\[(-?\d{1,9}|\*)\]"""
+    r"""|\[(?:"((?:[^"\\]|\\["'\\]|\\(?!["'\\]))*)"|'((?:[^'\\]|\\["'\\]|\\(?!["'\\]))*)')\]"""
+)
+_ESCAPED = re.compile(r"""\\(["'\\])""")
 _HEADING = re.compile(r"^#{1,3} .{1,80}", re.MULTILINE)
 
 Step = str | int | None  # a key, an index; None: all members
@@ -273,9 +279,9 @@ def _steps(path: str) -> list[Step]:
             raise InvalidArgumentsError(
                 "`select` must be a path of names and indexes, such as `a.b[0].c`, `a[*].name` or `a['some key']`."
             )
-        name, index, _, quoted = match.groups()
-        if quoted is not None:
-            steps.append(quoted)
+        name, index, *quoted = match.groups()
+        if name is None and index is None:
+            steps.append(_ESCAPED.sub(r"\1", next(text for text in quoted if text is not None)))
         elif "*" in (name, index):
             steps.append(None)
         else:
