@@ -34,7 +34,7 @@ def load(path: Path, environ: Mapping[str, str]) -> GatewayConfig:
     """Load a file. Reject an empty one: it would silently revoke every right. Raises ConfigError."""
     text = read_text(path)
     if not text.strip():
-        reason = "is empty; delete it and run `pointsman serve` to create a sample"
+        reason = "is empty; restore it from a backup, or delete it and run `pointsman serve` to create a new one"
         raise ConfigError([_whole_file(path, reason)])
     return parse(text, str(path), environ)
 

@@ -92,7 +92,7 @@ async def status(parts: Parts) -> Json:
     await parts.logs.flush()  # `doctor` shows the last words of servers next
     listed = await _describe_listed(parts)
     context = await estimate_savings(parts.catalog, parts.context_use)
-    health, figures = parts.health.report(OWNER), await parts.metrics.figures()
+    health, figures = parts.health.report(OWNER, to_owner=True), await parts.metrics.figures()
     enabled = [one for one in listed if one["enabled"]]
     own = ("ready", "version", "servers")
     return {
