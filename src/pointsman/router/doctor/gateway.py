@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
@@ -17,9 +17,13 @@ from pointsman.router.clients.found_servers import leads_here
 from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
+from pointsman.router.owner.client import LOG_STEP
 from pointsman.router.owner.description import empty_variables
 from pointsman.router.owner.last_words import ASIDE, last_words
 from pointsman.router.serving.socket import ListenError, bind
+
+if TYPE_CHECKING:
+    import httpx2
 
 HEALTH_S = 5.0
 LATELY_S = 86_400.0
@@ -52,15 +56,15 @@ _REFUSALS = {
 async def check_gateway(inspected: Inspected) -> list[Finding]:
     running = inspected.running
     if running is None:
-        note = "No gateway runs with this state folder. `pointsman serve` starts one."
-        return [Finding("gateway", "note", note), *_check_port(inspected)]
+        text = f"No gateway runs with the state folder {inspected.state_dir}."
+        step = "`pointsman serve` starts one, `pointsman service install` keeps it running"
+        return [Finding("gateway", "problem", f"{text} {step}."), *_check_port(inspected)]
     name = f"The gateway on {running.url} (process {running.pid})"
     problem = await _ask_over_http(inspected, name)
     if problem is not None:
         return [problem]
     if inspected.status is None:
-        step = "It may be of another version: restart it"
-        return [Finding("gateway", "problem", f"{name} does not answer its owner: {inspected.channel_problem} {step}.")]
+        return [Finding("gateway", "problem", f"{name} does not answer its owner: {inspected.channel_problem}")]
     findings = [
         Finding("gateway", _LEVELS.get(key, "problem"), f"{name}: {text}")
         for key, text in inspected.status["problems"].items()
@@ -188,10 +192,21 @@ async def _ask_over_http(inspected: Inspected, name: str) -> Finding | None:
         async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
             answer = await http.get(inspected.running.url.removesuffix("/mcp") + "/health", headers=headers)
     except httpx2.HTTPError as error:
-        return Finding("gateway", "problem", f"{name} does not answer: {error!r}. Its log may say why.")
+        return Finding("gateway", "problem", f"{name} does not answer: {_reason(error)}. {LOG_STEP}.")
     if inspected.token and answer.status_code == 401:
         return Finding("gateway", "problem", f"{name} does not accept the token in POINTSMAN_TOKEN.")
     return None
+
+
+def _reason(error: httpx2.HTTPError) -> str:
+    import httpx2
+
+    match error:
+        case httpx2.TimeoutException():
+            return f"no answer within {HEALTH_S:g} s"
+        case httpx2.ConnectError():
+            return "nothing accepts connections there"
+    return "it ended the connection without an answer"
 
 
 def _check_port(inspected: Inspected) -> Iterator[Finding]:

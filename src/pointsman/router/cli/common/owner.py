@@ -16,7 +16,7 @@ from pointsman.config.paths import NoHomeError, usual_state_folder
 from pointsman.core.escape import escaped
 from pointsman.router.cli.common.options import CommandError, NoGatewayCommandError
 from pointsman.router.cli.common.output import echo, paint
-from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, ask
+from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, SilentGatewayError, ask
 
 COMPLETION_S = 1.0
 _STATE_COLOURS = {"running": "green", "starting": "yellow", "failed": "red"}
@@ -37,6 +37,18 @@ def ask_gateway(state_dir: Path | None, operation: str, /, *, timeout_s: float =
         return ask(owned_folder(state_dir), operation, timeout_s=timeout_s, **parameters)
     except NoGatewayError as error:
         raise NoGatewayCommandError(str(error)) from error
+    except OperationError as error:
+        raise CommandError(str(error)) from error
+
+
+def ask_if_running(state_dir: Path | None, operation: str, /, **parameters: Any) -> Any | None:
+    """`ask_gateway`, but None if no gateway runs. One that runs and does not answer ends the command."""
+    try:
+        return ask(owned_folder(state_dir), operation, **parameters)
+    except SilentGatewayError as error:
+        raise NoGatewayCommandError(str(error)) from error
+    except NoGatewayError:
+        return None
     except OperationError as error:
         raise CommandError(str(error)) from error
 

@@ -21,7 +21,15 @@ from pointsman.router.cli.common.options import (
     unasked_option,
 )
 from pointsman.router.cli.common.output import echo, paint, print_json, table
-from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint_state, plural, progress
+from pointsman.router.cli.common.owner import (
+    ask_gateway,
+    ask_if_running,
+    complete,
+    owned_folder,
+    paint_state,
+    plural,
+    progress,
+)
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
@@ -153,15 +161,9 @@ def add(
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """List all servers: state, tools, program or host, and the reason if one does not run."""
-    try:
-        listed = ask(owned_folder(state_dir), "servers")["servers"] if config_file is None else None
-    except NoGatewayError:
-        listed = None
-    except OperationError as error:
-        raise CommandError(str(error)) from error
-    running = listed is not None
-    if listed is None:
-        listed = _configured(config_file)
+    answer = ask_if_running(state_dir, "servers") if config_file is None else None
+    running = answer is not None
+    listed = answer["servers"] if answer is not None else _configured(config_file, state_dir)
     if as_json:
         print_json({"gateway": running, "servers": listed})
         return
@@ -176,7 +178,11 @@ def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool
             echo(line)
     else:
         note("No servers yet. Add one with `pointsman server add NAME COMMAND`.")
-    if not running:
+    if config_file is not None:
+        note(
+            f"Only the configuration {config_file} is shown; without --config, the servers of the running gateway are."
+        )
+    elif not running:
         note("No gateway runs now, so only the configuration is shown. `pointsman serve` starts one.")
 
 
@@ -190,13 +196,10 @@ def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_js
 
     Without a running gateway, the server is started for the trial only.
     """
-    try:
-        with progress(f"Trying `{server_id}` ..."):
-            found = ask(owned_folder(state_dir), "test_server", timeout_s=TRIAL_S, server=server_id)
-    except NoGatewayError:
-        found = _try_alone(server_id, config_file, owned_folder(state_dir))
-    except OperationError as error:
-        raise CommandError(str(error)) from error
+    with progress(f"Trying `{server_id}` ..."):
+        found = ask_if_running(state_dir, "test_server", timeout_s=TRIAL_S, server=server_id)
+    if found is None:
+        found = _try_alone(server_id, config_file, state_dir)
     _show(found, owned_folder(state_dir), as_json)
 
 
@@ -408,13 +411,13 @@ def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
     return [mask_secrets(line) for line in written]  # an earlier version has not masked what it wrote
 
 
-def _configured(config_file: Path | None) -> list[dict[str, Any]]:
-    from pointsman.config.settings import read_settings
-    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors, require_config
+def _configured(config_file: Path | None, state_dir: Path | None) -> list[dict[str, Any]]:
+    from pointsman.router.cli.common.edited import Edited
+    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors
     from pointsman.router.owner.description import kind_of, target_of
 
     with report_config_errors():
-        config = load_gateway_config(require_config(config_file, read_settings()))
+        config = load_gateway_config(config_file or Edited.find(None, state_dir).path)
     return [
         {
             "id": server_id,
@@ -430,18 +433,18 @@ def _configured(config_file: Path | None) -> list[dict[str, Any]]:
     ]
 
 
-def _try_alone(server_id: str, config_file: Path | None, folder: Path) -> dict[str, Any]:
+def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None) -> dict[str, Any]:
     from pointsman.config.errors import closest
-    from pointsman.config.settings import read_settings
-    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors, require_config
+    from pointsman.router.cli.common.edited import Edited
+    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():
-        config = load_gateway_config(require_config(config_file, read_settings()))
+        config = load_gateway_config(config_file or Edited.find(None, state_dir).path)
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
         raise CommandError(f"There is no server `{server_id}`.{hint}")
     note("No gateway runs now, so the server is started for this trial only.")
     with progress(f"Trying `{server_id}` ..."):
-        return try_server(config, server_id, folder)
+        return try_server(config, server_id, owned_folder(state_dir))
