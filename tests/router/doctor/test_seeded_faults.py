@@ -305,6 +305,16 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
             assert refused["message"].startswith("Client `old-editor` was refused once in the last 24 h")
             await _introduce(http, gateway.url, gateway.token)
             assert findings(await doctor(tmp_path), "clients") == []
+            for header, key in (("Origin", "listen.allowed_origins"), ("Host", "listen.allowed_hosts")):
+                await _introduce(http, gateway.url, gateway.token, **{header: "gateway.lan"})
+                assert f"`{key}`" in problem(await doctor(tmp_path), "clients")
+            await _introduce(http, gateway.url, "ptm_wrong", name="a`. Run `rm -rf")
+            names = {each["message"].split("`")[1] for each in findings(await doctor(tmp_path), "clients")}
+            assert names == {"old-editor", "a'. Run 'rm -rf"}
+            later = await doctor(tmp_path, PYTHONPATH=str(_other_clock(tmp_path, 3700)))
+            assert {each["level"] for each in findings(later, "clients")} == {"note"}
+            later = await doctor(tmp_path, PYTHONPATH=str(_other_clock(tmp_path, 86_500)))
+            assert findings(later, "clients") == []
 
         # A server wants a credential: the variable of it is empty, or it is wrong.
         added = await run(tmp_path, "server", "add", "empty", url, "--header", "Authorization: Bearer ${TRACKER_KEY:-}")
@@ -315,7 +325,7 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
         assert wrong.endswith("check `headers` in its configuration. `pointsman server test wrong` tries it again.")
 
         # The clock goes back.
-        ran = await doctor(tmp_path, PYTHONPATH=str(_slow_clock(tmp_path)))
+        ran = await doctor(tmp_path, PYTHONPATH=str(_other_clock(tmp_path, -3600)))
         assert "The clock is wrong" in problem(ran, "clock")
 
         # The configuration file is moved away.
@@ -375,12 +385,14 @@ async def _locked() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
-async def _introduce(http: httpx2.AsyncClient, url: str, token: str) -> None:
+async def _introduce(
+    http: httpx2.AsyncClient, url: str, token: str, *, name: str = "old-editor", **headers: str
+) -> None:
     """Discover tools as a modern client does, which leaves a row."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "old-editor", "version": "1"},
+        "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
     }
     params = {"name": "tool_discovery", "arguments": {"query": ["x"]}, "_meta": meta}
     await http.post(
@@ -392,15 +404,16 @@ async def _introduce(http: httpx2.AsyncClient, url: str, token: str) -> None:
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": "tools/call",
             "Mcp-Name": "tool_discovery",
+            **headers,
         },
     )
 
 
-def _slow_clock(folder: Path) -> Path:
-    """A folder for PYTHONPATH: the command's clock is an hour behind."""
-    folder = folder / "slow"
+def _other_clock(folder: Path, ahead_s: int) -> Path:
+    """A folder for PYTHONPATH: the command's clock is that many seconds ahead."""
+    folder = folder / f"clock {ahead_s}"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text("import time\nreal = time.time\ntime.time = lambda: real() - 3600\n")
+    (folder / "sitecustomize.py").write_text(f"import time\nreal = time.time\ntime.time = lambda: real() + {ahead_s}\n")
     return folder
 
 

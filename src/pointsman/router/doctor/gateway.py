@@ -8,8 +8,10 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 HEALTH_S = 5.0
 LATELY_S = 86_400.0
+PROBLEM_S = 3600.0  # that a refusal is a problem; then it is a note, because anybody can be refused under any name
 MAX_ROWS = 5000
 MAX_CLIENTS = 10
 # What programs say when they refuse a certificate. A mere mention, as in a warning on SSL_CERT_FILE, proves nothing.
@@ -49,6 +52,10 @@ _LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are pr
 _REFUSALS = {
     "unauthorized": "the token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
     "`pointsman token create NAME` prints a new token",
+    UNKNOWN_HOST: "the host name in its URL is not one of the gateway's; if it should be, add it to "
+    "`listen.allowed_hosts`, with its port if the URL has one",
+    UNKNOWN_ORIGIN: "a web page sent it, whose origin is not allowed; if the page is yours, add its origin to "
+    "`listen.allowed_origins`",
     "denied": "the token does not include the project that was named; `pointsman token list` shows what each may use",
 }
 
@@ -149,7 +156,10 @@ def _refused(client: str, refused: _Refused) -> Finding:
     when = _when(refused)
     if not client:  # a scanner, or a client that did not get as far as its name
         return Finding("clients", "note", f"Clients that gave no name were {when}: {_REFUSALS[refused.code]}.")
-    return Finding("clients", "problem", f"Client `{sanitize(client, 60)}` was {when}: {_REFUSALS[refused.code]}.")
+    name = sanitize(client, 60).replace("`", "'")  # it cannot end its quotes
+    ago_s = time.time() - datetime.fromisoformat(refused.last).timestamp()
+    level: Level = "problem" if ago_s <= PROBLEM_S else "note"
+    return Finding("clients", level, f"Client `{name}` was {when}: {_REFUSALS[refused.code]}.")
 
 
 def _when(refused: _Refused) -> str:
