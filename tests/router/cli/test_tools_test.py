@@ -65,7 +65,7 @@ async def test_a_file_with_mistakes_is_refused_with_the_entry_and_an_example(sho
         refused = await run(tmp_path, "tools", "test", *options)
         assert (refused.code, said in refused.stderr) == (2, True), refused.stderr
     unconfigured = await run(tmp_path, "tools", "test", str(file), "--provider", "cloud")
-    assert (unconfigured.code, "`cloud_search` is missing" in unconfigured.stderr) == (1, True)
+    assert (unconfigured.code, "`cloud_search` is missing" in unconfigured.stderr) == (2, True)
 
 
 async def test_the_audits_discoveries_are_ranked_again_and_compared_with_earlier(shop: Shop, tmp_path: Path) -> None:

@@ -164,12 +164,17 @@ class Edited:
 
 def require_projects(path: Path, names: Iterable[str]) -> None:
     """Check that the configuration has these projects. Raises ConfigCommandError, ConfigError (it is not YAML)."""
-    data = Document(read_text(path), str(path), os.environ).data
-    projects = data.get("projects") if isinstance(data, dict) else None
-    known = projects if isinstance(projects, dict) else {}
+    known = project_names(path)
     for name in names:
         if name not in (*known, "*", ""):
             raise ConfigCommandError(f"No project `{name}` in {path}.{project_hint(name, closest(name, known))}")
+
+
+def project_names(path: Path) -> list[str]:
+    """The projects of a configuration, whatever else is wrong with it. Raises ConfigError (it is not YAML)."""
+    data = Document(read_text(path), str(path), os.environ).data
+    projects = data.get("projects") if isinstance(data, dict) else None
+    return list(projects) if isinstance(projects, dict) else []
 
 
 def project_hint(name: str, near: str | None) -> str:
@@ -192,12 +197,12 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
         with report_config_errors():
             yield
     except NameTakenError as error:
-        raise CommandError(f"There is already a {kind} `{error.name}` in {path}.") from None
+        raise ConfigCommandError(f"There is already a {kind} `{error.name}` in {path}.") from None
     except UnknownNameError as error:
         near = f" Did you mean `{error.hint}`?" if error.hint else f" List them with `pointsman {kind} list`."
         if kind == "project":
             near = project_hint(error.name, error.hint)
-        raise CommandError(f"No {kind} `{error.name}` in {path}.{near}") from None
+        raise ConfigCommandError(f"No {kind} `{error.name}` in {path}.{near}") from None
     except ReplaceError as error:
         raise CommandError(str(error)) from error
     except InvalidEntryError as error:

@@ -219,7 +219,8 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
             raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
         known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
-        raise CommandError(f"No log for `{server_id}`: {_why_no_log(folder, server_id)}.{others}")
+        reason, failure = _why_no_log(folder, server_id)
+        raise failure(f"No log for `{server_id}`: {reason}.{others}")
     if as_json:
         print_json({"server": server_id, "lines": written})
         return
@@ -390,12 +391,14 @@ def _show_failure(found: dict[str, Any], folder: Path) -> None:
         note("The gateway tries it again.")
 
 
-def _why_no_log(folder: Path, server_id: str) -> str:
+def _why_no_log(folder: Path, server_id: str) -> tuple[str, type[CommandError]]:
     try:
         known = ask(folder, "names")["servers"]
     except (NoGatewayError, OperationError):
-        return "it wrote nothing to stderr, or there is no such server"
-    return "it has written nothing to stderr" if server_id in known else "there is no such server"
+        return "it wrote nothing to stderr, or there is no such server", CommandError
+    if server_id in known:
+        return "it has written nothing to stderr", CommandError
+    return "there is no such server", ConfigCommandError
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
@@ -444,7 +447,7 @@ def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None)
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
-        raise CommandError(f"There is no server `{server_id}`.{hint}")
+        raise ConfigCommandError(f"There is no server `{server_id}`.{hint}")
     note("No gateway runs now, so the server is started for this trial only.")
     with progress(f"Trying `{server_id}` ..."):
         return try_server(config, server_id, owned_folder(state_dir))
