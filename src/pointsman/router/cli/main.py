@@ -21,7 +21,7 @@ COMMANDS = {
     "log": "pointsman.router.cli.show.log:log",
     "config": "pointsman.router.cli.setup.config:config",
     "token": "pointsman.router.cli.setup.token:token",
-    "client": "pointsman.router.cli.setup.client:client",
+    "client": "pointsman.router.cli.setup.client_list:client",
     "import": "pointsman.router.cli.setup.import_:import_",
     "server": "pointsman.router.cli.setup.server:server",
     "project": "pointsman.router.cli.setup.project:project",

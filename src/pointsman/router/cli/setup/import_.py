@@ -125,7 +125,8 @@ def _findings(file: Path | None, clients: tuple[Dialect, ...], scope: str, names
 
 def _require_names(names: tuple[str, ...], findings: list[Findings]) -> None:
     """Raises ConfigCommandError if a server that was asked for is nowhere."""
-    known = [one.name for each in findings for one in (*each.servers, *each.left_out)]
+    known = [found.name for each in findings for found in each.servers]
+    known += [left.name for each in findings for left in each.left_out]
     for name in names:
         if name not in known:
             near = closest(name, known)
