@@ -48,6 +48,11 @@ async def test_servers_are_added_changed_and_removed_while_the_gateway_runs(shop
     off = await run(tmp_path, "server", "disable", "new", "--json")
     assert off.code == 0
     assert (off.json["server"]["enabled"], off.json["server"]["state"]) == (False, "stopped")
+    for words in (("server", "test", "new"), ("tools", "call", "new:paint")):
+        disabled = await run(tmp_path, *words)
+        assert disabled.code == 1
+        assert "Server `new` is disabled." in disabled.stdout + disabled.stderr
+        assert "Enable it with `pointsman server enable new`." in disabled.stderr
     refused = await run(tmp_path, "server", "restart", "new")
     assert (refused.code, "pointsman server enable new" in refused.stderr) == (1, True)
     on = await run(tmp_path, "server", "enable", "new", "--json")
@@ -135,6 +140,11 @@ async def test_tools_are_listed_searched_and_called_as_the_owner(shop: Shop, tmp
         assert (ran.code, words in ran.stderr) == (1, True), ran.stderr
     assert (await run(tmp_path, "tools", "call", "shop:paint", "chair")).code == 2
     assert len(shop.ran()) == before  # none of them reached the server
+    gone = await run(tmp_path, "tools", "call", "gone:anything")
+    assert (gone.code, "`pointsman doctor` names the reason." in gone.stderr) == (1, True), gone.stderr
+    assert "use another tool" not in gone.stderr
+    searched = await run(tmp_path, "tools", "search", "paint")
+    assert "their tools are missing: `gone`. `pointsman doctor` names the reason." in searched.stderr
     timed_out = await run(tmp_path, "tools", "call", "shop:hang")
     assert (timed_out.code, "did not answer within 1 s" in timed_out.stderr) == (1, True)
 

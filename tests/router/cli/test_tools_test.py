@@ -90,6 +90,12 @@ async def test_the_audits_discoveries_are_ranked_again_and_compared_with_earlier
     (changed,) = [line.split() for line in compared.stdout.splitlines() if line.startswith("paint an object")]
     assert changed[-2:] == ["7", "1"]
 
+    assert "paint an object" not in (await run(tmp_path, "tools", "test", "--audit")).stdout  # it is first as ever
+    assert (await run(tmp_path, "server", "disable", "shop")).code == 0
+    lost = await run(tmp_path, "tools", "test", "--audit")
+    (missed,) = [line for line in lost.stdout.splitlines() if line.startswith("paint an object")]
+    assert missed.endswith("missed: not found")
+
 
 async def test_other_searches_are_compared_and_one_that_does_not_answer_is_told(tmp_path: Path) -> None:
     (tmp_path / "pointsman.queries.yaml").write_text("- {query: paint an object, expected: shop:paint, worst_rank: 9}")

@@ -201,6 +201,8 @@ def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_js
     if found is None:
         found = _try_alone(server_id, config_file, state_dir)
     _show(found, owned_folder(state_dir), as_json)
+    if not found["enabled"]:
+        raise CommandError(f"It was not tried. Enable it with `pointsman server enable {server_id}`.")
 
 
 @server.command("log")
