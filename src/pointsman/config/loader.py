@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
@@ -19,6 +20,7 @@ from pointsman.config.yaml.document import Document, KeyPath
 
 MAX_BYTES = 8 * 1_048_576
 
+_PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_PROJECT = "UNASSIGNED_PROJECT_ID"  # in a request, the word for "no project"
 
 
@@ -37,7 +39,7 @@ def load(path: Path, environ: Mapping[str, str], *, tried: str | None = None) ->
     """
     text = read_text(path)
     if not text.strip():
-        reason = "is empty; delete it and run `pointsman serve` to create a sample"
+        reason = "is empty; restore it from a backup, or delete it and run `pointsman serve` to create a new one"
         raise ConfigError([_whole_file(path, reason)])
     document = Document(text, str(path), environ, resolve_disabled=lambda name: mended_id(name) == tried)
     return validate(document)
@@ -179,7 +181,16 @@ def _require_defined(
     if name in document.external_texts:  # may be a secret: do not repeat it
         document.add_problem(path, f"no such {kind}")
         return
-    document.add_problem(path, f"no {kind} `{name}`", closest(name, defined))
+    near = closest(name, defined)
+    document.add_problem(path, f"no {kind} `{name}`{_remedy(kind, name) if near is None else ''}", near)
+
+
+def _remedy(kind: str, name: str) -> str:
+    if not _PLAIN_ID.fullmatch(name):
+        return ""
+    if kind == "project":
+        return f"; add `projects: {{{name}: {{}}}}`, or run `pointsman project set {name} --create`"
+    return f"; remove it here, or add the server with `pointsman server add {name} COMMAND`"
 
 
 def _section(document: Document, name: str) -> dict[str, Any]:

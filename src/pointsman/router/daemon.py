@@ -219,7 +219,7 @@ class Daemon:
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
             owner = await stack.enter_async_context(owner_channel(self._launch.state_dir, operations_of(parts)))
-            stack.enter_context(state_folder.announced(self._launch.state_dir, url))
+            stack.enter_context(state_folder.announced(self._launch.state_dir, url, self._launch.config_path))
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
                 await self._tasks.until(stop)

@@ -192,6 +192,21 @@ def test_an_emptied_folder_is_refused_with_the_option_that_allows_it(run: Run, n
     assert collections(run)["notes"]["documents"] == 0
 
 
+def test_nothing_found_creates_no_collection(run: Run, notes: Path, tmp_path: Path) -> None:
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    refused = run("ingest", nothing)
+    assert refused.exit_code == 1
+    assert f"No readable files in {nothing}. Add other file types with --include." in refused.stderr
+    assert "No collection `nothing` was created, because nothing was found." in refused.stderr
+    assert "nothing" not in collections(run)
+    assert run("ingest", nothing, "--allow-empty").exit_code == 0
+    assert collections(run)["nothing"]["documents"] == 0
+    both = run("ingest", notes, nothing, "--collection", "all")
+    assert both.exit_code == 0, both.stderr
+    assert collections(run)["all"]["documents"]
+
+
 def test_a_locked_store_is_an_error_in_words_and_the_next_run_goes_on(run: Run, notes: Path, tmp_path: Path) -> None:
     run("list")  # makes the store
     other = sqlite3.connect(tmp_path / "archive.db", isolation_level=None)

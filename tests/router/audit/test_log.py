@@ -83,18 +83,19 @@ def test_a_refused_call_is_a_row_of_its_own(tmp_path: Path) -> None:
     ]
 
 
-def test_strangers_get_a_bounded_number_of_rows_and_are_counted_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", ["unauthorized", "unknown_host", "unknown_origin", "denied"])
+def test_strangers_get_a_bounded_number_of_rows_and_are_counted_all(tmp_path: Path, code: str) -> None:
     clock, seen = Clock(), Observed()
     log = open_log(tmp_path, monotonic=clock, observers=[seen])
     for _ in range(UNAUTHORIZED_BURST + 50):
-        log.record_refusal("unauthorized", kind="execute", method="tools/call", token_id=None)
+        log.record_refusal(code, kind="execute", method="tools/call", token_id=None)
     assert len(rows(tmp_path)) == UNAUTHORIZED_BURST
     assert len(seen.calls) == UNAUTHORIZED_BURST + 50
 
     log.record_refusal("denied", kind="execute", method="tools/call", token_id="laptop")  # a known token
     clock.now += 1.0
     for _ in range(50):
-        log.record_refusal("unauthorized", kind="execute", method="tools/call", token_id=None)
+        log.record_refusal(code, kind="execute", method="tools/call", token_id=None)
     assert len(rows(tmp_path)) == UNAUTHORIZED_BURST + 1 + 10
 
 

@@ -52,6 +52,42 @@ async def test_an_address_without_a_scheme_is_answered_with_the_url(tmp_path: Pa
     assert file.read_text() == "servers: {}\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("htps://foo.example/mcp", "https://foo.example/mcp"),
+        ("HTTP://foo.example/mcp", "http://foo.example/mcp"),
+        ("ftp://foo.example", ""),
+    ],
+)
+async def test_a_url_with_another_scheme_is_not_taken_for_a_program(tmp_path: Path, given: str, meant: str) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text("servers: {}\n")
+    ran = await run(tmp_path, "server", "add", "typo", given)
+    assert ran.code == 2
+    assert f"starts with http:// or https://, not {given.partition(':')[0]}://." in ran.stderr
+    assert ran.stderr.endswith(f" Did you mean `{meant}`?\n" if meant else "://.\n")
+    assert file.read_text() == "servers: {}\n"
+
+
+async def test_https_towards_plain_http_is_answered_with_the_other_scheme(tmp_path: Path) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with (
+        await asyncio.start_server(refuse, "127.0.0.1", 0) as plain,
+        gateway_process(tmp_path, {"servers": {}}),
+    ):
+        url = f"https://127.0.0.1:{plain.sockets[0].getsockname()[1]}/mcp"
+        added = await run(tmp_path, "server", "add", "web", url)
+        assert (added.code, "write http:// instead of https:// in its `url`" in added.stderr) == (1, True), added.stderr
+        told = await run(tmp_path, "doctor")
+        assert "write http:// instead of https:// in its `url`" in told.stdout
+        assert "certificate" not in told.stdout
+
+
 @pytest.mark.parametrize("given", ["server.py", "./bin/server.d/run", "mcp-server-time", "@scope/name", "node:20"])
 async def test_a_program_is_not_taken_for_an_address(tmp_path: Path, given: str) -> None:
     (tmp_path / "pointsman.yaml").write_text("servers: {}\n")

@@ -75,6 +75,43 @@ def test_a_second_add_changes_nothing_and_a_new_address_keeps_the_token(home: Pa
     assert list(load(config_of(home), {}).tokens) == ["cursor"]
 
 
+def test_a_token_that_the_entry_no_longer_has_is_named_with_the_command_that_revokes_it(home: Path) -> None:
+    run("add", "cursor", "--yes")
+    cursor_file(home).write_text("{}")
+    second = run("add", "cursor", "--yes")
+    assert "A token `cursor-2` is created in" in second.stderr
+    assert "`cursor` stays valid: if nothing else uses it, run `pointsman token revoke cursor`." in second.stderr
+    cursor_file(home).write_text("{}")
+    assert "`cursor`, `cursor-2` stay valid" in run("add", "cursor", "--yes").stderr
+    assert list(load(config_of(home), {}).tokens) == ["cursor", "cursor-2", "cursor-3"]
+
+
+def test_a_link_that_leads_nowhere_is_named(home: Path) -> None:
+    file = cursor_file(home)
+    file.unlink(missing_ok=True)
+    file.symlink_to(home / "dotfiles/mcp.json")
+    result = run("add", "cursor", "--yes")
+    assert result.exit_code == 1
+    assert f"{file} is a link to {home / 'dotfiles/mcp.json'}, which does not exist." in result.stderr
+    assert not load(config_of(home), {}).tokens
+
+
+def test_the_list_says_why_a_file_is_unreadable_and_which_entry_leads_elsewhere(home: Path) -> None:
+    run("add", "cursor", "--yes")
+    file = home / ".cursor/mcp.json"
+    file.write_text(file.read_text().replace(":3282/", ":3283/"))
+    zed = home / ".config/zed/settings.json"
+    zed.parent.mkdir(parents=True)
+    zed.write_text("{ broken")
+    shown = run("list").stdout
+    assert f"| {zed} is not valid JSON" in shown
+    assert "| its URL has port 3283, but the gateway listens on 3282. `pointsman client add cursor`" in shown
+    states = {row["client"]: row["state"] for row in json.loads(run("list", "--json").stdout)}
+    assert (states["cursor"], states["zed"]) == ("other address", "unreadable")
+    run("add", "cursor", "--yes")
+    assert "its URL has port" not in run("list").stdout
+
+
 def test_other_entries_the_mode_and_a_link_are_kept(home: Path) -> None:
     file = cursor_file(home)
     real = home / "dotfiles.json"

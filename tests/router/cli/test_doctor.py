@@ -64,10 +64,10 @@ def cloudy(url: str, timeout_s: float = 20, **more: Any) -> dict[str, Any]:
     return {"unassigned": {"optimization": "cloud"}, "cloud_search": cloud_search, **more}
 
 
-async def test_where_all_is_well_it_says_so_on_stdout(tmp_path: Path) -> None:
+async def test_where_only_the_gateway_is_missing_it_says_so_on_stdout(tmp_path: Path) -> None:
     told = await doctor(tmp_path, {"servers": {}, "tokens": TOKENS, "listen": {"port": 0}})
-    assert (told.code, told.stderr) == (0, "")
-    assert [line.split()[:2] for line in told.stdout.splitlines()] == [["ok", "configuration"], ["note", "gateway"]]
+    assert (told.code, told.stderr) == (1, "")
+    assert [line.split()[:2] for line in told.stdout.splitlines()] == [["ok", "configuration"], ["problem", "gateway"]]
     assert "`pointsman serve` starts one" in told.stdout
 
 
@@ -78,7 +78,7 @@ async def test_a_broken_configuration_is_a_problem_and_the_rest_is_looked_at_all
     [(level, message)] = told.findings("configuration")
     assert level == "problem"
     assert "servers.time.comand: unknown key (did you mean `command`?)" in message
-    assert [level for level, _ in told.findings("gateway")] == ["note"]
+    assert [level for level, _ in told.findings("gateway")] == ["problem"]
 
 
 async def test_without_a_configuration_the_next_step_is_named(tmp_path: Path) -> None:

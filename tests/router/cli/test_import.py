@@ -163,6 +163,22 @@ def test_the_plan_says_that_a_server_of_one_folder_will_be_everybody_s(home: Pat
     assert "Claude Code uses it in /srv/site only; here, every client can use it" in said
 
 
+def test_the_plan_says_what_stays_disabled_and_what_is_dropped(home: Path) -> None:
+    entries = {"slow": {"command": "x", "timeout": 5000}, "off": {"command": "y", "disabled": True}}
+    (home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    said = run("--dry-run").stderr
+    assert said.count("`timeout` is left out") == 1
+    assert said.count("stays disabled") == 1
+
+
+def test_a_server_that_is_nowhere_is_named(home: Path) -> None:
+    nowhere = run("--server", "nosuch", "--yes")
+    assert (nowhere.exit_code, "There is no server `nosuch` to import." in nowhere.stderr) == (2, True)
+    near = run("--server", "github", "--server", "far way", "--yes")
+    assert (near.exit_code, "Did you mean `far away`?" in near.stderr) == (2, True)
+    assert config_of(home).read_text() == CONFIG
+
+
 def test_without_a_configuration_the_next_step_is_said(home: Path) -> None:
     config_of(home).unlink()
     result = run("--yes")
@@ -198,6 +214,9 @@ async def test_a_running_gateway_starts_the_imported_server(tmp_path: Path) -> N
             *("--config", str(gateway.config_file), "--state-dir", str(gateway.state_dir)),
             cwd=tmp_path,
             env=own_environment(tmp_path),
+            stderr=asyncio.subprocess.PIPE,
         )
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        _, said = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0
+        assert b"The gateway starts them now: `pointsman status` shows which run" in said
         await gateway.until_logged("server clock is running")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import click
+import pytest
+from click.testing import CliRunner
 
 from pointsman.router.cli.main import COMMANDS, HELP, main
 
@@ -44,3 +46,27 @@ def test_the_list_of_commands_is_shown_without_importing_any_of_them() -> None:
 def test_the_shell_completes_commands_without_importing_any_of_them() -> None:
     items = main.shell_complete(click.Context(main), "s")
     assert [item.value for item in items] == [name for name in COMMANDS if name.startswith("s")]
+
+
+@pytest.mark.parametrize("line", ["", "server", "tools", "archive", "archive context"])
+def test_a_group_without_its_command_prints_its_help(line: str) -> None:
+    """With the exit code of a command line that is not complete."""
+    shown = CliRunner().invoke(main, line.split(), prog_name="pointsman")
+    assert shown.exit_code == 2
+    wanted = CliRunner().invoke(main, [*line.split(), "--help"], prog_name="pointsman")
+    assert shown.stderr == wanted.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("log --level info", ""),
+        ("log --folow", " Did you mean `--follow`?"),
+        ("log --line 3", " Did you mean `--lines`?"),
+    ],
+)
+def test_only_an_option_that_resembles_the_unknown_one_is_suggested(line: str, hint: str) -> None:
+    shown = CliRunner().invoke(main, line.split())
+    option = line.split()[1]
+    assert shown.exit_code == 2
+    assert shown.stderr.splitlines()[-1] == f"Error: No such option '{option}'.{hint}"

@@ -43,11 +43,16 @@ async def test_servers_are_added_changed_and_removed_while_the_gateway_runs(shop
     assert SECRET not in json.dumps(listed)
 
     twice = await run(tmp_path, "server", "add", "new", "uvx", "x")
-    assert twice.code == 1
+    assert twice.code == 2
     assert "already a server `new`" in twice.stderr
     off = await run(tmp_path, "server", "disable", "new", "--json")
     assert off.code == 0
     assert (off.json["server"]["enabled"], off.json["server"]["state"]) == (False, "stopped")
+    for words in (("server", "test", "new"), ("tools", "call", "new:paint")):
+        disabled = await run(tmp_path, *words)
+        assert disabled.code == 1
+        assert "Server `new` is disabled." in disabled.stdout + disabled.stderr
+        assert "Enable it with `pointsman server enable new`." in disabled.stderr
     refused = await run(tmp_path, "server", "restart", "new")
     assert (refused.code, "pointsman server enable new" in refused.stderr) == (1, True)
     on = await run(tmp_path, "server", "enable", "new", "--json")
@@ -58,7 +63,7 @@ async def test_servers_are_added_changed_and_removed_while_the_gateway_runs(shop
     assert gone.code == 0
     assert "new" not in json.loads(shop.gateway.config_file.read_text())["servers"]
     unknown = await run(tmp_path, "server", "test", "shp")
-    assert (unknown.code, "Did you mean `shop`?" in unknown.stderr) == (1, True)
+    assert (unknown.code, "Did you mean `shop`?" in unknown.stderr) == (2, True)
 
 
 async def test_a_server_that_fails_is_told_with_its_own_words(shop: Shop, tmp_path: Path) -> None:
@@ -95,7 +100,7 @@ async def test_arguments_that_cannot_be_sent_are_explained(shop: Shop, tmp_path:
         unsent = await run(tmp_path, "tools", "call", "shop:paint", "-", stdin=sent)
         assert (unsent.code in (1, 2), words in unsent.stderr) == (True, True), unsent.stderr
     binary = await run(tmp_path, "tools", "call", "shop:paint", os.fsdecode(b"object=\xff"))
-    assert (binary.code, "is not UTF-8 text" in binary.stderr) == (1, True), binary.stderr
+    assert (binary.code, "is not UTF-8 text" in binary.stderr) == (2, True), binary.stderr
     assert not shop.ran()
 
 
@@ -135,6 +140,11 @@ async def test_tools_are_listed_searched_and_called_as_the_owner(shop: Shop, tmp
         assert (ran.code, words in ran.stderr) == (1, True), ran.stderr
     assert (await run(tmp_path, "tools", "call", "shop:paint", "chair")).code == 2
     assert len(shop.ran()) == before  # none of them reached the server
+    gone = await run(tmp_path, "tools", "call", "gone:anything")
+    assert (gone.code, "`pointsman doctor` names the reason." in gone.stderr) == (1, True), gone.stderr
+    assert "use another tool" not in gone.stderr
+    searched = await run(tmp_path, "tools", "search", "paint")
+    assert "their tools are missing: `gone`. `pointsman doctor` names the reason." in searched.stderr
     timed_out = await run(tmp_path, "tools", "call", "shop:hang")
     assert (timed_out.code, "did not answer within 1 s" in timed_out.stderr) == (1, True)
 
@@ -160,7 +170,7 @@ async def test_projects_are_listed_and_set_in_effect_at_once(shop: Shop, tmp_pat
     assert all(one["tools"] is not None for one in listed if one["state"] == "running")
     assert "Reconnected" not in (await run(tmp_path, "project", "set", "attic", "--exposure", "flat")).stderr
     unknown = await run(tmp_path, "project", "set", "atic", "--optimization", "bm25")
-    assert (unknown.code, "Did you mean `attic`?" in unknown.stderr) == (1, True)
+    assert (unknown.code, "Did you mean `attic`?" in unknown.stderr) == (2, True)
 
 
 async def test_a_change_that_the_gateway_rejects_is_told_and_taken_back(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ async def test_the_last_words_of_a_server_that_fails_can_be_read(tmp_path: Path)
         file = gateway.state_dir / "logs" / "broken.log"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert await server_log(gateway.state_dir, "brken") == (
-            1,
+            2,
             "",
             "No log for `brken`: there is no such server. Logs exist for: broken.\n",
         )

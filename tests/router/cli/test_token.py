@@ -70,7 +70,7 @@ def test_a_name_that_is_taken_names_the_way_out(file: Path) -> None:
     run("create", "laptop")
     before = file.read_text()
     result = run("create", "laptop")
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "`pointsman token revoke laptop`" in result.stderr
     assert file.read_text() == before
 
@@ -142,7 +142,7 @@ def test_a_revoked_token_is_gone_and_the_rest_as_it_was(file: Path) -> None:
 def test_a_token_that_does_not_exist_cannot_be_revoked(file: Path) -> None:
     run("create", "laptop")
     result = run("revoke", "labtop")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "No token `labtop`" in result.stderr
     assert "Did you mean `laptop`?" in result.stderr
 

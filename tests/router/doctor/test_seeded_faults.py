@@ -48,6 +48,12 @@ def problem(ran: Ran, check: str) -> str:
     return message
 
 
+def in_order(ran: Ran) -> bool:
+    """Nothing is wrong but that no gateway runs."""
+    [found] = [each for each in ran.json["findings"] if each["level"] == "problem"]
+    return ran.code == 1 and found["check"] == "gateway"
+
+
 def configure(folder: Path, **config: Any) -> Path:
     """A configuration in order, on a port that nobody has to have."""
     file = folder / "pointsman.yaml"
@@ -68,8 +74,16 @@ def program(folder: Path, name: str, prints: str) -> str:
 async def test_an_installation_in_order_has_no_problem(tmp_path: Path) -> None:
     configure(tmp_path)
     ran = await doctor(tmp_path)
-    assert ran.code == 0, ran.stdout
-    assert {each["level"] for each in ran.json["findings"]} == {"ok", "note"}
+    assert [(each["check"], each["level"]) for each in ran.json["findings"]] == [
+        ("configuration", "ok"),
+        ("gateway", "problem"),
+    ]
+    assert "`pointsman serve` starts one, `pointsman service install`" in problem(ran, "gateway")
+    async with gateway_process(tmp_path, {"servers": {}}) as gateway:
+        gateway.config_file.chmod(0o600)
+        ran = await doctor(tmp_path)
+        assert ran.code == 0, ran.stdout
+        assert {each["level"] for each in ran.json["findings"]} == {"ok", "note"}
 
 
 async def test_a_configuration_without_tokens(tmp_path: Path) -> None:
@@ -82,13 +96,13 @@ async def test_a_configuration_without_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secret", ["ghp_" + "x1" * 18, "sk-proj-" + "x1" * 12])
 async def test_plain_secrets_in_a_file_that_others_can_read(tmp_path: Path, secret: str) -> None:
     file = configure(tmp_path, servers={"gh": {"command": sys.executable, "env": {"KEY": secret}}})
-    assert (await doctor(tmp_path)).code == 0
+    assert in_order(await doctor(tmp_path))
     file.chmod(0o644)
     ran = await doctor(tmp_path)
     assert f"chmod 600 {file}" in problem(ran, "secrets")
     assert secret not in ran.stdout
     configure(tmp_path, servers={"gh": {"command": sys.executable, "env": {"KEY": "${KEY}"}}}).chmod(0o644)
-    assert (await doctor(tmp_path, KEY=secret)).code == 0
+    assert in_order(await doctor(tmp_path, KEY=secret))
 
 
 async def test_secret_files_that_others_can_read(tmp_path: Path) -> None:
@@ -106,7 +120,7 @@ async def test_secret_files_that_others_can_read(tmp_path: Path) -> None:
     assert "a-secret-value" not in ran.stdout
     key.chmod(0o600)
     unused.parent.chmod(0o700)  # protects the file in it
-    assert (await doctor(tmp_path)).code == 0
+    assert in_order(await doctor(tmp_path))
 
 
 async def test_a_missing_program(tmp_path: Path) -> None:
@@ -127,7 +141,7 @@ async def test_an_old_node_and_an_old_python(tmp_path: Path) -> None:
     configure(tmp_path, servers={"files": {"command": "npx", "args": ["x"]}})
     assert "Node.js 14.21 is too old" in problem(await doctor(tmp_path, PATH=path), "programs")
     program(tmp_path, "node", "v22.1.0")
-    assert (await doctor(tmp_path, PATH=path)).code == 0
+    assert in_order(await doctor(tmp_path, PATH=path))
     program(tmp_path, "python3", "Python 3.8.10")
     configure(tmp_path, servers={"own": {"command": "python3", "args": ["x.py"]}})
     assert "is Python 3.8, which is too old" in problem(await doctor(tmp_path, PATH=path), "programs")
@@ -291,6 +305,16 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
             assert refused["message"].startswith("Client `old-editor` was refused once in the last 24 h")
             await _introduce(http, gateway.url, gateway.token)
             assert findings(await doctor(tmp_path), "clients") == []
+            for header, key in (("Origin", "listen.allowed_origins"), ("Host", "listen.allowed_hosts")):
+                await _introduce(http, gateway.url, gateway.token, **{header: "gateway.lan"})
+                assert f"`{key}`" in problem(await doctor(tmp_path), "clients")
+            await _introduce(http, gateway.url, "ptm_wrong", name="a`. Run `rm -rf")
+            names = {each["message"].split("`")[1] for each in findings(await doctor(tmp_path), "clients")}
+            assert names == {"old-editor", "a'. Run 'rm -rf"}
+            later = await doctor(tmp_path, PYTHONPATH=str(_other_clock(tmp_path, 3700)))
+            assert {each["level"] for each in findings(later, "clients")} == {"note"}
+            later = await doctor(tmp_path, PYTHONPATH=str(_other_clock(tmp_path, 86_500)))
+            assert findings(later, "clients") == []
 
         # A server wants a credential: the variable of it is empty, or it is wrong.
         added = await run(tmp_path, "server", "add", "empty", url, "--header", "Authorization: Bearer ${TRACKER_KEY:-}")
@@ -301,15 +325,34 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
         assert wrong.endswith("check `headers` in its configuration. `pointsman server test wrong` tries it again.")
 
         # The clock goes back.
-        ran = await doctor(tmp_path, PYTHONPATH=str(_slow_clock(tmp_path)))
+        ran = await doctor(tmp_path, PYTHONPATH=str(_other_clock(tmp_path, -3600)))
         assert "The clock is wrong" in problem(ran, "clock")
 
         # The configuration file is moved away.
         moved = gateway.config_file.rename(tmp_path / "elsewhere.yaml")
-        ran = await doctor(tmp_path)
-        assert any("is gone. Move it back" in each["message"] for each in findings(ran, "configuration"))
+        first = (await doctor(tmp_path)).json["findings"][0]
+        assert first["message"].startswith(f"{gateway.config_file} is gone. The running gateway was started with it")
+        await gateway.until_logged(f"{gateway.config_file} is gone; the configuration that was read from it stays")
         moved.rename(gateway.config_file)
         assert not any("is gone" in each["message"] for each in findings(await doctor(tmp_path), "configuration"))
+
+
+async def test_an_emptied_configuration_is_restored_and_not_created_anew(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {"servers": {}}) as gateway:
+        whole = gateway.config_file.read_text()
+        gateway.config_file.write_text("")
+        await gateway.until_logged("is empty; restore it from a backup")
+        ran = await doctor(tmp_path)
+        assert "is empty; restore it from a backup, or delete it" in problem(ran, "configuration")
+        kept = problem(ran, "gateway")
+        assert "the previous configuration stays in effect" in kept
+        assert f"`pointsman config validate --config {gateway.config_file}`" in kept
+        shown = await run(tmp_path, "status")
+        assert f"`pointsman config validate --config {gateway.config_file}`" in shown.stdout
+        async with httpx2.AsyncClient(timeout=60) as http:  # whoever has a token need not know the path
+            health = (await http.get(f"{gateway.base_url}/health", headers=gateway.headers)).json()
+        assert "Run `pointsman config validate` for details." in health["configuration"]
+        gateway.config_file.write_text(whole)
 
 
 async def test_a_gateway_that_is_its_own_server(tmp_path: Path) -> None:
@@ -342,12 +385,14 @@ async def _locked() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
-async def _introduce(http: httpx2.AsyncClient, url: str, token: str) -> None:
+async def _introduce(
+    http: httpx2.AsyncClient, url: str, token: str, *, name: str = "old-editor", **headers: str
+) -> None:
     """Discover tools as a modern client does, which leaves a row."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "old-editor", "version": "1"},
+        "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
     }
     params = {"name": "tool_discovery", "arguments": {"query": ["x"]}, "_meta": meta}
     await http.post(
@@ -359,15 +404,16 @@ async def _introduce(http: httpx2.AsyncClient, url: str, token: str) -> None:
             "MCP-Protocol-Version": "2026-07-28",
             "Mcp-Method": "tools/call",
             "Mcp-Name": "tool_discovery",
+            **headers,
         },
     )
 
 
-def _slow_clock(folder: Path) -> Path:
-    """A folder for PYTHONPATH: the command's clock is an hour behind."""
-    folder = folder / "slow"
+def _other_clock(folder: Path, ahead_s: int) -> Path:
+    """A folder for PYTHONPATH: the command's clock is that many seconds ahead."""
+    folder = folder / f"clock {ahead_s}"
     folder.mkdir()
-    (folder / "sitecustomize.py").write_text("import time\nreal = time.time\ntime.time = lambda: real() - 3600\n")
+    (folder / "sitecustomize.py").write_text(f"import time\nreal = time.time\ntime.time = lambda: real() + {ahead_s}\n")
     return folder
 
 
@@ -397,7 +443,8 @@ async def test_the_file_of_a_client(tmp_path: Path) -> None:
     assert "www" not in ran.stdout
     entry(TOKEN)
     ran = await doctor(tmp_path, "--client", "cursor")
-    assert (ran.code, findings(ran, "client")[0]["level"]) == (0, "ok")
+    assert in_order(ran)
+    assert findings(ran, "client")[0]["level"] == "ok"
     async with gateway_process(tmp_path, {"servers": {}}, token=TOKEN) as gateway:
         gateway.config_file.chmod(0o600)
         entry(TOKEN, port=1)

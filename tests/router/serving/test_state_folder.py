@@ -19,15 +19,17 @@ from pointsman.router.serving.state_folder import (
     locked,
 )
 
+CONFIG = Path("/etc/pointsman.yaml")
+
 
 def test_a_second_daemon_is_told_who_holds_the_folder(tmp_path: Path) -> None:
-    with locked(tmp_path), announced(tmp_path, "http://127.0.0.1:1/mcp"):
+    with locked(tmp_path), announced(tmp_path, "http://127.0.0.1:1/mcp", CONFIG):
         with (
             pytest.raises(StateFolderError, match=rf"http://127.0.0.1:1/mcp \(process {os.getpid()}\)"),
             locked(tmp_path),
         ):
             pass
-        assert find_running(tmp_path) == RunningGateway("http://127.0.0.1:1/mcp", os.getpid())
+        assert find_running(tmp_path) == RunningGateway("http://127.0.0.1:1/mcp", os.getpid(), str(CONFIG))
     assert find_running(tmp_path) is None
     with locked(tmp_path):
         assert find_running(tmp_path) is None
@@ -59,7 +61,7 @@ def test_the_note_of_a_killed_daemon_is_not_believed(tmp_path: Path) -> None:
     code = (
         "import os, sys, pathlib; from pointsman.router.serving.state_folder import announced, locked\n"
         "folder = pathlib.Path(sys.argv[1])\n"
-        "with locked(folder), announced(folder, 'http://127.0.0.1:1/mcp'): os.kill(os.getpid(), 9)"
+        "with locked(folder), announced(folder, 'http://127.0.0.1:1/mcp', folder): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert (tmp_path / NOTE).exists()
@@ -68,7 +70,7 @@ def test_the_note_of_a_killed_daemon_is_not_believed(tmp_path: Path) -> None:
 
 def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    with locked(folder), announced(folder, "http://127.0.0.1:1/mcp"):
+    with locked(folder), announced(folder, "http://127.0.0.1:1/mcp", CONFIG):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in folder.iterdir())
 

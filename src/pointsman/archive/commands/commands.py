@@ -16,6 +16,7 @@ import click
 
 from pointsman.archive.settings import ArchiveSettings
 from pointsman.core.escape import escaped_json
+from pointsman.core.given_path import GivenPath
 
 if TYPE_CHECKING:  # heavy, and not needed to report an invalid option
     from pointsman.archive.store.base import Storage
@@ -55,8 +56,8 @@ def store_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.option(
         "--server", metavar="ID", help="Use the store of this server. Default: the only server with `bundled: archive`."
     )
-    @click.option("--config", type=click.Path(path_type=Path), help="Configuration file that defines the server.")
-    @click.option("--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder.")
+    @click.option("--config", type=GivenPath(), help="Configuration file that defines the server.")
+    @click.option("--state-dir", type=GivenPath(file_okay=False), help="The gateway's state folder.")
     @wraps(command)
     def run(**options: Any) -> None:
         located = {name: options.pop(name) for name in ("db", "server", "config", "state_dir")}

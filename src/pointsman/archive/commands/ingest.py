@@ -74,6 +74,7 @@ def ingest(
         with opened(settings) as storage:
             chosen = resolve_folders(storage, folders, allow_empty=allow_empty, **options)
             reports = [_run(storage, folder) for folder in chosen]
+            nothing = [] if watch or allow_empty else _remove_empty(storage, chosen)
             problem = _embed(storage, settings)
             _print_reports(chosen, reports, problem, as_json)
             if watch:
@@ -85,8 +86,18 @@ def ingest(
     except KeyboardInterrupt:
         note("Interrupted. The store has what was read so far; repeat the command to resume.")
         sys.exit(130)
-    if problem or any(report.broken for report in reports):
+    for folder in nothing:
+        note(f"No collection `{shown(folder.job.collection)}` was created, because nothing was found.")
+    if problem or nothing or any(report.broken for report in reports):
         sys.exit(1)
+
+
+def _remove_empty(storage: Storage, folders: Iterable[Folder]) -> list[Folder]:
+    """Remove the collections that this run has created and not filled; return their folders."""
+    empty = [each for each in folders if each.created and not storage.documents.origins(each.job.collection)]
+    for folder in empty:
+        storage.documents.remove_collection(folder.job.collection)
+    return empty
 
 
 def _run(storage: Storage, folder: Folder) -> Report:

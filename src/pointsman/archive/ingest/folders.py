@@ -23,6 +23,7 @@ class InvalidOptionsError(ValueError):
 class Folder:
     job: IngestJob
     manifest: Manifest
+    created: bool = False  # the collection did not exist before
 
 
 def resolve_folders(
@@ -54,7 +55,7 @@ def resolve_folders(
     for root in dict.fromkeys(map(_folder, folders)):
         manifest = _manifest(storage, root, options)
         job = IngestJob(root, manifest.name, source, selection, again, allow_empty)
-        chosen.append(Folder(job, manifest))
+        chosen.append(Folder(job, manifest, storage.documents.collection(manifest.name) is None))
     _check_patterns(selection)
     _check_nesting([folder.job for folder in chosen])
     for folder in chosen:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from pointsman.core.extras import install_command
+
 READ_S = 120.0
 MAX_PAGES = 5_000
 MAX_CHARS = 20_000_000
 MAX_MEMORY = 4 * 1024**3
-
-MISSING = "PDF files need the package pypdf. Install it with: pip install 'pointsman[pdf]'"
 
 
 class PdfError(ValueError):
@@ -33,7 +33,7 @@ class PdfText:
 def read_pdf(raw: bytes, *, read_s: float = READ_S) -> PdfText:
     """Raises PdfError."""
     if find_spec("pypdf") is None:
-        raise PdfError(MISSING)
+        raise PdfError(f"PDF files need the package pypdf. Install it with: {install_command('pdf')}")
     command = (sys.executable, "-P", "-m", "pointsman.archive.text.pdf")
     try:
         done = subprocess.run(command, input=raw, capture_output=True, timeout=read_s, check=False)  # noqa: S603

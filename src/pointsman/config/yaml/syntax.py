@@ -14,12 +14,14 @@ from pointsman.config.secrets import holds_secret
 
 TYPOGRAPHIC_QUOTES = tuple("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
 
+NO_COMMENT = "`{}` does not start a comment in YAML; use `#`"
 _SHOWN = 60  # characters of a corrected text
 _NO_SPACE = re.compile(r"\s*(?:- +)?[\"']?([A-Za-z_][\w.-]*)[\"']?:(?![\s/]|$)")
 _LONE_WORD = re.compile(r"\s*([A-Za-z_][\w.-]*)\s*")
 _COMMENT_AS_VALUE = re.compile(r"[\[{,:][ \t]*+(#)[^\s#]")
 _KEY = re.compile(r"\s*[\"']?[\w.-]*[\"']?")
 _QUOTED_OR_COMMENT = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|(?<!\S)#[^\n]*")
+_SLASHES = re.compile(r"(?<![^\s,{\[])(?://|/\*)")
 _TOML_TABLE = re.compile(r"^\[{1,2}[\w.\"-]+\]{1,2}[ \t]*$", re.MULTILINE)
 
 
@@ -147,6 +149,18 @@ def _special_start(mistake: _Mistake) -> _Answer | None:
         line, column = mistake.start or (mistake.line, mistake.column)
         character = mistake.line_text(line)[column : column + 1]
         return line, column, f"a value that starts with `{character}` has a special meaning in YAML; quote it"
+    return None
+
+
+def _slashes(mistake: _Mistake) -> _Answer | None:
+    """A comment as in JSON with comments, above the place where YAML stumbles."""
+    above = mistake.line_above(mistake.line)
+    first = mistake.start[0] if mistake.start else mistake.line
+    for number in range(mistake.line, min(first, mistake.line if above is None else above) - 1, -1):
+        plain = _QUOTED_OR_COMMENT.sub(lambda found: " " * len(found[0]), mistake.line_text(number))
+        found = _SLASHES.search(plain)
+        if found is not None:
+            return number, found.start(), NO_COMMENT.format(found[0])
     return None
 
 
@@ -280,6 +294,7 @@ _RULES: tuple[Callable[[_Mistake], _Answer | None], ...] = (
     _character,
     _quote,
     _special_start,
+    _slashes,
     _colon,
     _group,
     _value,

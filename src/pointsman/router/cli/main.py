@@ -21,7 +21,7 @@ COMMANDS = {
     "log": "pointsman.router.cli.show.log:log",
     "config": "pointsman.router.cli.setup.config:config",
     "token": "pointsman.router.cli.setup.token:token",
-    "client": "pointsman.router.cli.setup.client:client",
+    "client": "pointsman.router.cli.setup.client_list:client",
     "import": "pointsman.router.cli.setup.import_:import_",
     "server": "pointsman.router.cli.setup.server:server",
     "project": "pointsman.router.cli.setup.project:project",
@@ -101,10 +101,23 @@ def _escaped_messages() -> Iterator[None]:
     """Click prints what is wrong with an argument, and quotes the argument. Commands escape their own messages."""
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # a group without its command: the message is the group's help
+    except click.NoSuchOption as error:
+        raise click.UsageError(escaped(_unknown_option(error)), error.ctx) from None
     except click.UsageError as error:
         if escaped(error.message) == error.message:
             raise
         raise click.UsageError(escaped(error.format_message()), error.ctx) from None
+
+
+def _unknown_option(error: click.NoSuchOption) -> str:
+    """Click compares options with their dashes, and so finds `--help` similar to `--level`."""
+    import difflib
+
+    without_dashes = {option.lstrip("-"): option for option in error.possibilities or ()}
+    near = difflib.get_close_matches(error.option_name.lstrip("-"), without_dashes, n=1)
+    return f"{error.message} Did you mean `{without_dashes[near[0]]}`?" if near else error.message
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -49,6 +49,10 @@ def read(path: Path, kind: Format) -> Contents:
     try:
         text = bounded_text(path, MAX_BYTES[kind])
     except (FileNotFoundError, NotADirectoryError):
+        if path.is_symlink():
+            raise ClientFileError(
+                f"{path} is a link to {path.readlink()}, which does not exist. Create that file, or remove the link."
+            ) from None
         return Contents(path, None, {})
     return Contents(path, text, parsed(text, kind, str(path)))
 

@@ -220,6 +220,10 @@ def _translated(source: str, name: str, entry: Mapping[str, Any], references: _R
         _key(key) for key in entry if key not in _UNDERSTOOD | WITHOUT_EFFECT | CONFIRMATIONS and key != "config"
     )
     notes = [f"`{key}` has no counterpart here and is left out" for key in strange[:10]]
+    if "timeout" in entry:
+        notes.append("`timeout` is left out, because clients count in different units; set `timeouts: {call_s: 60}`")
+    if server.get("enabled") is False:
+        notes.append("stays disabled, as it is there; `pointsman server enable NAME` enables it")
     if references.names:
         names = ", ".join(sorted(references.names))
         notes.append(f"needs {names} in the gateway's environment; empty where that is not set")

@@ -42,6 +42,21 @@ def check_client(inspected: Inspected) -> list[Finding]:
     return [_finding(dialect, "ok", f"{path} is in order. {dialect.after}".rstrip())]
 
 
+def other_port(entry: Mapping[str, Any], gateway_url: str) -> str:
+    """What is wrong with an entry that leads to another port of this machine than the gateway's; empty: nothing."""
+    url = _url(entry)
+    wanted, given = urlsplit(gateway_url), urlsplit(url or "")
+    try:
+        differs = given.hostname in ("127.0.0.1", "localhost", "::1") and given.port != wanted.port
+    except ValueError:
+        return "its URL has no valid port."
+    return f"its URL has port {given.port}, but the gateway listens on {wanted.port}." if differs else ""
+
+
+def _url(entry: Mapping[str, Any]) -> str | None:
+    return next((entry[key] for key in _URL_KEYS if isinstance(entry.get(key), str)), None)
+
+
 def _reason(error: ClientFileError) -> str:
     return str(error).removesuffix(" Mend it first.").rstrip(".")
 
@@ -51,15 +66,10 @@ def _finding(dialect: Dialect, level: Level, text: str) -> Finding:
 
 
 def _address_problems(inspected: Inspected, entry: Mapping[str, Any]) -> Iterator[str]:
-    url = next((entry[key] for key in _URL_KEYS if isinstance(entry.get(key), str)), None)
-    if url is None:
+    if _url(entry) is None:
         yield from _command_problems(entry)
-        return
-    if inspected.running is None:
-        return
-    wanted, given = urlsplit(inspected.running.url), urlsplit(url)
-    if given.hostname in ("127.0.0.1", "localhost", "::1") and given.port != wanted.port:
-        yield f"its URL has port {given.port}, but the gateway listens on {wanted.port}."
+    elif inspected.running is not None and (problem := other_port(entry, inspected.running.url)):
+        yield problem
 
 
 def _command_problems(entry: Mapping[str, Any]) -> Iterator[str]:

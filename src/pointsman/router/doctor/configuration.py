@@ -37,16 +37,23 @@ def check_configuration(inspected: Inspected) -> list[Finding]:
 
 def check_place(inspected: Inspected) -> list[Finding]:
     """Check that the file of the running gateway is still there, and is the one that this shell finds."""
-    if inspected.status is None:
+    if inspected.running is None:
         return []
-    used = Path(inspected.status["configuration"])
+    used, other = inspected.used_config, inspected.config_path
+    if used is None:
+        return [Finding(_CHECK, "note", f"The running gateway does not say which file it uses; {other} was checked.")]
     if not used.exists():
-        step = "Move it back; until then the gateway keeps what it has read, and at its next start it finds nothing"
-        return [Finding(_CHECK, "problem", f"{used}, which the running gateway uses, is gone. {step}.")]
-    other = inspected.config_path
+        return [] if other == used else [Finding(_CHECK, "problem", gone(used))]  # or reported as the configuration
     if other is not None and other.exists() and not other.samefile(used):
         return [Finding(_CHECK, "note", f"The running gateway uses another file: {used}.")]
     return []
+
+
+def gone(used: Path) -> str:
+    return (
+        f"{used} is gone. The running gateway was started with it, and keeps what it has read; "
+        "at its next start it finds nothing. Move the file back, or restore it from a backup."
+    )
 
 
 def check_tokens(inspected: Inspected) -> list[Finding]:

@@ -38,5 +38,12 @@ class Inspected:
     client: str | None = None  # of which the file is checked, too
     environ: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def used_config(self) -> Path | None:
+        """The file that the running gateway was started with; None: none runs, or it is of an earlier version."""
+        if self.status is not None:
+            return Path(self.status["configuration"])
+        return Path(self.running.configuration) if self.running is not None and self.running.configuration else None
+
 
 Check = Callable[[Inspected], list[Finding] | Awaitable[list[Finding]]]

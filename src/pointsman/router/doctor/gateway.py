@@ -8,8 +8,10 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
@@ -17,12 +19,17 @@ from pointsman.router.clients.found_servers import leads_here
 from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
+from pointsman.router.owner.client import LOG_STEP
 from pointsman.router.owner.description import empty_variables
 from pointsman.router.owner.last_words import ASIDE
 from pointsman.router.serving.socket import ListenError, bind
 
+if TYPE_CHECKING:
+    import httpx2
+
 HEALTH_S = 5.0
 LATELY_S = 86_400.0
+PROBLEM_S = 3600.0  # that a refusal is a problem; then it is a note, because anybody can be refused under any name
 MAX_ROWS = 5000
 MAX_CLIENTS = 10
 # What programs say when they refuse a certificate. A mere mention, as in a warning on SSL_CERT_FILE, proves nothing.
@@ -45,6 +52,10 @@ _LEVELS: dict[str, Level] = {"configuration_watch": "note"}  # all others are pr
 _REFUSALS = {
     "unauthorized": "the token is missing, wrong, revoked or expired; `pointsman client add NAME` sets a client up, "
     "`pointsman token create NAME` prints a new token",
+    UNKNOWN_HOST: "the host name in its URL is not one of the gateway's; if it should be, add it to "
+    "`listen.allowed_hosts`, with its port if the URL has one",
+    UNKNOWN_ORIGIN: "a web page sent it, whose origin is not allowed; if the page is yours, add its origin to "
+    "`listen.allowed_origins`",
     "denied": "the token does not include the project that was named; `pointsman token list` shows what each may use",
 }
 
@@ -52,15 +63,15 @@ _REFUSALS = {
 async def check_gateway(inspected: Inspected) -> list[Finding]:
     running = inspected.running
     if running is None:
-        note = "No gateway runs with this state folder. `pointsman serve` starts one."
-        return [Finding("gateway", "note", note), *_check_port(inspected)]
+        text = f"No gateway runs with the state folder {inspected.state_dir}."
+        step = "`pointsman serve` starts one, `pointsman service install` keeps it running"
+        return [Finding("gateway", "problem", f"{text} {step}."), *_check_port(inspected)]
     name = f"The gateway on {running.url} (process {running.pid})"
     problem = await _ask_over_http(inspected, name)
     if problem is not None:
         return [problem]
     if inspected.status is None:
-        step = "It may be of another version: restart it"
-        return [Finding("gateway", "problem", f"{name} does not answer its owner: {inspected.channel_problem} {step}.")]
+        return [Finding("gateway", "problem", f"{name} does not answer its owner: {inspected.channel_problem}")]
     findings = [
         Finding("gateway", _LEVELS.get(key, "problem"), f"{name}: {text}")
         for key, text in inspected.status["problems"].items()
@@ -147,7 +158,10 @@ def _refused(client: str, refused: _Refused) -> Finding:
     when = _when(refused)
     if not client:  # a scanner, or a client that did not get as far as its name
         return Finding("clients", "note", f"Clients that gave no name were {when}: {_REFUSALS[refused.code]}.")
-    return Finding("clients", "problem", f"Client `{sanitize(client, 60)}` was {when}: {_REFUSALS[refused.code]}.")
+    name = sanitize(client, 60).replace("`", "'")  # it cannot end its quotes
+    ago_s = time.time() - datetime.fromisoformat(refused.last).timestamp()
+    level: Level = "problem" if ago_s <= PROBLEM_S else "note"
+    return Finding("clients", level, f"Client `{name}` was {when}: {_REFUSALS[refused.code]}.")
 
 
 def _when(refused: _Refused) -> str:
@@ -190,10 +204,21 @@ async def _ask_over_http(inspected: Inspected, name: str) -> Finding | None:
         async with httpx2.AsyncClient(timeout=HEALTH_S, trust_env=False) as http:
             answer = await http.get(inspected.running.url.removesuffix("/mcp") + "/health", headers=headers)
     except httpx2.HTTPError as error:
-        return Finding("gateway", "problem", f"{name} does not answer: {error!r}. Its log may say why.")
+        return Finding("gateway", "problem", f"{name} does not answer: {_reason(error)}. {LOG_STEP}.")
     if inspected.token and answer.status_code == 401:
         return Finding("gateway", "problem", f"{name} does not accept the token in POINTSMAN_TOKEN.")
     return None
+
+
+def _reason(error: httpx2.HTTPError) -> str:
+    import httpx2
+
+    match error:
+        case httpx2.TimeoutException():
+            return f"no answer within {HEALTH_S:g} s"
+        case httpx2.ConnectError():
+            return "nothing accepts connections there"
+    return "it ended the connection without an answer"
 
 
 def _check_port(inspected: Inspected) -> Iterator[Finding]:

@@ -43,8 +43,11 @@ class Health:
     def ready(self) -> bool:
         return self.open and not self._audit.failing
 
-    def report(self, caller: Caller | None) -> Json:
-        """Return the report; without a caller only whether the gateway is ready, else the servers that it may use."""
+    def report(self, caller: Caller | None, *, to_owner: bool = False) -> Json:
+        """Return the report; without a caller only whether the gateway is ready, else the servers that it may use.
+
+        Only the owner is told paths.
+        """
         if caller is None:
             return {"ready": self.ready}
         report: Json = {"ready": self.ready, "version": __version__}
@@ -64,7 +67,7 @@ class Health:
                 "The sentence encoder could not be used, so `search.semantic` has no effect. "
                 "The gateway's log has the reason; restart the gateway to try again."
             )
-        report |= self._reloader.report() | self._tasks.report()
+        report |= self._reloader.report(to_owner=to_owner) | self._tasks.report()
         cloud_search = self._cloud_search(caller)
         if cloud_search:
             report["cloud_search"] = cloud_search

@@ -8,18 +8,25 @@ from __future__ import annotations
 import json
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, SocketPathError, connect
 
 CONNECT_S = 5.0
+ALIVE_S = 5.0  # for a gateway to say that it is there, which it does at once
 ANSWER_S = 60.0
 MAX_ANSWER_BYTES = 64 << 20
+LOG_STEP = "`pointsman log` may say why; if it hangs, end it and start it again"
 
 
 class NoGatewayError(Exception):
     """No gateway answers for the state folder. `str(error)` is shown to the person at the terminal."""
+
+
+class SilentGatewayError(NoGatewayError):
+    """A gateway has the state folder, and does not answer."""
 
 
 class OperationError(Exception):
@@ -33,11 +40,22 @@ class OperationError(Exception):
 def ask(folder: Path, operation: str, /, *, timeout_s: float = ANSWER_S, **parameters: Any) -> Any:
     """Return the result of an operation of the gateway that uses this state folder.
 
+    A gateway that hangs is noticed within seconds, however long the operation may take.
+
     Raises:
-        NoGatewayError: none runs, or it gives no answer.
+        NoGatewayError: none runs.
+        SilentGatewayError: it gives no answer.
         OperationError: it refused, or the request cannot be sent.
     """
     request = _encoded(operation, parameters)
+    if timeout_s > ALIVE_S:
+        with suppress(OperationError):  # any answer will do
+            _exchange(folder, _encoded("about", {}), ALIVE_S)
+    return _exchange(folder, request, timeout_s)
+
+
+def _exchange(folder: Path, request: bytes, timeout_s: float) -> Any:
+    """Raises as `ask`."""
     try:
         with connect(folder, CONNECT_S) as connection:
             connection.sendall(request)
@@ -47,15 +65,19 @@ def ask(folder: Path, operation: str, /, *, timeout_s: float = ANSWER_S, **param
             f"No gateway runs with the state folder {folder}. `pointsman serve` starts one."
         ) from error
     except PermissionError as error:
-        raise NoGatewayError(
+        raise SilentGatewayError(
             f"The gateway with the state folder {folder} belongs to another user. Run this command as that user."
         ) from error
     except TimeoutError as error:
-        raise NoGatewayError(f"The gateway gave no answer within {timeout_s:g} s. Its log may say why.") from error
+        raise SilentGatewayError(
+            f"The gateway with the state folder {folder} gave no answer within {timeout_s:g} s. {LOG_STEP}."
+        ) from error
     except SocketPathError as error:
         raise NoGatewayError(str(error)) from error
     except (OSError, ValueError) as error:
-        raise NoGatewayError("The gateway ended the connection without an answer. Its log may say why.") from error
+        raise SilentGatewayError(
+            f"The gateway with the state folder {folder} ended the connection without an answer. {LOG_STEP}."
+        ) from error
     if "error" in answer:
         raise OperationError(answer["error"]["code"], answer["error"]["message"])
     return answer["result"]

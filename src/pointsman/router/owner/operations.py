@@ -42,6 +42,7 @@ from pointsman.router.owner.last_words import telling_lines
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.owner.typed_arguments import typed
+from pointsman.router.owner.wording import error_for_owner, for_owner
 from pointsman.router.serving.reload import Reloader
 
 OWNER = Caller(OWNER_ID, None)
@@ -95,7 +96,7 @@ async def status(parts: Parts) -> Json:
     await parts.logs.flush()  # `doctor` shows the last words of servers next
     listed = await _describe_listed(parts)
     context = await estimate_savings(parts.catalog, parts.context_use)
-    health, figures = parts.health.report(OWNER), await parts.metrics.figures()
+    health, figures = parts.health.report(OWNER, to_owner=True), await parts.metrics.figures()
     enabled = [one for one in listed if one["enabled"]]
     own = ("ready", "version", "servers")
     return {
@@ -155,9 +156,7 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
 async def restart_server(parts: Parts, server_id: str) -> Json:
     """Start a server anew, and say what became of it. Calls under way may finish on the old connection."""
     if not _require_server(parts, server_id).enabled:
-        raise OwnerError(
-            "disabled", f"Server `{server_id}` is disabled. Enable it with `pointsman server enable {server_id}`."
-        )
+        raise _disabled(server_id)
     parts.fleet.restart(server_id)
     return await settled_server(parts, server_id)
 
@@ -212,6 +211,8 @@ async def search(parts: Parts, queries: list[str], project_id: str | None = None
         raise _unknown("project", project_id, parts.current.config.projects, "pointsman project list")
     given = {"query": queries, "maxResults": max_results}
     answer = await _call(parts, Caller(OWNER_ID, project_id), DISCOVERY, given, SHORT_S)
+    if notice := answer.get("structuredContent", {}).get("notice"):
+        answer["structuredContent"]["notice"] = for_owner(notice)
     if project_id is None and parts.current.config.unassigned.optimization is None and "structuredContent" in answer:
         found = answer["structuredContent"]
         found["notice"] = " ".join(filter(None, (found.get("notice"), _ONLY_FOR_THE_OWNER)))
@@ -228,12 +229,16 @@ async def call(parts: Parts, tool_key: str, arguments: Json, words: Mapping[str,
 
     `words` are arguments as they were typed; the tool's schema decides whether one is JSON or text.
     """
+    server_id = tool_key.partition(":")[0]
+    server = parts.current.config.servers.get(server_id)
+    if server is not None and not server.enabled:
+        raise _disabled(server_id)
     if words:
         arguments = typed(arguments, words, _input_schema(parts, tool_key))
     config = parts.current.config
     longest_s = max((config.timeouts_of(server).call_s for server in config.servers.values()), default=0.0)
     given = {"toolKey": tool_key, "arguments": arguments}
-    return await _call(parts, OWNER, EXECUTE, given, longest_s + CALL_MARGIN_S)
+    return error_for_owner(await _call(parts, OWNER, EXECUTE, given, longest_s + CALL_MARGIN_S))
 
 
 def summary(parts: Parts) -> str:
@@ -404,6 +409,11 @@ def _require_server(parts: Parts, server_id: str) -> Server:
     if server is None:
         raise _unknown("server", server_id, parts.current.config.servers, "pointsman server list")
     return server
+
+
+def _disabled(server_id: str) -> OwnerError:
+    step = f"Enable it with `pointsman server enable {server_id}`."
+    return OwnerError("disabled", f"Server `{server_id}` is disabled. {step}")
 
 
 def _unknown(kind: str, name: str, known: Iterable[str], command: str) -> OwnerError:

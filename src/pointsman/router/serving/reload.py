@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
@@ -77,6 +78,7 @@ class Reloader:
         self._failure = ""  # why the last attempt failed, unless the file is invalid
         self._watching = True
         self._no_notifications = False  # so the file is polled
+        self._gone = False  # and the log says so
 
     def request(self) -> None:
         """Reload even if unchanged (SIGHUP: files named by `${file:...}` may have changed)."""
@@ -99,10 +101,13 @@ class Reloader:
         for name, work in zip(self.tasks, (self._request_on_change, self._reload_on_request), strict=True):
             tasks.start(name, work)
 
-    def report(self) -> dict[str, str]:
-        """For `/health`: problems of the configuration, and whether changes of its file are noticed."""
+    def report(self, *, to_owner: bool = False) -> dict[str, str]:
+        """For `/health`: problems of the configuration, and whether changes of its file are noticed.
+
+        Only the owner is told the path of the file.
+        """
         report = {}
-        if problems := list(self._problems()):
+        if problems := list(self._problems(f" --config {shlex.quote(str(self._path.absolute()))}" if to_owner else "")):
             report["configuration"] = " ".join(problems)
         if self._watching and self._no_notifications:
             report["configuration_watch"] = (
@@ -111,14 +116,14 @@ class Reloader:
             )
         return report
 
-    def _problems(self) -> Iterator[str]:
+    def _problems(self, option: str) -> Iterator[str]:
         if self._fingerprint() is None:
             yield "The file is missing or not accessible; the previous configuration stays in effect. Restore the file."
         if self._refusal:
             count = "1 problem" if len(self._refusal) == 1 else f"{len(self._refusal)} problems"
             yield (
                 f"The last edit was rejected ({count}); the previous configuration stays in effect. "
-                "Run `pointsman config validate` for details."
+                f"Run `pointsman config validate{option}` for details."
             )
         if self._failure:
             yield f"The last reload failed: {self._failure}. It is retried with backoff; the log has the reason."
@@ -130,12 +135,25 @@ class Reloader:
             async with aclosing(self._ticks()) as ticks:
                 self._watching = True
                 async for _ in ticks:
+                    await self._note_absence()
                     if self._fingerprint() not in (None, self._seen):
                         self._seen = await self._settled()
                         if self._seen != self._loaded:  # a request may have been faster
                             self._wanted.set()
         finally:
             self._watching = False
+
+    async def _note_absence(self) -> None:
+        """Log once that the file has disappeared; an editor that replaces it is given a moment."""
+        if self._fingerprint() is None and not self._gone:
+            await asyncio.sleep(_DEBOUNCE_MS / 1000)
+        if (gone := self._fingerprint() is None) and not self._gone:
+            logger.warning(
+                "%s is gone; the configuration that was read from it stays in effect until the next start. "
+                "Move the file back, or restore it",
+                self._path.absolute(),
+            )
+        self._gone = gone
 
     async def _ticks(self) -> AsyncGenerator[None]:
         """Yield after each notification, and at least every second."""

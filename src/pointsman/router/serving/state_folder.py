@@ -28,6 +28,7 @@ class RunningGateway:
 
     url: str
     pid: int
+    configuration: str = ""  # the file that it was started with; empty: an earlier version did not say it
 
 
 @contextmanager
@@ -52,15 +53,15 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def announced(folder: Path, url: str) -> Iterator[None]:
-    """Publish our URL while we listen. Requires the lock of the folder.
+def announced(folder: Path, url: str, configuration: Path) -> Iterator[None]:
+    """Publish our URL and configuration file while we listen. Requires the lock of the folder.
 
     Raises:
         StateFolderError: could not write to the folder.
     """
     note = folder / NOTE
     try:
-        _write_note(note, url)
+        _write_note(note, RunningGateway(url, os.getpid(), str(configuration.absolute())))
     except OSError as error:
         raise unwritable(folder, error) from error
     try:
@@ -92,11 +93,11 @@ def find_running(folder: Path) -> RunningGateway | None:
     return None
 
 
-def _write_note(note: Path, url: str) -> None:
+def _write_note(note: Path, gateway: RunningGateway) -> None:
     fresh = note.with_name(f".{note.name}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
-        file.write(msgspec.json.encode({"url": url, "pid": os.getpid()}))
+        file.write(msgspec.json.encode(gateway))
     fresh.replace(note)  # atomic: readers see the old file or the new one
 
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pointsman.config.errors import closest
 from pointsman.config.settings import read_settings
 from pointsman.router.cli.common.edited import Edited
 from pointsman.router.cli.common.gateway_address import configured_url, edited_url
@@ -19,6 +20,8 @@ _ADDRESS = re.compile(
     r"|(?P<domain>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,})/.*",
     re.DOTALL,
 )
+_SCHEMES = ("https", "http")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _LOCAL = re.compile(r"localhost|127\..*|\[::1\]|10\..*|192\.168\..*")
 _OWN_ENV = frozenset({"docker", "podman", "nerdctl"})  # programs that have an option `--env`, too
 
@@ -26,6 +29,11 @@ _OWN_ENV = frozenset({"docker", "podman", "nerdctl"})  # programs that have an o
 def check_command(command: Sequence[str], options: Collection[str]) -> None:
     """Refuse an address without its scheme; point at options of ours that follow the command, and so belong to it."""
     program, *rest = command
+    scheme, separator, rest_of_url = program.partition("://")
+    if separator and scheme not in _SCHEMES and _SCHEME.fullmatch(scheme):
+        near = closest(scheme, _SCHEMES)
+        meant = f" Did you mean `{near}://{rest_of_url}`?" if near else ""
+        raise ConfigCommandError(f"The URL of a server starts with http:// or https://, not {scheme}://.{meant}")
     address = _ADDRESS.fullmatch(program)
     if address is not None and shutil.which(program) is None:
         local = _LOCAL.fullmatch(address["host"] or "") is not None

@@ -22,14 +22,14 @@ from pointsman.router.cli.common.options import (
     NO_CONFIG,
     CommandError,
     ConfigCommandError,
+    NoGatewayCommandError,
     note,
     report_config_errors,
 )
 from pointsman.router.cli.common.owner import owned_folder, progress
-from pointsman.router.owner.client import NoGatewayError, OperationError, ask
-from pointsman.router.serving.state_folder import find_running
+from pointsman.router.owner.client import ALIVE_S, LOG_STEP, NoGatewayError, OperationError, ask
+from pointsman.router.serving.state_folder import RunningGateway, find_running
 
-ABOUT_S = 10.0
 RELOAD_S = 30.0
 SETTLE_S = 120.0
 NO_GATEWAY = "No gateway runs now; the change takes effect when one starts."
@@ -43,6 +43,7 @@ class Edited:
     state_dir: Path
     running: bool
     other: Path | None = None  # the file of the running gateway, where that is another one
+    pending: str = NO_GATEWAY  # where `running` is False: when the change takes effect
 
     @classmethod
     def find(cls, config_file: Path | None, state_dir: Path | None) -> Edited:
@@ -57,24 +58,46 @@ class Edited:
         """Decide which file a command uses, and say it where two could be meant; None: there is none.
 
         It is the file that was named, or that of the running gateway, or the one that a gateway would use.
+        Raises NoGatewayCommandError if no file was named, and a gateway runs that does not answer.
         """
         folder = owned_folder(state_dir)
         used = used_config(folder)
+        silent = find_running(folder) if used is None else None
+        if silent is not None:
+            return cls._beside_silent(silent, config_file, folder)
         with report_config_errors():
             usual = find_config(None, read_settings(), os.environ, Path.cwd()) if config_file is None else None
         path = config_file or used or usual
         if path is None:
             return None
         if used is None:
-            if find_running(folder) is not None:
-                note(f"A gateway runs, but does not say which configuration it uses; this command uses {path}.")
             return cls(path, folder, running=False)
         if not _same(path, used):
-            note(f"The running gateway uses another configuration, {used}; a change of {path} does not concern it.")
-            return cls(path, folder, running=False, other=used)
+            return cls._of_no_gateway(path, folder, used)
         if usual is not None and not _same(usual, used):
             note(f"The running gateway uses {used}, and so does this command; to use {usual}, pass --config.")
         return cls(path, folder, running=True)
+
+    @classmethod
+    def _beside_silent(cls, silent: RunningGateway, config_file: Path | None, folder: Path) -> Edited:
+        """The file that was named, beside a gateway that runs and does not answer."""
+        who = f"The gateway with the state folder {folder} (process {silent.pid}) does not answer"
+        used = Path(silent.configuration) if silent.configuration else None
+        if config_file is None:
+            which = f"--config {shlex.quote(str(used))}, which is its configuration" if used else "--config FILE"
+            raise NoGatewayCommandError(
+                f"{who}, and nothing was changed. {LOG_STEP}. To go on without it, pass {which}."
+            )
+        if used is None:
+            return cls(config_file, folder, running=False, pending=f"{who}, so it may not use {config_file}.")
+        if not _same(config_file, used):
+            return cls._of_no_gateway(config_file, folder, used)
+        return cls(config_file, folder, running=False, pending=f"{who}; it reads {config_file} when it does again.")
+
+    @classmethod
+    def _of_no_gateway(cls, path: Path, folder: Path, used: Path) -> Edited:
+        note(f"The running gateway uses another configuration, {used}; a change of {path} does not concern it.")
+        return cls(path, folder, running=False, other=used)
 
     def apply(self, change: Rewritten) -> None:
         """Let the running gateway reload the file. An edit that it rejects is taken back, and ends the command."""
@@ -108,7 +131,7 @@ class Edited:
     def note_pending(self) -> None:
         """Say that no gateway uses the change yet, unless it was said that the running one uses another file."""
         if not self.running and self.other is None:
-            note(NO_GATEWAY)
+            note(self.pending)
 
     def _restored(self, change: Rewritten) -> bool:
         """Take the change back, unless the gateway has rejected the file before it, too, or it was changed since."""
@@ -146,12 +169,17 @@ class Edited:
 
 def require_projects(path: Path, names: Iterable[str]) -> None:
     """Check that the configuration has these projects. Raises ConfigCommandError, ConfigError (it is not YAML)."""
-    data = Document(read_text(path), str(path), os.environ).data
-    projects = data.get("projects") if isinstance(data, dict) else None
-    known = projects if isinstance(projects, dict) else {}
+    known = project_names(path)
     for name in names:
         if name not in (*known, "*", ""):
             raise ConfigCommandError(f"No project `{name}` in {path}.{project_hint(name, closest(name, known))}")
+
+
+def project_names(path: Path) -> list[str]:
+    """The projects of a configuration, whatever else is wrong with it. Raises ConfigError (it is not YAML)."""
+    data = Document(read_text(path), str(path), os.environ).data
+    projects = data.get("projects") if isinstance(data, dict) else None
+    return list(projects) if isinstance(projects, dict) else []
 
 
 def project_hint(name: str, near: str | None) -> str:
@@ -174,12 +202,12 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
         with report_config_errors():
             yield
     except NameTakenError as error:
-        raise CommandError(f"There is already a {kind} `{error.name}` in {path}.") from None
+        raise ConfigCommandError(f"There is already a {kind} `{error.name}` in {path}.") from None
     except UnknownNameError as error:
         near = f" Did you mean `{error.hint}`?" if error.hint else f" List them with `pointsman {kind} list`."
         if kind == "project":
             near = project_hint(error.name, error.hint)
-        raise CommandError(f"No {kind} `{error.name}` in {path}.{near}") from None
+        raise ConfigCommandError(f"No {kind} `{error.name}` in {path}.{near}") from None
     except ReplaceError as error:
         raise CommandError(str(error)) from error
     except InvalidEntryError as error:
@@ -191,7 +219,7 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
 def used_config(folder: Path) -> Path | None:
     """The configuration of the gateway that runs with this state folder; None: none runs, or it does not answer."""
     try:
-        return Path(ask(folder, "about", timeout_s=ABOUT_S)["configuration"])
+        return Path(ask(folder, "about", timeout_s=ALIVE_S)["configuration"])
     except (NoGatewayError, OperationError):
         return None
 

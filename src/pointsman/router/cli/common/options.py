@@ -15,6 +15,7 @@ import click
 from pointsman.config.errors import ConfigError
 from pointsman.config.paths import NoHomeError, find_config
 from pointsman.core.escape import escaped
+from pointsman.core.given_path import GivenPath
 from pointsman.router.cli.common.output import echo
 
 if TYPE_CHECKING:  # pydantic takes 0.3 s, and many commands do without the configuration
@@ -24,19 +25,19 @@ if TYPE_CHECKING:  # pydantic takes 0.3 s, and many commands do without the conf
 config_option = click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path),
+    type=GivenPath(),
     help="Configuration file. Default: $POINTSMAN_CONFIG, ./pointsman.yaml, or the one in your config folder.",
 )
 edited_config_option = click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path),
+    type=GivenPath(),
     help="Configuration file. Default: the one of the running gateway; if none runs, $POINTSMAN_CONFIG, "
     "./pointsman.yaml, or the one in your config folder.",
 )
 NO_CONFIG = "No configuration found. Run `pointsman serve` to create one, or pass --config FILE."
 state_dir_option = click.option(
-    "--state-dir", type=click.Path(path_type=Path), help="The gateway's state folder: audit, database and lock."
+    "--state-dir", type=GivenPath(), help="The gateway's state folder: audit, database and lock."
 )
 unasked_option = click.option(
     "--yes", "-y", is_flag=True, expose_value=False, help="For scripts; this command does not ask."

@@ -14,9 +14,9 @@ from click.shell_completion import CompletionItem
 
 from pointsman.config.paths import NoHomeError, usual_state_folder
 from pointsman.core.escape import escaped
-from pointsman.router.cli.common.options import CommandError, NoGatewayCommandError
+from pointsman.router.cli.common.options import CommandError, ConfigCommandError, NoGatewayCommandError
 from pointsman.router.cli.common.output import echo, paint
-from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, ask
+from pointsman.router.owner.client import ANSWER_S, NoGatewayError, OperationError, SilentGatewayError, ask
 
 COMPLETION_S = 1.0
 _STATE_COLOURS = {"running": "green", "starting": "yellow", "failed": "red", "not answering": "red"}
@@ -32,13 +32,31 @@ def owned_folder(option: Path | None) -> Path:
 
 
 def ask_gateway(state_dir: Path | None, operation: str, /, *, timeout_s: float = ANSWER_S, **parameters: Any) -> Any:
-    """Ask the running gateway. Ends the command if none runs (exit code 3) or if it refuses (1)."""
+    """Ask the running gateway. Ends the command if none runs (exit code 3) or if it refuses (1 or 2)."""
     try:
         return ask(owned_folder(state_dir), operation, timeout_s=timeout_s, **parameters)
     except NoGatewayError as error:
         raise NoGatewayCommandError(str(error)) from error
     except OperationError as error:
-        raise CommandError(str(error)) from error
+        raise _refusal(error) from error
+
+
+def ask_if_running(state_dir: Path | None, operation: str, /, **parameters: Any) -> Any | None:
+    """`ask_gateway`, but None if no gateway runs. One that runs and does not answer ends the command."""
+    try:
+        return ask(owned_folder(state_dir), operation, **parameters)
+    except SilentGatewayError as error:
+        raise NoGatewayCommandError(str(error)) from error
+    except NoGatewayError:
+        return None
+    except OperationError as error:
+        raise _refusal(error) from error
+
+
+def _refusal(error: OperationError) -> CommandError:
+    """A name or a value that the gateway does not know is a mistake on the command line."""
+    mistaken = error.code in ("unknown_server", "unknown_project", "invalid_request")
+    return ConfigCommandError(str(error)) if mistaken else CommandError(str(error))
 
 
 def complete(kind: str) -> Any:

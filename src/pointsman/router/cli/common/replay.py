@@ -14,6 +14,8 @@ from pointsman.router.cli.common.output import paint, table
 USUAL_FILE = "pointsman.queries.yaml"  # beside the configuration
 MAX_BYTES = 1 << 20
 MAX_CHANGES = 20  # shown
+FAR = 5  # a rank behind which a model that asks for few results does not see a tool
+NOT_FOUND = 101  # in the place of a rank: not among the first 100
 NOW, BEFORE = "now", "before"
 _KEYS = {"query", "context", "project", "expected", "worst_rank"}
 _EXAMPLE = "- {query: read a text file, expected: files:read_file, worst_rank: 3}"
@@ -149,10 +151,18 @@ def case_lines(cases: Sequence[Case]) -> Iterator[str]:
     return table(rows)
 
 
-def changed(cases: Sequence[Case]) -> list[Case]:
-    """The requests that the searches rank differently, the largest difference first."""
+def changed_or_far(cases: Sequence[Case]) -> list[Case]:
+    """The requests that the searches rank differently, the largest difference first; then those far behind, or missed.
+
+    Nobody has said how far behind the tools of these requests may come.
+    """
     different = [case for case in cases if len(set(case.ranks.values())) > 1]
-    return sorted(different, key=lambda case: -_difference(case))
+    same = [case for case in cases if case.ranks and len(set(case.ranks.values())) == 1]
+    far = [case for case in same if (case.ranks[NOW] or NOT_FOUND) > FAR]
+    return [
+        *sorted(different, key=lambda case: -_difference(case)),
+        *sorted(far, key=lambda case: -(case.ranks[NOW] or NOT_FOUND)),
+    ]
 
 
 def summary_lines(cases: Sequence[Case]) -> Iterator[str]:
@@ -178,6 +188,8 @@ def _verdict(case: Case) -> str:
         return paint("its project is gone", "yellow")
     if case.missed:
         return paint(f"missed: wanted {case.worst_rank} or better", "red")
+    if case.worst_rank is None and case.ranks.get(NOW) is None:
+        return paint("missed: not found", "red")
     return ""
 
 

@@ -9,6 +9,7 @@ import click
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import apply_search_api_overrides, read_settings
 from pointsman.core.dumpable import make_non_dumpable
+from pointsman.core.given_path import GivenPath
 from pointsman.router.cli.common.first_start import kept_token, search_api_config_file, welcome_to_search_api
 from pointsman.router.cli.common.options import CommandError, log_to_stderr, note, report_config_errors
 from pointsman.router.search_api.daemon import Launch
@@ -27,7 +28,7 @@ def search_api() -> None:
 @click.option(
     "--config",
     "config_file",
-    type=click.Path(path_type=Path),
+    type=GivenPath(),
     help="Configuration file. Default: $POINTSMAN_CONFIG, then search-api.yaml, or pointsman.yaml with a section "
     "`search_api`, here and in your config folder.",
 )

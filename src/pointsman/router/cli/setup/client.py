@@ -48,7 +48,6 @@ from pointsman.router.clients.entry import (
     entry_for,
     own_command,
 )
-from pointsman.router.clients.found_servers import count_servers, of_client
 from pointsman.router.clients.setup import Setup, look, masked, secret_in, snippet, take_back, write
 
 _ENTRY_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -153,7 +152,7 @@ def print_(
     The token is that in POINTSMAN_TOKEN, otherwise a placeholder.
     """
     with _report_errors():
-        gateway = _gateway(config_file, state_dir)
+        gateway = find_gateway(config_file, state_dir)
         token = gateway.settings.token
         secret = token.get_secret_value() if token is not None else PLACEHOLDER
         connection = _connection(dialect, gateway, project, url, stdio, variable, secret)
@@ -199,7 +198,7 @@ def add(
     a variable. Nothing else in the file changes, and `pointsman client undo NAME` takes it back.
     """
     with _report_errors():
-        gateway = _gateway(config_file, state_dir)
+        gateway = find_gateway(config_file, state_dir)
         if project and url is None and gateway.config is not None:
             require_projects(gateway.config, [project])
         setup = look(dialect, _path(dialect, scope), name)
@@ -243,7 +242,7 @@ def remove(
 ) -> None:
     """Remove this gateway's entry from the file of the client NAME."""
     with _report_errors():
-        gateway = _gateway(config_file, state_dir)
+        gateway = find_gateway(config_file, state_dir)
         setup = look(dialect, _path(dialect, scope), name)
         if setup.entry is None:
             raise CommandError(f"{setup.path} has no entry `{name}`; nothing to remove.")
@@ -269,7 +268,7 @@ def remove(
 def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Take back the last change of the file of the client NAME, and the token that was created for it."""
     with _report_errors():
-        gateway = _gateway(config_file, state_dir)
+        gateway = find_gateway(config_file, state_dir)
         change = take_back(dialect, gateway.state)
         if change is None:
             raise CommandError(f"There is no change of {dialect.title} to take back.")
@@ -282,45 +281,6 @@ def undo(dialect: Dialect, config_file: Path | None, state_dir: Path | None, as_
     if as_json:
         print_json({"client": dialect.name, "file": next(iter(change.files)), "changed": True, "token": token})
     note(f"{next(iter(change.files))} is as it was before{f', and token `{token}` is revoked' if token else ''}.")
-
-
-@client.command("list")
-@scope_option
-@name_option
-@json_option
-def list_(scope: str, name: str, as_json: bool) -> None:
-    """Show the known clients, their files, and which of them have an entry for this gateway."""
-    rows = [row for dialect in DIALECTS.values() if (row := _row(dialect, scope, name)) is not None]
-    if as_json:
-        print_json(rows)
-        return
-    width = max(len(row["client"]) for row in rows)
-    for row in rows:
-        others = f", {row['others']} other server{'s' if row['others'] != 1 else ''}" if row["others"] else ""
-        echo(f"{row['client']:{width}}  {row['state'] + others:30}  {_short(row['file'])}")
-    note("\nConnect one with `pointsman client add NAME`. `pointsman import` takes over the servers of all.")
-
-
-def _short(path: str) -> str:
-    home = os.environ.get("HOME", "")
-    return f"~{path.removeprefix(home)}" if home and path.startswith(f"{home}/") else path
-
-
-def _row(dialect: Dialect, scope: str, name: str) -> dict[str, Any] | None:
-    path = user_file(dialect, os.environ) if scope == "user" else project_file(dialect, Path.cwd())
-    if path is None:
-        return None
-    row: dict[str, Any] = {"client": dialect.name, "title": dialect.title, "file": str(path), "others": 0}
-    try:
-        setup = look(dialect, path, name)
-    except ClientFileError as error:
-        return {**row, "state": "unreadable", "problem": str(error)}
-    if setup.contents.text is None:
-        return {**row, "state": "no file"}
-    findings = of_client(dialect, os.environ, Path.cwd() if scope == "project" else None)
-    findings.servers = [found for found in findings.servers if found.name != name]
-    state = "set up" if setup.entry is not None else "not set up"
-    return {**row, "state": state, "others": count_servers(findings, ())}
 
 
 @dataclass(slots=True)
@@ -364,6 +324,11 @@ def _token_for(setup: Setup, gateway: Gateway, url: str | None, variable: str | 
     stem = setup.dialect.name
     name = next(name for name in (stem, *(f"{stem}-{n}" for n in range(2, 10**6))) if name not in taken)
     explanation = f"A token `{name}` is created in {gateway.edited.path}."
+    earlier = [one for one in taken if re.fullmatch(rf"{re.escape(stem)}(-\d+)?", one)]
+    if earlier:
+        still, revoke = ("stays", earlier[0]) if len(earlier) == 1 else ("stay", "NAME")
+        names = ", ".join(f"`{one}`" for one in earlier)
+        explanation += f" {names} {still} valid: if nothing else uses it, run `pointsman token revoke {revoke}`."
     return _ClientToken(new_secret(), explanation, gateway.edited, name)
 
 
@@ -384,7 +349,8 @@ def _remove_token(config: Path, name: str) -> None:
         remove_token(config, name, os.environ)
 
 
-def _gateway(config_file: Path | None, state_dir: Path | None) -> Gateway:
+def find_gateway(config_file: Path | None, state_dir: Path | None) -> Gateway:
+    """Raises ConfigError, NoHomeError, CommandError."""
     settings = read_settings()
     state = state_folder(state_dir, settings, os.environ)
     edited = Edited.find_any(config_file, state_dir)

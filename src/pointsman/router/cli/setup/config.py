@@ -17,13 +17,14 @@ from pointsman.config.loader import advice, examine, read_text
 from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig
 from pointsman.config.settings import apply_overrides, read_settings
+from pointsman.router.cli.common.edited import Edited
 from pointsman.router.cli.common.options import (
-    config_option,
+    edited_config_option,
     json_option,
     load_gateway_config,
     note,
     report_config_errors,
-    require_config,
+    state_dir_option,
 )
 from pointsman.router.cli.common.output import echo, print_json
 
@@ -35,12 +36,12 @@ def config() -> None:
 
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
-@config_option
+@edited_config_option
+@state_dir_option
 @json_option
-def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None:
+def validate(file: Path | None, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Report all problems in FILE. Default: the configuration in effect."""
-    with report_config_errors():
-        path = require_config(file or config_file, read_settings())
+    path = file or config_file or Edited.find(None, state_dir).path
     try:
         loaded = load_gateway_config(path)
     except ConfigError as error:
@@ -59,13 +60,14 @@ def validate(file: Path | None, config_file: Path | None, as_json: bool) -> None
 
 
 @config.command()
-@config_option
+@edited_config_option
+@state_dir_option
 @json_option
-def show(config_file: Path | None, as_json: bool) -> None:
+def show(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """Print the effective configuration with defaults and environment, secrets masked."""
+    path = config_file or Edited.find(None, state_dir).path
     with report_config_errors():
         settings = read_settings()
-        path = require_config(config_file, settings)
         loaded = examine(read_text(path), str(path), os.environ)
     shown = mask_config(apply_overrides(loaded.config, settings), loaded.external_texts)
     if as_json:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_entries, remove_entry
+from pointsman.config.errors import closest
 from pointsman.config.files import ReplaceError, create
 from pointsman.config.loader import read_text
 from pointsman.config.mask import mask_args, mask_url
@@ -100,6 +101,8 @@ def import_(
         problem = _apply(plan, edited, state)
     note(f"Added {plural(len(plan.additions), 'server')} to {path}.")
     edited.note_pending()
+    if edited.running and not problem:
+        note("The gateway starts them now: `pointsman status` shows which run, `pointsman doctor` what one lacks.")
     note("`pointsman import --undo` takes that back. `pointsman client add NAME` connects a client to the gateway;")
     note("then remove the servers from the client's own file, or its model sees them twice.")
     if problem:
@@ -113,10 +116,23 @@ def _findings(file: Path | None, clients: tuple[Dialect, ...], scope: str, names
         folder = Path.cwd() if scope == "project" else None
         findings = [of_client(dialect, os.environ, folder) for dialect in clients]
     if names:
+        _require_names(names, findings)
         for one in findings:
             one.servers = [found for found in one.servers if found.name in names]
             one.left_out = [left for left in one.left_out if left.name in names]
     return findings
+
+
+def _require_names(names: tuple[str, ...], findings: list[Findings]) -> None:
+    """Raises ConfigCommandError if a server that was asked for is nowhere."""
+    known = [found.name for each in findings for found in each.servers]
+    known += [left.name for each in findings for left in each.left_out]
+    for name in names:
+        if name not in known:
+            near = closest(name, known)
+            hint = f"Did you mean `{near}`?" if near else "`pointsman import --dry-run` shows what there is."
+            unread = [f"Not read: {problem}" for each in findings for problem in each.problems]
+            raise ConfigCommandError(f"There is no server `{name}` to import. {hint}", *unread)
 
 
 def _text_of(file: Path) -> str:

@@ -8,9 +8,17 @@ from typing import Any
 import click
 
 from pointsman.config.edits import add_project, set_project
+from pointsman.config.errors import ConfigError
 from pointsman.config.model import UNASSIGNED, GatewayConfig, Project, Unassigned
-from pointsman.router.cli.common.edited import Edited, environ, report_edit_errors
+from pointsman.router.cli.common.edited import (
+    Edited,
+    environ,
+    project_names,
+    report_edit_errors,
+    require_projects,
+)
 from pointsman.router.cli.common.options import (
+    CommandError,
     ConfigCommandError,
     edited_config_option,
     json_option,
@@ -74,20 +82,21 @@ def set_(
     values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
     if optimization == _OFF:
         values["optimization"] = None
-    if not values and not create:
-        raise ConfigCommandError("Nothing to set. Give --optimization or --exposure.")
     edited = Edited.find(config_file, state_dir)
-    with report_config_errors():
-        config = load_gateway_config(edited.path)
+    before, _ = _loaded(edited.path)
     with report_edit_errors(edited.path, "project"):
-        if create and name and name not in config.projects:
+        if not create:
+            require_projects(edited.path, [name])
+        if not values and not create:
+            raise ConfigCommandError("Nothing to set. Give --optimization or --exposure.")
+        if create and name and name not in project_names(edited.path):
             change = add_project(edited.path, name, values, environ())
         else:
             change = set_project(edited.path, name, values, environ())
     edited.apply(change)
-    before = config
-    with report_config_errors():
-        config = load_gateway_config(edited.path)
+    config, problems = _loaded(edited.path)
+    if config is None:
+        raise CommandError(f"{edited.path} was changed. It has other problems:", *problems)
     row = _row(config, name, config.projects[name] if name else config.unassigned)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "project": row})
@@ -95,8 +104,16 @@ def set_(
     shown = f"Project `{name}`" if name else "Callers without a project"
     echo(f"{shown}: optimization {row['optimization']}, exposure {row['exposure']} (in {edited.path}).")
     edited.note_pending()
-    if edited.running and (reconnected := _reconnected(before, config)):
+    if before is not None and edited.running and (reconnected := _reconnected(before, config)):
         note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
+
+
+def _loaded(path: Path) -> tuple[GatewayConfig | None, list[str]]:
+    """The configuration, or all that is wrong with it: an edit may mend what is wrong."""
+    try:
+        return load_gateway_config(path), []
+    except ConfigError as error:
+        return None, [str(problem) for problem in error.problems]
 
 
 def _reconnected(before: GatewayConfig, now: GatewayConfig) -> list[str]:

@@ -21,7 +21,15 @@ from pointsman.router.cli.common.options import (
     unasked_option,
 )
 from pointsman.router.cli.common.output import echo, paint, print_json, table
-from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, paint_state, plural, progress
+from pointsman.router.cli.common.owner import (
+    ask_gateway,
+    ask_if_running,
+    complete,
+    owned_folder,
+    paint_state,
+    plural,
+    progress,
+)
 from pointsman.router.owner.client import NoGatewayError, OperationError, ask
 
 if TYPE_CHECKING:
@@ -153,15 +161,9 @@ def add(
 @json_option
 def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
     """List all servers: state, tools, program or host, and the reason if one does not run."""
-    try:
-        listed = ask(owned_folder(state_dir), "servers")["servers"] if config_file is None else None
-    except NoGatewayError:
-        listed = None
-    except OperationError as error:
-        raise CommandError(str(error)) from error
-    running = listed is not None
-    if listed is None:
-        listed = _configured(config_file)
+    answer = ask_if_running(state_dir, "servers") if config_file is None else None
+    running = answer is not None
+    listed = answer["servers"] if answer is not None else _configured(config_file, state_dir)
     if as_json:
         print_json({"gateway": running, "servers": listed})
         return
@@ -176,7 +178,11 @@ def list_servers(config_file: Path | None, state_dir: Path | None, as_json: bool
             echo(line)
     else:
         note("No servers yet. Add one with `pointsman server add NAME COMMAND`.")
-    if not running:
+    if config_file is not None:
+        note(
+            f"Only the configuration {config_file} is shown; without --config, the servers of the running gateway are."
+        )
+    elif not running:
         note("No gateway runs now, so only the configuration is shown. `pointsman serve` starts one.")
 
 
@@ -190,14 +196,13 @@ def test(server_id: str, config_file: Path | None, state_dir: Path | None, as_js
 
     Without a running gateway, the server is started for the trial only.
     """
-    try:
-        with progress(f"Trying `{server_id}` ..."):
-            found = ask(owned_folder(state_dir), "test_server", timeout_s=TRIAL_S, server=server_id)
-    except NoGatewayError:
-        found = _try_alone(server_id, config_file, owned_folder(state_dir))
-    except OperationError as error:
-        raise CommandError(str(error)) from error
+    with progress(f"Trying `{server_id}` ..."):
+        found = ask_if_running(state_dir, "test_server", timeout_s=TRIAL_S, server=server_id)
+    if found is None:
+        found = _try_alone(server_id, config_file, state_dir)
     _show(found, as_json)
+    if not found["enabled"]:
+        raise CommandError(f"It was not tried. Enable it with `pointsman server enable {server_id}`.")
 
 
 @server.command("log")
@@ -216,7 +221,8 @@ def show_log(server_id: str, lines: int, state_dir: Path | None, as_json: bool) 
             raise CommandError("That is the gateway itself: `pointsman log` prints its log.")
         known = sorted(path.stem for path in (folder / FOLDER).glob("*.log") if path.stem != RESERVED)
         others = f" Logs exist for: {', '.join(known)}." if known else ""
-        raise CommandError(f"No log for `{server_id}`: {_why_no_log(folder, server_id)}.{others}")
+        reason, failure = _why_no_log(folder, server_id)
+        raise failure(f"No log for `{server_id}`: {reason}.{others}")
     if as_json:
         print_json({"server": server_id, "lines": written})
         return
@@ -389,12 +395,14 @@ def _show_failure(found: dict[str, Any]) -> None:
         note("The gateway tries it again.")
 
 
-def _why_no_log(folder: Path, server_id: str) -> str:
+def _why_no_log(folder: Path, server_id: str) -> tuple[str, type[CommandError]]:
     try:
         known = ask(folder, "names")["servers"]
     except (NoGatewayError, OperationError):
-        return "it wrote nothing to stderr, or there is no such server"
-    return "it has written nothing to stderr" if server_id in known else "there is no such server"
+        return "it wrote nothing to stderr, or there is no such server", CommandError
+    if server_id in known:
+        return "it has written nothing to stderr", CommandError
+    return "there is no such server", ConfigCommandError
 
 
 def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
@@ -410,13 +418,13 @@ def _log_lines(folder: Path, server_id: str, lines: int) -> list[str] | None:
     return [mask_secrets(line) for line in written]  # an earlier version has not masked what it wrote
 
 
-def _configured(config_file: Path | None) -> list[dict[str, Any]]:
-    from pointsman.config.settings import read_settings
-    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors, require_config
+def _configured(config_file: Path | None, state_dir: Path | None) -> list[dict[str, Any]]:
+    from pointsman.router.cli.common.edited import Edited
+    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors
     from pointsman.router.owner.description import kind_of, target_of
 
     with report_config_errors():
-        config = load_gateway_config(require_config(config_file, read_settings()))
+        config = load_gateway_config(config_file or Edited.find(None, state_dir).path)
     return [
         {
             "id": server_id,
@@ -432,18 +440,18 @@ def _configured(config_file: Path | None) -> list[dict[str, Any]]:
     ]
 
 
-def _try_alone(server_id: str, config_file: Path | None, folder: Path) -> dict[str, Any]:
+def _try_alone(server_id: str, config_file: Path | None, state_dir: Path | None) -> dict[str, Any]:
     from pointsman.config.errors import closest
-    from pointsman.config.settings import read_settings
-    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors, require_config
+    from pointsman.router.cli.common.edited import Edited
+    from pointsman.router.cli.common.options import load_gateway_config, report_config_errors
     from pointsman.router.owner.trial import try_server
 
     with report_config_errors():
-        config = load_gateway_config(require_config(config_file, read_settings()), tried=server_id)
+        config = load_gateway_config(config_file or Edited.find(None, state_dir).path, tried=server_id)
     if server_id not in config.servers:
         near = closest(server_id, config.servers)
         hint = f" Did you mean `{near}`?" if near else " `pointsman server list` shows them."
-        raise CommandError(f"There is no server `{server_id}`.{hint}")
+        raise ConfigCommandError(f"There is no server `{server_id}`.{hint}")
     note("No gateway runs now, so the server is started for this trial only.")
     with progress(f"Trying `{server_id}` ..."):
-        return try_server(config, server_id, folder)
+        return try_server(config, server_id, owned_folder(state_dir))

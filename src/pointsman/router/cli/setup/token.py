@@ -112,7 +112,7 @@ def create(
             change = add_token(path, name, digest(secret), projects, servers, until, os.environ)
         except NameTakenError:
             step = f"Revoke it with `pointsman token revoke {name}`, or choose another name"
-            raise CommandError(f"Token `{name}` already exists in {path}. {step}.") from None
+            raise ConfigCommandError(f"Token `{name}` already exists in {path}. {step}.") from None
     problem = edited.offer(change)
     entries = _entries(dialects, secret, edited)
     if as_json:
@@ -164,7 +164,7 @@ def revoke(name: str, config_file: Path | None, state_dir: Path | None, as_json:
         except UnknownNameError as error:
             step = "List them with `pointsman token list`."
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
-            raise CommandError(f"No token `{name}` in {path}. {step}{near}") from None
+            raise ConfigCommandError(f"No token `{name}` in {path}. {step}{near}") from None
     problem, withdrawn = edited.offer_removal(change)
     if as_json:
         print_json({"name": name, "configuration": str(path), "inEffect": not problem or withdrawn}, indent=None)

@@ -17,6 +17,7 @@ import click
 
 from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
+from pointsman.core.given_path import GivenPath
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import Table, json_line
 from pointsman.router.audit.query import Filter, follow, read_rows
@@ -73,9 +74,7 @@ def row_options(command: _Command) -> _Command:
             click.option("--kind", type=click.Choice(KINDS), help="Only rows of this kind."),
             click.option("--outcome", type=click.Choice(ENDINGS), help="Only calls that ended this way."),
             click.option("--code", help="Only this error code, for example timeout or unknown_tool."),
-            click.option(
-                "--state-dir", type=click.Path(path_type=Path, file_okay=False), help="The gateway's state folder."
-            ),
+            click.option("--state-dir", type=GivenPath(file_okay=False), help="The gateway's state folder."),
         )
     ):
         command = option(command)

@@ -16,7 +16,6 @@ from pointsman.config.errors import ConfigError
 from pointsman.config.paths import find_config, state_folder
 from pointsman.config.settings import Settings, apply_overrides, read_settings
 from pointsman.core.escape import escaped
-from pointsman.router.cli.common.edited import used_config
 from pointsman.router.cli.common.options import (
     NO_CONFIG,
     edited_config_option,
@@ -28,6 +27,7 @@ from pointsman.router.cli.common.options import (
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import progress
 from pointsman.router.clients.dialects import DIALECTS
+from pointsman.router.doctor.configuration import gone
 from pointsman.router.doctor.examination import examine, with_gateway
 from pointsman.router.doctor.findings import Finding, Inspected
 
@@ -47,10 +47,10 @@ def doctor(client: str | None, config_file: Path | None, state_dir: Path | None,
     """
     with report_config_errors():
         settings = read_settings()
-        inspected = _inspected(config_file, state_folder(state_dir, settings, os.environ), settings, client)
     logging.getLogger("pointsman").addHandler(logging.NullHandler())  # the findings replace the log
-    with progress("Looking ..."):
-        findings = asyncio.run(examine(with_gateway(inspected)))
+    with report_config_errors(), progress("Looking ..."):
+        inspected = _inspected(config_file, state_folder(state_dir, settings, os.environ), settings, client)
+        findings = asyncio.run(examine(inspected))
     well = all(finding.level != "problem" for finding in findings)
     if as_json:
         listed = [dataclasses.asdict(finding) for finding in findings]
@@ -71,13 +71,14 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
 
 def _inspected(config_file: Path | None, state_dir: Path, settings: Settings, client: str | None) -> Inspected:
     token = settings.token.get_secret_value() if settings.token is not None else None
-    used = used_config(state_dir)
-    if used is not None and not used.exists():  # it was moved away
-        used = None
+    found = with_gateway(Inspected(None, (NO_CONFIG,), None, state_dir, token, client=client, environ=os.environ))
+    used = found.used_config
     path = config_file or used or find_config(None, settings, os.environ, Path.cwd())
-    nothing = Inspected(None, (NO_CONFIG,), path, state_dir, token, client=client, environ=os.environ)
+    nothing = dataclasses.replace(found, config_path=path)
     if path is None:
         return nothing
+    if path == used and not path.exists():
+        return dataclasses.replace(nothing, problems=(gone(path),))
     try:
         config = apply_overrides(load_gateway_config(path), settings)
     except ConfigError as error:

@@ -100,8 +100,6 @@ def call(tool_key: str, arguments: tuple[str, ...], state_dir: Path | None, as_j
         print_json(result)
     else:
         _print_content(result)
-        if _error_code(result) == "unknown_tool":
-            note("`pointsman tools list` shows all tools.")
     if result.get("isError"):
         sys.exit(1)
 
@@ -188,10 +186,14 @@ def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[r
 
 
 def _print_replay(cases: Sequence[replay.Case], audit: bool) -> None:
-    shown = replay.changed(cases)[: replay.MAX_CHANGES] if audit else cases
+    shown = replay.changed_or_far(cases) if audit else cases
+    left_out = len(shown) - replay.MAX_CHANGES if audit else 0
+    shown = shown[: replay.MAX_CHANGES] if audit else shown
     if shown:
         for line in replay.case_lines(shown):
             echo(line)
+        if left_out > 0:
+            note(f"And {plural(left_out, 'request')} more; --json lists all.")
         echo()
     for line in replay.summary_lines(cases):
         echo(line)

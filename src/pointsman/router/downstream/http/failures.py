@@ -16,12 +16,13 @@ FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 TCP_CONNECT_S = 10.0
 _CREDENTIAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_NO_TLS_RECORD = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # what OpenSSL says of plain HTTP, by its version
 
 
 def failure_reason(error: Exception) -> str:
     match error:
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            return "its TLS certificate or handshake was not accepted"
+            return _tls_reason(error)
         case aiohttp.ClientConnectorDNSError():
             return "its host name was not found"
         case aiohttp.ClientConnectorError() if error.os_error.errno == errno.ECONNREFUSED:
@@ -39,6 +40,12 @@ def failure_reason(error: Exception) -> str:
         case aiohttp.InvalidURL():
             return "its URL is not valid"
     return "it reset the connection"
+
+
+def _tls_reason(error: aiohttp.ClientError) -> str:
+    if getattr(getattr(error, "os_error", None), "reason", None) in _NO_TLS_RECORD:
+        return "it does not speak TLS: write http:// instead of https:// in its `url`"
+    return "its TLS certificate or handshake was not accepted"
 
 
 def status_reason(status: int, request: str = "") -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from pointsman.config.model import Listen
+from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
 from pointsman.core.sdk import HEADER_MISMATCH
 from pointsman.core.seams import INVALID_REQUEST
 from pointsman.router.front.http.responses import HttpError
@@ -63,6 +64,7 @@ def checked_head(headers: Iterable[tuple[bytes, bytes]], rules: HostRules) -> He
         raise HttpError(
             403,
             "This web page may not use the gateway. The operator allows pages in `listen.allowed_origins`.",
+            audit_code=UNKNOWN_ORIGIN,
         )
     return head
 
@@ -124,5 +126,7 @@ def _check_host(host: bytes | None, rules: HostRules) -> None:
         )
     if host.lower() not in rules.hosts:
         raise HttpError(
-            421, "The gateway is not known by this Host. The operator allows more in `listen.allowed_hosts`."
+            421,
+            "The gateway is not known by this Host. The operator allows more in `listen.allowed_hosts`.",
+            audit_code=UNKNOWN_HOST,
         )

@@ -112,7 +112,7 @@ class RequestReader:
         message = request.message or {}
         params, method = message.get("params") or {}, message.get("method")
         info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
-        self._gateway.refused(error.data["code"], request.token, method, params, client_name(info))
+        self._gateway.refused(error.audit_code, request.token, method, params, client_name(info))
 
     def _authenticate_by_headers(self, claims: Claims) -> Caller | None:
         """Return None if only `_meta` can complete the claims. Raises HttpError 401, 403."""

@@ -47,7 +47,14 @@ class HttpError(Exception):
     """Ends a request with an HTTP status and a JSON-RPC error as the body. `str(error)` is shown to the user."""
 
     def __init__(
-        self, status: int, message: str, *, code: int = INVALID_REQUEST, data: Any = None, headers: Headers = ()
+        self,
+        status: int,
+        message: str,
+        *,
+        code: int = INVALID_REQUEST,
+        data: Any = None,
+        headers: Headers = (),
+        audit_code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -55,6 +62,7 @@ class HttpError(Exception):
         self.code = code  # of JSON-RPC
         self.headers = headers
         self._data = data
+        self._audit_code = audit_code  # where the audit tells more than the status
 
     @property
     def data(self) -> Any:
@@ -65,8 +73,12 @@ class HttpError(Exception):
 
     @property
     def audited(self) -> bool:
-        """Whether it is recorded in the audit: authentication failed, or the gateway was at capacity."""
-        return self.status in (401, 403) or self.data == AT_CAPACITY
+        """Whether it is recorded in the audit: host, origin or token was refused, or the gateway was at capacity."""
+        return self._audit_code is not None or self.status in (401, 403) or self.data == AT_CAPACITY
+
+    @property
+    def audit_code(self) -> str:
+        return self._audit_code or str(self.data["code"])
 
     def body(self, request_id: Any = None) -> bytes:
         return error_message(request_id, self.code, self.message, self.data)
