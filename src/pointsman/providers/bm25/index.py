@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -35,7 +35,8 @@ PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the w
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
 ALTERNATION = 0.92  # of its score remains to a tool for each better one that fits the same part of the request
 LOWERED = 10  # tools of a part that are lowered one by one; the others are lowered as the last of them
-OTHER_KIND = 0.8  # of its score remains to a tool that writes where the request is to read, and the reverse
+OTHER_KIND = 0.7  # of its score remains to a tool that writes where the request is to read, and the reverse
+SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step before, if a step refers back to that one
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
 COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
@@ -108,6 +109,7 @@ class Index:
         self._meaning = meaning
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
+        self._servers = np.unique([tool.server_name for tool in tools], return_inverse=True)[1]
         self._of_kind = {kind: np.array([document.kind == kind for document in documents]) for kind in KINDS}
 
     def fit(self, query: Query, sentence: SentenceMatch | None = None) -> Floats:
@@ -167,7 +169,21 @@ class Index:
             scores[0] += gains.sum(axis=0)
             for row, part in zip(scores[1:], query.parts, strict=True):
                 row += gains[[token in part for token in block]].sum(axis=0)
+        if any(query.referring):
+            self._favour_same_server(scores[1:], query.referring)
         return Match(scores[0], scores[1:])
+
+    def _favour_same_server(self, parts: Floats, referring: Sequence[bool]) -> None:
+        """Raise, in place, the tools that share a server with the best one for the part before; the top score stays.
+
+        `open an issue there` after `fork the repository` asks the server that has the repository.
+        """
+        for place, refers in enumerate(referring):
+            top = parts[place].max()
+            if refers and top > 0 and parts[place - 1].any():
+                best = int(parts[place - 1].argmax())
+                parts[place, self._servers == self._servers[best]] *= SAME_SERVER
+                parts[place] *= top / parts[place].max()
 
     def _add_gains(self, gains: Floats, token: str, corrections: Corrections) -> None:
         """The gain of each tool that has a token or a word that stands for it, by the better of them."""
@@ -270,9 +286,9 @@ class Index:
     def _echoed(self, query: Query, fields: Mapping[int, int]) -> float:
         """The share of a tool's words that a query has; rare ones count more."""
         idf = self._postings.idf
-        said = {number for token in query.tokens if (number := self.vocabulary.get(token)) in fields}
         total = sum([idf[number] for number in fields])
-        return sum([idf[number] for number in said]) / total if total else 0.0
+        numbers = [number for token in query.tokens if (number := self._number(token)) is not None]
+        return sum([idf[number] for number in numbers if number in fields]) / total if total else 0.0
 
 
 class Word(NamedTuple):

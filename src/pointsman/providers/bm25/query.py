@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, steps
+from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, refers_back, steps
 from pointsman.providers.bm25.values import names_in, words_for_values
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
 
@@ -28,6 +28,7 @@ class Query:
     texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
     kinds: tuple[Kind | None, ...]  # whether they ask for something to be read or to be written
+    referring: tuple[bool, ...]  # whether they are about what the part before names
     length: float  # in words
     embedded: tuple[str, ...]  # its parts as they are embedded; empty: search by words alone
     sentences: tuple[str, ...]  # its sentences, for an encoder that reads them as a whole; empty if `embedded` is
@@ -85,6 +86,7 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
         texts=tuple(texts),
         parts=tuple(parts),
         kinds=kinds,
+        referring=(False, *map(refers_back, texts[1:])),
         length=length,
         embedded=embedded,
         sentences=said if embedded else (),
