@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 # Where the fitted sets end: a smaller catalog and a shorter request count as these.
 SMALLEST = 200  # tools
-LEAST_MISSING = 8  # words
+LEAST_MISSING = 6  # words
 MOST = 0.98  # less than an exact name has
 
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (3.66, -1.11, 1.42, 0.6, 0.06, 0.87, -0.17, 0.55, -0.31)
-WITH_MEANING = (2.16, -1.12, 0.27, 0.58, 0.05, 0.6, -0.18, 0.54, -0.16, 2.83, 2.36)
-WITH_SENTENCES = (1.91, -1.14, -0.12, 0.57, 0.05, 0.53, -0.16, 0.43, -0.12, 0.16, 2.14, 5.68)
+WORDS_ALONE = (3.85, -1.1, 1.35, 0.55, 0.06, 0.91, -0.16, 0.78, -1.95, -0.28)
+WITH_MEANING = (1.68, -1.12, 0.43, 0.56, 0.04, 0.61, -0.16, 0.77, -1.94, -0.2, 2.99, 2.72)
+WITH_SENTENCES = (1.6, -1.13, 0.09, 0.49, 0.04, 0.57, -0.16, 0.81, -3.57, -0.15, -0.0, 2.83, 6.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ def features(evidence: Evidence) -> tuple[float, ...]:
         evidence.names,
         max(evidence.missing, LEAST_MISSING),
         evidence.echoed * evidence.score,
+        math.sqrt(evidence.echoed),  # a tool of few words is easily echoed
         evidence.described,
     )
     more = evidence.cosine, evidence.lead, evidence.sentence
