@@ -28,8 +28,8 @@ class Floor:
     tasks: float
 
 
-# The ranking was developed with the first set. The second only measures: .74 and 9 of 20 by words, .80 and 12 of 20 with
-# embeddings; its floors are one or two steps and one task below.
+# The ranking was developed with the first set. The second only measures: .74 and 9 of 20 by words, .80 and 12 of 20
+# with embeddings; its floors are one or two steps and one task below.
 FLOORS = {
     ("real_steps.yaml", False): Floor(0.80, 0.5),
     ("real_steps.yaml", True): Floor(0.80, 0.5),

@@ -38,9 +38,12 @@ def test_what_speaks_for_a_hit_raises_its_relevance(evidence: Evidence, field: s
     assert relevance(replace(evidence, **{field: figure})) > relevance(evidence)
 
 
-@pytest.mark.parametrize("field", ["cosine", "lead", "sentence"])
-def test_so_does_a_meaning_that_is_closer(field: str) -> None:
-    assert relevance(replace(BY_SENTENCES, **{field: 0.9})) > relevance(BY_SENTENCES)
+@pytest.mark.parametrize(
+    ("evidence", "field"),
+    [(BY_MEANING, "cosine"), (BY_MEANING, "lead"), (BY_SENTENCES, "lead"), (BY_SENTENCES, "sentence")],
+)
+def test_so_does_a_meaning_that_is_closer(evidence: Evidence, field: str) -> None:
+    assert relevance(replace(evidence, **{field: 0.9})) > relevance(evidence)
 
 
 def test_no_hit_is_as_sure_as_an_exact_name() -> None:
