@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,8 @@ BY_SENTENCES = replace(BY_MEANING, sentence=0.4)
     [("plain", 0.9), ("part_plain", 0.9), ("names", 1.0), ("missing", 9.0), ("tools", 300)],
 )
 def test_what_speaks_for_a_hit_raises_its_relevance(evidence: Evidence, field: str, figure: float) -> None:
-    assert relevance(replace(evidence, **{field: figure})) > relevance(evidence)
+    changed: dict[str, Any] = {field: figure}
+    assert relevance(replace(evidence, **changed)) > relevance(evidence)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,8 @@ def test_what_speaks_for_a_hit_raises_its_relevance(evidence: Evidence, field: s
     [(BY_MEANING, "cosine"), (BY_MEANING, "lead"), (BY_SENTENCES, "lead"), (BY_SENTENCES, "sentence")],
 )
 def test_so_does_a_meaning_that_is_closer(evidence: Evidence, field: str) -> None:
-    assert relevance(replace(evidence, **{field: 0.9})) > relevance(evidence)
+    changed: dict[str, Any] = {field: 0.9}
+    assert relevance(replace(evidence, **changed)) > relevance(evidence)
 
 
 def test_no_hit_is_as_sure_as_an_exact_name() -> None:
