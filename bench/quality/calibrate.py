@@ -1,4 +1,4 @@
-"""`python -m bench.quality.calibrate`: the coefficients of providers/bm25/index.py, fitted and cross-validated."""
+"""`python -m bench.quality.calibrate`: the coefficients of providers/bm25/relevance.py, fitted and cross-validated."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from bench.quality.metrics import area_under_curve
 from bench.quality.sets import ToolSet, load_sets, spread
 from pointsman.core.extras import semantic_is_installed
 from pointsman.providers.bm25.documents import PreparedTools
-from pointsman.providers.bm25.index import Evidence, Index, Meaning, features
+from pointsman.providers.bm25.index import Index, Meaning
 from pointsman.providers.bm25.query import parse
+from pointsman.providers.bm25.relevance import Evidence, features
 from pointsman.providers.embeddings import load
 
 Floats = NDArray[np.float64]
-FOREIGN = 3.2  # how much foreign requests weigh: what nothing fits in `tests/golden` then stays below .2
+OWN = 1_000  # requests of each set that are put to its own catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ class Case:
 
 
 Mode = Literal["words alone", "with embeddings", "with the sentence encoder"]
+# How much foreign requests weigh: what nothing fits in `tests/golden` then stays below .2.
+FOREIGN: dict[Mode, float] = {"words alone": 4.3, "with embeddings": 3.6, "with the sentence encoder": 4.3}
 
 
 def index_of(tools: ToolSet, embeddings: bool) -> Index:
@@ -52,7 +55,7 @@ def cases(sets: Sequence[ToolSet], mode: Mode) -> list[Case]:
         index = index_of(tools, embeddings)
         encoded = sentence_encoder().encode_now(tools.documents) if mode == "with the sentence encoder" else None
         for asked_by, other in enumerate(sets):
-            for asked in spread(other.asked, STRANGERS):
+            for asked in spread(other.asked, OWN if asked_by == searched else STRANGERS):
                 query = parse(asked.query)
                 ranking = index.score(query, *(encoded.match([query]) if encoded else ()))
                 if ranking is None or (embeddings and ranking.evidence.cosine is None):
@@ -63,13 +66,13 @@ def cases(sets: Sequence[ToolSet], mode: Mode) -> list[Case]:
     return found
 
 
-def fit(known: Sequence[Case]) -> Floats:
+def fit(known: Sequence[Case], foreign: float) -> Floats:
     """Logistic regression by Newton's method. The right hits of all sets weigh alike, foreign requests more."""
     rows = np.array([[1.0, *features(case.evidence)] for case in known])
     right = np.array([float(case.right) for case in known])
     hits = Counter(case.searched for case in known if case.right)
     each = np.array([1 / hits[case.searched] / len(hits) for case in known])
-    weights = np.where(right == 1, each, FOREIGN / (1 - right).sum()) * len(known) / (1 + FOREIGN)
+    weights = np.where(right == 1, each, foreign / (1 - right).sum()) * len(known) / (1 + foreign)
     found: Floats = np.zeros(rows.shape[1])
     for _ in range(30):
         chance = 1 / (1 + np.exp(-rows @ found))
@@ -94,8 +97,8 @@ def main() -> None:
         held_out: list[tuple[bool, float]] = []
         for number in range(len(sets)):
             kept = [case for case in known if number not in (case.asked_by, case.searched)]
-            held_out += score(fit(kept), [case for case in known if case.asked_by == number])
-        found = fit(known)
+            held_out += score(fit(kept, FOREIGN[mode]), [case for case in known if case.asked_by == number])
+        found = fit(known, FOREIGN[mode])
         print(mode, found.round(2).tolist(), end=": ")
         print(f"AUC {separation(score(found, known)):.4f}, held out {separation(held_out):.4f}")
 

@@ -19,9 +19,23 @@ from pointsman.providers.bm25.provider import BM25SearchProvider
 from tests.catalog.sources import SmallServer, catalog_of
 from tests.golden.golden import HERE, ME, keys, place
 
-# The share of steps whose tool is among the first five, and of tasks of which all steps are.
-STEPS = {False: 0.76, True: 0.75}
-TASKS = {False: 0.46, True: 0.49}
+
+@dataclass(frozen=True)
+class Floor:
+    """The share of steps whose tool must be among the first five, and of tasks of which all steps must be."""
+
+    steps: float
+    tasks: float
+
+
+# The ranking was developed with the first set. The second only measures: .74 and 9 of 20 by words, .80 and 12 of 20
+# with embeddings; its floors are one or two steps and one task below.
+FLOORS = {
+    ("real_steps.yaml", False): Floor(0.80, 0.5),
+    ("real_steps.yaml", True): Floor(0.80, 0.5),
+    ("real_steps_second.yaml", False): Floor(0.72, 0.4),
+    ("real_steps_second.yaml", True): Floor(0.75, 0.55),
+}
 
 both_ways = pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
 
@@ -49,8 +63,8 @@ def asked() -> list[Asked]:
     return [Asked(entry["ask"], tuple(entry["right"]), tuple(entry.get("within", (1, 1)))) for entry in entries]
 
 
-def tasks() -> list[Task]:
-    entries = YAML(typ="safe").load(HERE / "real_steps.yaml")
+def tasks(name: str) -> list[Task]:
+    entries = YAML(typ="safe").load(HERE / name)
     return [Task(entry["ask"], tuple(map(tuple, entry["right"]))) for entry in entries]
 
 
@@ -62,9 +76,10 @@ def catalogs() -> dict[bool, ToolCatalogService]:
 def test_every_right_answer_exists() -> None:
     known = {f"{server.id}:{tool['name']}" for server in real_servers() for tool in server.tools}
     assert {key for each in asked() for key in each.right} <= known
-    assert {key for task in tasks() for right in task.right for key in right} <= known
-    assert len(tasks()) == 30
-    assert {len(task.right) for task in tasks()} == {2, 3, 4}
+    for name, size in {"real_steps.yaml": 30, "real_steps_second.yaml": 20}.items():
+        assert {key for task in tasks(name) for right in task.right for key in right} <= known
+        assert len(tasks(name)) == size
+        assert {len(task.right) for task in tasks(name)} == {2, 3, 4}
 
 
 @both_ways
@@ -90,11 +105,14 @@ async def test_what_is_right_is_seldom_called_doubtful(
 
 
 @both_ways
-async def test_the_steps_of_a_task_are_served(embeddings: bool, catalogs: dict[bool, ToolCatalogService]) -> None:
+@pytest.mark.parametrize("name", ["real_steps.yaml", "real_steps_second.yaml"])
+async def test_the_steps_of_a_task_are_served(
+    name: str, embeddings: bool, catalogs: dict[bool, ToolCatalogService]
+) -> None:
     served: list[list[bool]] = []
-    for task in tasks():
+    for task in tasks(name):
         found = keys(await catalogs[embeddings].search(ME, [task.ask], None, 5))
         served.append([place(found, right) is not None for right in task.right])
     steps = [step for task in served for step in task]
-    assert sum(steps) / len(steps) >= STEPS[embeddings]
-    assert sum(map(all, served)) / len(served) >= TASKS[embeddings]
+    assert sum(steps) / len(steps) >= FLOORS[name, embeddings].steps
+    assert sum(map(all, served)) / len(served) >= FLOORS[name, embeddings].tasks

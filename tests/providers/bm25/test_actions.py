@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.providers.bm25.actions import Kind, kind_of_request, kind_of_tool, steps
+from pointsman.providers.bm25.actions import Kind, kind_of_request, kind_of_tool, refers_back, steps
 from pointsman.providers.text import words
 
 
@@ -27,6 +27,10 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("show the last commit", "reads"),
         ("What changed in the last commit?", "reads"),
         ("please commit my work", "writes"),
+        ("tell Anna about the sea", "writes"),
+        ("tell me about the sea", None),
+        ("open an issue about the leak", "writes"),
+        ("open the page about the sea", None),
         ("a poem about the sea", None),
         ("", None),
     ],
@@ -48,3 +52,11 @@ def test_the_first_verb_of_a_request_counts(text: str, kind: Kind | None) -> Non
 )
 def test_a_tool_is_named_by_what_it_does(name: str, kind: Kind | None) -> None:
     assert kind_of_tool(words(name)) == kind
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [("merge it", True), ("open an issue there", True), ("fork the best one", True), ("commit the files", False)],
+)
+def test_a_step_may_refer_back(step: str, expected: bool) -> None:
+    assert refers_back(step) == expected

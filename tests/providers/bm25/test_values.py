@@ -1,11 +1,11 @@
-"""Addresses, paths and file names in a request are said in words."""
+"""Values in a request: addresses, paths and file names are said in words, names are told from plain words."""
 
 from __future__ import annotations
 
 import pytest
 
 from pointsman.providers.bm25.query import parse
-from pointsman.providers.bm25.values import words_for_values
+from pointsman.providers.bm25.values import names_in, words_for_values
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,25 @@ def test_a_value_is_said_in_words(text: str, expected: list[str]) -> None:
 def test_such_words_are_marked_as_unsaid() -> None:
     assert parse("show report.csv").hints == {"file"}
     assert parse("show the file report.csv").hints == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Find a hotel in New York for Anna", ["new", "york", "anna"]),
+        ("Book a table. Then call the Ritz", ["ritz"]),
+        ("read the file", []),
+    ],
+)
+def test_a_capital_inside_a_sentence_marks_a_name(text: str, names: list[str]) -> None:
+    assert list(names_in(text)) == names
+
+
+def test_names_and_numbers_are_no_plain_words() -> None:
+    query = parse("find a hotel in Oslo for 3 nights")
+    assert query.names == {"oslo"}
+    assert query.values == {"oslo", "3"}
+
+
+def test_a_request_in_capitals_throughout_has_no_names() -> None:
+    assert parse("Find A Hotel For Three Nights").names == frozenset()

@@ -20,15 +20,16 @@ _READING = """
 """
 _WRITING = """
     add append apply approve archive assign attach book build buy cancel change clear close commit configure create
-    delete deploy edit enable erase fork insert install invite make mark merge modify move note notify order overwrite
-    pay post publish push put record remember remind remove rename replace reply reserve reset restart restore save
-    schedule send set share stage store submit subscribe switch unstage update upload write
+    delete deploy edit enable erase fill fork forward inform insert install invite keep leave make mark merge modify
+    move note notify order overwrite pay post publish push put record remember remind remove rename replace reply
+    reserve reset restart restore save schedule send set share stage store submit subscribe switch thank unstage
+    update upload welcome write
 """
 # Verbs of neither kind, or of both, which begin a step nonetheless.
 _OTHERS = """
-    call calculate click compile compress compute convert copy draw email encrypt fill filter follow forward generate
-    go import inform keep leave log mail navigate open pick plan play provide pull refresh report resize run sort start
-    stop sync take tell test thank turn type undo use wait welcome
+    call calculate click compile compress compute convert copy draw email encrypt filter follow generate go import log
+    mail navigate open pick plan play provide pull refresh report resize run sort start stop sync take tell test turn
+    type undo use wait
 """
 _BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING}
 _KINDS: dict[str, Kind] = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
@@ -48,6 +49,9 @@ LOOKING = frozenset({"show", "display", "see", "view", "look"})  # these hardly 
 
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 MAX_WORDS = 12  # of a request, in which its verb is looked for
+_TELLING = re.compile(r"\s*tell\s+(?!me\b|us\b)", re.IGNORECASE)  # `tell Anna` writes a message, `tell me` asks
+_OPENING = re.compile(r"\b(?:open|start)\s+(?:an?|new)\s", re.IGNORECASE)  # `open an issue`: one that is not there yet
+_REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)
 
 
 def steps(sentence: str) -> list[str]:
@@ -55,8 +59,15 @@ def steps(sentence: str) -> list[str]:
     return _NEXT_STEP.split(sentence)
 
 
+def refers_back(step: str) -> bool:
+    """Whether a step is about what an earlier one names: `merge it`, `open an issue there`."""
+    return _REFERENCE.search(step) is not None
+
+
 def kind_of_request(text: str) -> Kind | None:
     """By a question word at its beginning or by the first verb; None: neither is there."""
+    if _TELLING.match(text) or _OPENING.search(text):
+        return "writes"
     for place, match in enumerate(_WORD.finditer(text)):
         word = match[0].lower()
         if place == 0 and word in _QUESTIONS:

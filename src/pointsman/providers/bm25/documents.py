@@ -37,6 +37,7 @@ WEIGHTS: Mapping[Field, int] = {
 }
 FIELDS = tuple(WEIGHTS)
 IN_NAME = 1  # the bit of the first field
+IN_DESCRIPTION = 1 << FIELDS.index("description")
 # A word that several parameters repeat (`source_timezone`, `target_timezone`) says no more than one of them.
 COUNTED_ONCE: frozenset[Field] = frozenset({"parameter", "parameter description"})
 

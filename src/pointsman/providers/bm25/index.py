@@ -1,27 +1,22 @@
-"""The index of one set of tools: scores each tool for a query, and turns the scores into a relevance.
-
-The relevance is the probability that the best hit is what was asked for: a logistic function, fitted on public sets of
-tools and requests, with right hits on one side and the best hits for requests that were made for other catalogs on the
-other (figures: docs/concepts/search.md, fit: bench/quality/calibrate.py).
-"""
+"""The index of one set of tools: scores each tool for a query, and turns the scores into a relevance."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.actions import KINDS, Kind
-from pointsman.providers.bm25.documents import Prepared, Vocabulary
+from pointsman.providers.bm25.documents import IN_DESCRIPTION, Prepared, Vocabulary
 from pointsman.providers.bm25.names import ExactNames, NameCoverage
 from pointsman.providers.bm25.postings import Floats, Postings
 from pointsman.providers.bm25.query import FAINT_WEIGHT, PAIR_LENGTH, Query
+from pointsman.providers.bm25.relevance import Evidence, relevance
 from pointsman.providers.bm25.spelling import CORRECTED_WEIGHT, MAX_CORRECTED, Corrections, Spelling, replace_words
 from pointsman.providers.bm25.synonyms import synonyms_of
 from pointsman.providers.embeddings import Embedder, unit
@@ -31,7 +26,7 @@ from pointsman.providers.text import has_cjk, stem
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
-MEANING_WEIGHT = 0.5  # the rest is for the words
+MEANING_WEIGHT = 0.55  # the rest is for the words
 # With the sentence encoder: words .4, meaning .3, sentences .3.
 SENTENCE_WEIGHT = 0.3
 MEANING_BESIDE_SENTENCES = 0.43  # of the rest
@@ -40,7 +35,8 @@ PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the w
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
 ALTERNATION = 0.92  # of its score remains to a tool for each better one that fits the same part of the request
 LOWERED = 10  # tools of a part that are lowered one by one; the others are lowered as the last of them
-OTHER_KIND = 0.8  # of its score remains to a tool that writes where the request is to read, and the reverse
+OTHER_KIND = 0.7  # of its score remains to a tool that writes where the request is to read, and the reverse
+SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step before, if a step refers back to that one
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
 COSINE_DIGITS = 5  # so that equal tools have equal cosines: a product of matrices differs in the last bits
@@ -48,14 +44,6 @@ TOKENS_AT_ONCE = 32  # each takes a row of figures for all tools
 SIMILAR = 0.15  # the cosine from which a tool without any of the words is shown
 SIMILAR_SENTENCE = 0.3  # the same for the sentence encoder
 FALL = 3  # how fast the tools behind the best lose relevance with their share of its score
-
-# Where the fitted sets end: size and length count no further.
-SMALLEST = 200  # tools
-SHORTEST = 8  # words
-# Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (5.83, 0.69, 0.35, 0.09, 0.51, -1.07, -1.51)
-WITH_MEANING = (5.5, 0.67, 0.17, 0.07, -0.55, -1.04, -1.61, 4.81)
-WITH_SENTENCES = (5.02, 0.67, 0.11, 0.06, -0.7, -1.08, -1.69, 1.52, 6.92)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +109,7 @@ class Index:
         self._meaning = meaning
         self._postings = Postings([(document.words, document.counts) for document in documents])
         self._name_coverage = NameCoverage(documents, self._postings.idf)
+        self._servers = np.unique([tool.server_name for tool in tools], return_inverse=True)[1]
         self._of_kind = {kind: np.array([document.kind == kind for document in documents]) for kind in KINDS}
 
     def fit(self, query: Query, sentence: SentenceMatch | None = None) -> Floats:
@@ -162,20 +151,7 @@ class Index:
         if len(query.parts) > 1:
             _alternate(scores, by_words, by_meaning)
         best = int(scores.argmax())
-        part = int(by_words.parts[:, best].argmax())
-        rarest = self._postings.rarest
-        said = query.tokens.keys() - query.hints
-        evidence = Evidence(
-            coverage=self._coverage(said, corrections, best),
-            score=float(by_words.whole[best]) / rarest,
-            part_coverage=self._coverage(query.parts[part] - query.hints, corrections, best),
-            part_score=float(by_words.parts[part, best]) / rarest,
-            known=sum([self._number(token) is not None for token in said]) / max(1, len(said)),
-            cosine=None if by_meaning is None else float(by_meaning.parts[:, best].max()),
-            sentence=None if sentence is None else float(sentence.cosines[best]),
-            words=query.length,
-            tools=len(self.documents),
-        )
+        evidence = self._evidence(query, corrections, best, by_words, by_meaning, sentence)
         return Scored(scores, best, evidence)
 
     def _match_words(self, query: Query, corrections: Corrections) -> Match[Floats]:
@@ -193,7 +169,21 @@ class Index:
             scores[0] += gains.sum(axis=0)
             for row, part in zip(scores[1:], query.parts, strict=True):
                 row += gains[[token in part for token in block]].sum(axis=0)
+        if any(query.referring):
+            self._favour_same_server(scores[1:], query.referring)
         return Match(scores[0], scores[1:])
+
+    def _favour_same_server(self, parts: Floats, referring: Sequence[bool]) -> None:
+        """Raise, in place, the tools that share a server with the best one for the part before; the top score stays.
+
+        `open an issue there` after `fork the repository` asks the server that has the repository.
+        """
+        for place, refers in enumerate(referring):
+            top = parts[place].max()
+            if refers and top > 0 and parts[place - 1].any():
+                best = int(parts[place - 1].argmax())
+                parts[place, self._servers == self._servers[best]] *= SAME_SERVER
+                parts[place] *= top / parts[place].max()
 
     def _add_gains(self, gains: Floats, token: str, corrections: Corrections) -> None:
         """The gain of each tool that has a token or a word that stands for it, by the better of them."""
@@ -246,22 +236,77 @@ class Index:
         whole: Vectors = (vectors @ unit(parts.sum(axis=0, keepdims=True))[0]).round(COSINE_DIGITS)
         return Match(whole, whole[None, :] if len(parts) == 1 else (unit(parts) @ vectors.T).round(COSINE_DIGITS))
 
-    def _coverage(self, tokens: Collection[str], corrections: Corrections, row: int) -> float:
-        """The share of the tokens that a tool has; rare ones count more, and words that stand for one count less."""
-        total = covered = 0.0
-        for token in tokens:
-            word = self._number(token)
-            if word is None:
-                idf = self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
-            else:
-                idf = self._postings.idf[word]
-            total += idf
-            if word is not None and self._postings.has(row, word):
-                covered += idf
-            else:
-                others = self._stand_ins(token, corrections).items()
-                covered += idf * max([weight for other, weight in others if self._postings.has(row, other)], default=0)
-        return covered / total if total else 0.0
+    def _evidence(
+        self,
+        query: Query,
+        corrections: Corrections,
+        row: int,
+        by_words: Match[Floats],
+        by_meaning: Match[Vectors] | None,
+        sentence: SentenceMatch | None,
+    ) -> Evidence:
+        fields = self.documents[row].fields_by_word()
+        words = [self._word(token, corrections, fields) for token in query.tokens if token not in query.hints]
+        part = int(by_words.parts[:, row].argmax())
+        plain = [word for word in words if word.token not in query.values]
+        cosine = lead = None
+        if by_meaning is not None:
+            nearest = by_meaning.parts[int(by_meaning.parts[:, row].argmax())]
+            cosine = float(nearest[row])
+            lead = max(0.0, cosine) / max(float(nearest.max()), LEAST_COSINE)
+        rarest = self._postings.rarest
+        return Evidence(
+            score=float(by_words.whole[row]) / rarest,
+            part_score=float(by_words.parts[part, row]) / rarest,
+            plain=_mean([word.share for word in plain]),
+            part_plain=_mean([word.share for word in plain if word.token in query.parts[part]]),
+            names=_coverage([word for word in words if word.token in query.names]),
+            missing=sum([word.worth * (1 - word.share) for word in words]) / rarest,
+            echoed=self._echoed(query, fields),
+            described=sum([word.worth for word in words if word.described]) / rarest,
+            cosine=cosine,
+            lead=lead,
+            sentence=None if sentence is None else float(sentence.cosines[row]),
+            tools=len(self.documents),
+        )
+
+    def _word(self, token: str, corrections: Corrections, fields: Mapping[int, int]) -> Word:
+        """A word of a query and how far a tool has it; a word that stands for it counts less."""
+        number = self._number(token)
+        if number is None:
+            worth = self._postings.rarest * (PAIR_LENGTH if has_cjk(token) else 1)
+        else:
+            worth = self._postings.idf[number]
+        found = fields.get(number, 0) if number is not None else 0
+        if found:
+            return Word(token, worth, 1.0, (found & -found) == IN_DESCRIPTION)
+        others = self._stand_ins(token, corrections).items()
+        return Word(token, worth, max([weight for other, weight in others if other in fields], default=0.0), False)
+
+    def _echoed(self, query: Query, fields: Mapping[int, int]) -> float:
+        """The share of a tool's words that a query has; rare ones count more."""
+        idf = self._postings.idf
+        total = sum([idf[number] for number in fields])
+        numbers = [number for token in query.tokens if (number := self._number(token)) is not None]
+        return sum([idf[number] for number in numbers if number in fields]) / total if total else 0.0
+
+
+class Word(NamedTuple):
+    """A word of a query, as one tool has it."""
+
+    token: str
+    worth: float  # its idf
+    share: float  # 1: the tool has it; less: it has one that stands for it; 0: it has neither
+    described: bool  # whether it is in the description, and not in a name
+
+
+def _mean(figures: Sequence[float]) -> float:
+    return sum(figures) / len(figures) if figures else 0.0
+
+
+def _coverage(words: Sequence[Word]) -> float:
+    total = sum([word.worth for word in words])
+    return sum([word.worth * word.share for word in words]) / total if total else 0.0
 
 
 def _shares_of_best(figures: Floats | Vectors, least: float = 0) -> Floats:
@@ -284,34 +329,3 @@ def _alternate(scores: Floats, by_words: Match[Floats], by_meaning: Match[Vector
     for part in range(len(parts)):
         rows = order[served[order] == part]
         scores[rows] *= ALTERNATION ** np.minimum(np.arange(len(rows)), LOWERED)
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The evidence for the best hit of one query."""
-
-    coverage: float  # the share of the query's words that it has; rare words count more
-    score: float  # of the words that it has, in units of the rarest
-    part_coverage: float  # both for the part of the query that matches best
-    part_score: float
-    known: float  # the share of the query's words that any tool has
-    cosine: float | None  # between a part of the query and the tool, the best; None: not compared
-    sentence: float | None  # the same cosine by the sentence encoder
-    words: float  # in the query
-    tools: int  # in the index: among many, a seeming match is more likely by chance
-
-
-def relevance(evidence: Evidence) -> float:
-    figures = features(evidence)
-    weights = next(each for each in (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES) if len(each) == 1 + len(figures))
-    sum_ = weights[0] + sum(weight * figure for weight, figure in zip(weights[1:], figures, strict=True))
-    return 1 / (1 + math.exp(-sum_))
-
-
-def features(evidence: Evidence) -> tuple[float, ...]:
-    """The variables of the fit."""
-    size = math.log(max(evidence.tools, SMALLEST))
-    length = math.log1p(max(evidence.words, SHORTEST))
-    by_words = evidence.coverage * evidence.score, evidence.part_coverage * evidence.part_score
-    figures = (*by_words, size * evidence.part_score, evidence.known, size, length)
-    return (*figures, *[cosine for cosine in (evidence.cosine, evidence.sentence) if cosine is not None])

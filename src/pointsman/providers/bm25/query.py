@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, steps
-from pointsman.providers.bm25.values import words_for_values
+from pointsman.providers.bm25.actions import LOOKING, Kind, kind_of_request, refers_back, steps
+from pointsman.providers.bm25.values import names_in, words_for_values
 from pointsman.providers.text import STOP_WORDS, calm, has_cjk, sentences, stem, without_cjk, words
 
 MAX_CHARS = 8_000  # as many as a discovery takes
@@ -23,9 +23,12 @@ class Query:
     tokens: dict[str, str]  # each token once, with the word that it came from
     hints: frozenset[str]  # those of the tokens that are not in the text, but say what a value in it is
     faint: frozenset[str]  # those that count less: the hints, and verbs that say no more than that one wants to see
+    names: frozenset[str]  # those that are written as names: `Paris`, `GitHub`
+    values: frozenset[str]  # the names, and those with digits: they say with what, not what is to be done
     texts: tuple[str, ...]  # its parts
     parts: tuple[frozenset[str], ...]  # their tokens
     kinds: tuple[Kind | None, ...]  # whether they ask for something to be read or to be written
+    referring: tuple[bool, ...]  # whether they are about what the part before names
     length: float  # in words
     embedded: tuple[str, ...]  # its parts as they are embedded; empty: search by words alone
     sentences: tuple[str, ...]  # its sentences, for an encoder that reads them as a whole; empty if `embedded` is
@@ -71,8 +74,22 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     faint = unsaid | {token for token, word in tokens.items() if word in LOOKING}
     embedded = _embeddable([" ".join((piece, *words_for_values(piece))) for piece in texts])
     said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
+    names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
+    if 2 * len(names) > len(tokens):
+        names = frozenset()  # all of it is capitalized
     return Query(
-        hints | tokens, unsaid, faint, tuple(texts), tuple(parts), kinds, length, embedded, said if embedded else ()
+        tokens=hints | tokens,
+        hints=unsaid,
+        faint=faint,
+        names=names,
+        values=names | {token for token in tokens if not token.isalpha()},
+        texts=tuple(texts),
+        parts=tuple(parts),
+        kinds=kinds,
+        referring=(False, *map(refers_back, texts[1:])),
+        length=length,
+        embedded=embedded,
+        sentences=said if embedded else (),
     )
 
 

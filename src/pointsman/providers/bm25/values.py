@@ -1,6 +1,11 @@
-"""Web addresses, paths and file names in a request, said in the words that tools use for them."""
+"""Values in a request: names, and web addresses, paths and file names, said in the words that tools use for them."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pointsman.providers.text import words
 
 MAX_CHARS = 300  # of one value; the rest of a longer one changes nothing
 
@@ -19,6 +24,16 @@ _OTHER_FILES = """
 """
 _FILES: dict[str, tuple[str, ...]] = dict.fromkeys(_OTHER_FILES.split(), ("file",))
 _FILES |= {ending: ("file", kind) for kind, endings in _KINDS.items() for ending in endings.split()}
+
+
+# A capital inside a sentence: after a space that does not follow the end of another one.
+_NAME = re.compile(r"(?<=[^\s.!?:\"]\s)['\"(]?[A-Z]\w*")
+
+
+def names_in(text: str) -> Iterator[str]:
+    """The words of a text that are written as names, in lower case."""
+    for name in _NAME.finditer(text):
+        yield from words(name[0])
 
 
 def words_for_values(text: str) -> dict[str, None]:

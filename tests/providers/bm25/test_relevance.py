@@ -1,0 +1,77 @@
+"""The relevance of the best hit: what speaks for it and what against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pointsman.providers.base import SearchRequest, ToolDocument
+from pointsman.providers.bm25.provider import BM25SearchProvider
+from pointsman.providers.bm25.relevance import MOST, Evidence, relevance
+from tests.providers.small_catalog import small_catalog
+
+FAIR = Evidence(
+    score=1.5,
+    part_score=1.5,
+    plain=0.5,
+    part_plain=0.5,
+    names=0.0,
+    missing=10.0,
+    echoed=0.2,
+    described=0.0,
+    cosine=None,
+    lead=None,
+    sentence=None,
+    tools=500,
+)
+BY_MEANING = replace(FAIR, cosine=0.4, lead=0.8)
+BY_SENTENCES = replace(BY_MEANING, sentence=0.4)
+
+
+@pytest.mark.parametrize("evidence", [FAIR, BY_MEANING, BY_SENTENCES], ids=["words", "embeddings", "sentences"])
+@pytest.mark.parametrize(
+    ("field", "figure"),
+    [("plain", 0.9), ("part_plain", 0.9), ("names", 1.0), ("missing", 9.0), ("tools", 300)],
+)
+def test_what_speaks_for_a_hit_raises_its_relevance(evidence: Evidence, field: str, figure: float) -> None:
+    changed: dict[str, Any] = {field: figure}
+    assert relevance(replace(evidence, **changed)) > relevance(evidence)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "field"),
+    [(BY_MEANING, "cosine"), (BY_MEANING, "lead"), (BY_SENTENCES, "lead"), (BY_SENTENCES, "sentence")],
+)
+def test_so_does_a_meaning_that_is_closer(evidence: Evidence, field: str) -> None:
+    changed: dict[str, Any] = {field: 0.9}
+    assert relevance(replace(evidence, **changed)) > relevance(evidence)
+
+
+def test_no_hit_is_as_sure_as_an_exact_name() -> None:
+    assert 0.9 < relevance(replace(FAIR, score=50, part_score=50)) <= MOST < 0.99
+
+
+async def test_words_that_the_tool_lacks_lower_its_relevance_and_names_hardly_do() -> None:
+    lacking = "weather forecast for knitting protein guitars and horoscopes of engines beneath woollen bridges"
+    by_words = BM25SearchProvider(embeddings=False)
+
+    async def best(query: str) -> float:
+        [hit, *_] = await by_words.search(SearchRequest((query,), None, small_catalog(), 1))
+        return hit.relevance
+
+    assert await best(lacking) < await best("weather forecast for Anna in Oslo") <= await best("weather forecast")
+
+
+async def test_a_step_that_refers_back_is_served_by_the_server_of_the_step_before() -> None:
+    tools = [
+        ToolDocument("git:fork", "fork_repository", "git", "Fork a repository", {}),
+        ToolDocument("git:add", "add_record", "git", "Add a record", {}),
+        ToolDocument("shop:add", "add_record", "shop", "Add a record", {}),
+    ]
+    by_words = BM25SearchProvider(embeddings=False)
+    for order in (tools, tools[::-1]):
+        request = SearchRequest(("fork the repository and add a record there",), None, tuple(order), 3)
+        keys = [hit.tool_key for hit in await by_words.search(request)]
+        assert keys.index("git:add") < keys.index("shop:add")
