@@ -26,7 +26,7 @@ from pointsman.providers.text import has_cjk, stem
 Vectors = NDArray[np.float32]
 Array = TypeVar("Array", Floats, NDArray[np.float32])
 
-MEANING_WEIGHT = 0.55  # the rest is for the words
+MEANING_WEIGHT = 0.52  # the rest is for the words
 # With the sentence encoder: words .4, meaning .3, sentences .3.
 SENTENCE_WEIGHT = 0.3
 MEANING_BESIDE_SENTENCES = 0.43  # of the rest
