@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from pointsman.catalog.apps import has_app
@@ -45,6 +43,7 @@ from pointsman.catalog.results import (
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.starts import is_expected, wait_for_start, why_not_running
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import ServerUnavailableError, UnknownToolError
@@ -54,6 +53,7 @@ from pointsman.providers.base import SearchProvider, SearchRequest
 from pointsman.providers.fallback import rank_with
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
+MAX_RESTARTS = 3  # that one call waits for, of a server that ends again before it has listed its tools
 
 
 class ToolCatalogService:
@@ -238,7 +238,8 @@ class ToolCatalogService:
         """The tool of exactly this key, if the caller may use it.
 
         Waits for a server that is being started for the first time, no longer than a discovery does, and for one that
-        is restarting. If that one had the tool in its last list, the tool has to be unchanged.
+        is restarting. If that one had the tool in its last list, the tool has to be unchanged; so it has if the request
+        for its list shows that it was restarted.
 
         Raises:
             UnknownToolError: there is none, or the caller may not use it; the two are indistinguishable.
@@ -255,10 +256,13 @@ class ToolCatalogService:
         if source.status.state != "running":
             last = listed.list_before_restart()
             return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
-        before, generation = listed.last_item(key.tool_name), source.generation_of(TOOLS.family)
+        before, session = listed.last_item(key.tool_name), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
-        if await listed.has_gone(generation, answer):
-            return await self._resolve_when_back(caller, key, before)
+        if source.session is not session:
+            if isinstance(answer, ListFailure):
+                return await self._resolve_when_back(caller, key, before)
+            if before is not None and self._may_use(caller, key):
+                check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
 
     async def resolve_again(self, caller: Caller, tool: KnownTool) -> None:
@@ -269,23 +273,21 @@ class ToolCatalogService:
         """
         await self._resolve_when_back(caller, ToolKey(tool.server_id, tool.tool_name), tool)
 
-    async def _resolve_when_back(self, caller: Caller, key: ToolKey, before: KnownTool | None) -> KnownTool:
+    async def _resolve_when_back(
+        self, caller: Caller, key: ToolKey, before: KnownTool | None, restarts: int = MAX_RESTARTS
+    ) -> KnownTool:
         """The tool once its server runs; `before` is its definition until now, if there was one.
 
         Waits even for a forbidden tool, so that the timing reveals nothing.
         """
-        source = self._sources.get(key.server_id)
-        if source is not None and source.restarting:
-            await source.restarted()
-        elif source is not None and source.status.state == "starting":
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.rights.config.limits.first_list_s):
-                    await source.first_start()
+        await wait_for_start(self._sources.get(key.server_id), self.rights.config.limits.first_list_s)
         source = self._sources.get(key.server_id)  # a reload may have replaced it
         if source is None or source.status.state != "running":
-            return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
-        listed = self._lists.list_of(source)
+            return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
+        listed, session = self._lists.list_of(source), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
+        if isinstance(answer, ListFailure) and source.session is not session and restarts > 1:
+            return await self._resolve_when_back(caller, key, before, restarts - 1)
         if before is not None and isinstance(answer, Snapshot) and self._may_use(caller, key):
             check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
@@ -301,9 +303,9 @@ class ToolCatalogService:
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
         if source is None or source.status.state != "running":
-            if source is not None and _is_expected(source):
+            if source is not None and is_expected(source):
                 return None
-            return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
+            return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
@@ -414,7 +416,7 @@ class ToolCatalogService:
         """The list of one server, as it is now. Waits no longer than a list may take."""
         source = self._sources.get(server_id)
         if source is None or source.status.state != "running":
-            return ListFailure("failed", _why_not_running(source))
+            return ListFailure("failed", why_not_running(source))
         return await self._lists.fetch_now(self._lists.list_of(source))
 
     def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
@@ -476,16 +478,3 @@ class ToolCatalogService:
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
     """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
     return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
-
-
-def _is_expected(source: ToolSource) -> bool:
-    """Whether a server that is not running is worth waiting for."""
-    return source.restarting or source.status.state == "starting"
-
-
-def _why_not_running(source: ToolSource | None) -> str:
-    if source is None:
-        return "it is not running"
-    status = source.status
-    words = {"starting": "it is still starting", "failed": "it failed"}.get(status.state, "it is switched off")
-    return f"{words} ({status.reason})" if status.reason else words
