@@ -297,6 +297,23 @@ async def test_a_call_does_not_wait_without_end_for_a_server_that_ends_whenever_
         assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
 
 
+@pytest.mark.parametrize("taken", ["token", "tool"])
+async def test_a_right_that_a_reload_takes_away_ends_the_wait_for_a_restart(taken: str) -> None:
+    catalog, _, _ = await restarting()
+    asking = [asyncio.create_task(refusal(catalog, key)) for key in ("clock:read", "clock:erase")]
+    await asyncio.sleep(0.01)
+    catalog.reconfigure(CONFIG)  # changes nothing
+    await asyncio.sleep(0.01)
+    assert not any(each.done() for each in asking)
+    without: dict[str, Any] = {"tokens": {}} if taken == "token" else {}
+    forbidden = {"tool_permissions": {"erase": False, "read": taken == "token"}}
+    catalog.reconfigure(config_of({**dict.fromkeys(servers()), "clock": forbidden}, **without))
+    async with asyncio.timeout(30):
+        assert (await asking[0]).code == "unknown_tool"
+    assert not asking[1].done()  # it was forbidden before, and its wait must not tell
+    asking[1].cancel()
+
+
 async def test_a_list_that_fails_while_the_server_runs_is_not_waited_for() -> None:
     server = SmallServer("clock", tool("read"))
     server.fails = lambda: ServerUnavailableError("clock", "no answer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -88,6 +89,7 @@ class ToolCatalogService:
         self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
+        self._reconfigured = asyncio.Event()  # replaced each time
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
@@ -96,6 +98,8 @@ class ToolCatalogService:
         self._lists.keep_only(config.servers)
         self._key_index.keep_only(config.servers)
         self._words.keep_only(config.servers)
+        self._reconfigured.set()
+        self._reconfigured = asyncio.Event()
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
@@ -251,16 +255,17 @@ class ToolCatalogService:
             return known
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known raises for others
-        source = self._sources[key.server_id]
+        source, permitted = self._sources[key.server_id], self._may_use(caller, key)
         listed = self._lists.list_of(source)
         if source.status.state != "running":
             last = listed.list_before_restart()
-            return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
+            before = last.items.get(key.tool_name) if last else None
+            return await self._resolve_when_back(caller, key, before, permitted)
         before, session = listed.last_item(key.tool_name), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
         if source.session is not session:
             if isinstance(answer, ListFailure):
-                return await self._resolve_when_back(caller, key, before)
+                return await self._resolve_when_back(caller, key, before, permitted)
             if before is not None and self._may_use(caller, key):
                 check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
@@ -271,26 +276,40 @@ class ToolCatalogService:
         Raises:
             UnknownToolError, ServerUnavailableError: as `resolve`.
         """
-        await self._resolve_when_back(caller, ToolKey(tool.server_id, tool.tool_name), tool)
+        await self._resolve_when_back(caller, ToolKey(tool.server_id, tool.tool_name), tool, permitted=True)
 
     async def _resolve_when_back(
-        self, caller: Caller, key: ToolKey, before: KnownTool | None, restarts: int = MAX_RESTARTS
+        self, caller: Caller, key: ToolKey, before: KnownTool | None, permitted: bool, restarts: int = MAX_RESTARTS
     ) -> KnownTool:
         """The tool once its server runs; `before` is its definition until now, if there was one.
 
-        Waits even for a forbidden tool, so that the timing reveals nothing.
+        Waits even for a forbidden tool, so that the timing reveals nothing, unless it was `permitted` at first.
         """
-        await wait_for_start(self._sources.get(key.server_id), self.rights.config.limits.first_list_s)
+        await self._wait_for_start(caller, key, permitted)
         source = self._sources.get(key.server_id)  # a reload may have replaced it
         if source is None or source.status.state != "running":
             return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
         listed, session = self._lists.list_of(source), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
         if isinstance(answer, ListFailure) and source.session is not session and restarts > 1:
-            return await self._resolve_when_back(caller, key, before, restarts - 1)
+            return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
         if before is not None and isinstance(answer, Snapshot) and self._may_use(caller, key):
             check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
+
+    async def _wait_for_start(self, caller: Caller, key: ToolKey, permitted: bool) -> None:
+        """Wait for the server of a tool, or until a reload forbids a tool that was `permitted`."""
+        source, first_list_s = self._sources.get(key.server_id), self.rights.config.limits.first_list_s
+        started = asyncio.ensure_future(wait_for_start(source, first_list_s))
+        try:
+            while not started.done() and (self._may_use(caller, key) or not permitted):
+                reconfigured = asyncio.ensure_future(self._reconfigured.wait())
+                try:
+                    await asyncio.wait((started, reconfigured), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    reconfigured.cancel()
+        finally:
+            started.cancel()
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
         """`resolve` without waiting; None: the server's list has to be fetched first.
