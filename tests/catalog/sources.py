@@ -40,6 +40,7 @@ class SmallServer:
         self.hears = True  # a change of the list would be heard
         self.coming_up: asyncio.Event | None = None  # set when a first start is over
         self.back: asyncio.Event | None = None  # set when a restart is over
+        self.session = object()  # replaced by a restart
         self.changed_generation = 0  # of the last change of its configuration
         self.fails: Callable[[], Exception] | None = None
 
@@ -82,6 +83,7 @@ class SmallServer:
     def be(self, state: ServerState, reason: str = "") -> None:
         if state == "running":
             self.generation += 1
+        self.session = object()
         self.status = ServerStatus(state, reason, 0.0)
 
     def change(self, *tools: dict[str, Any]) -> None:

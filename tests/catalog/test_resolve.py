@@ -251,15 +251,67 @@ async def test_a_call_whose_list_fails_because_the_server_dies_waits_for_the_res
     asking = asyncio.create_task(catalog.resolve(ME, "clock:read"))
     await server.inside.wait()
     server.fails = lambda: ServerUnavailableError("clock", "it has ended")
-    server.may_answer.set()
-    await asyncio.sleep(0.02)  # its supervisor notices a moment later
     server.be("failed", "it has ended")
-    server.back, server.fails = asyncio.Event(), None
+    server.back = asyncio.Event()
+    server.may_answer.set()
     await asyncio.sleep(0.05)
     assert not asking.done()
+    server.fails = None
     server.be("running")
     server.back.set()
     assert (await asking).digest == known.digest
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_tool_is_not_called_if_the_fetch_of_its_list_shows_a_restart_that_changed_it(changed: bool) -> None:
+    clock, behind = Clock(), servers()
+    server = behind["clock"]
+    catalog = catalog_of(*behind.values(), config=CONFIG, clock=clock, waits=NEVER)
+    known = await catalog.resolve(ME, "clock:read")
+    clock.now += 60  # its list is too old
+    server.may_answer.clear()
+    server.inside.clear()
+    asking = asyncio.create_task(catalog.resolve(ME, "clock:read"))
+    await server.inside.wait()
+    if changed:
+        server.tools = [tool("read", "Now something else")]
+    server.be("running")
+    server.may_answer.set()
+    if changed:
+        with pytest.raises(ServerUnavailableError, match="it has restarted with another definition of this tool"):
+            await asking
+    else:
+        assert (await asking).digest == known.digest
+
+
+async def test_a_call_does_not_wait_without_end_for_a_server_that_ends_whenever_it_is_asked_for_its_list() -> None:
+    server = SmallServer("clock", tool("read"))
+
+    def end_and_restart() -> ServerUnavailableError:
+        server.be("running")
+        return ServerUnavailableError("clock", "it has ended")
+
+    server.fails = end_and_restart
+    catalog = catalog_of(server, config=CONFIG, waits=NEVER)
+    async with asyncio.timeout(30):
+        assert (await refusal(catalog, "clock:read")).code == "server_unavailable"
+
+
+@pytest.mark.parametrize("taken", ["token", "tool"])
+async def test_a_right_that_a_reload_takes_away_ends_the_wait_for_a_restart(taken: str) -> None:
+    catalog, _, _ = await restarting()
+    asking = [asyncio.create_task(refusal(catalog, key)) for key in ("clock:read", "clock:erase")]
+    await asyncio.sleep(0.01)
+    catalog.reconfigure(CONFIG)  # changes nothing
+    await asyncio.sleep(0.01)
+    assert not any(each.done() for each in asking)
+    without: dict[str, Any] = {"tokens": {}} if taken == "token" else {}
+    forbidden = {"tool_permissions": {"erase": False, "read": taken == "token"}}
+    catalog.reconfigure(config_of({**dict.fromkeys(servers()), "clock": forbidden}, **without))
+    async with asyncio.timeout(30):
+        assert (await asking[0]).code == "unknown_tool"
+    assert not asking[1].done()  # it was forbidden before, and its wait must not tell
+    asking[1].cancel()
 
 
 async def test_a_list_that_fails_while_the_server_runs_is_not_waited_for() -> None:

@@ -35,6 +35,11 @@ class HttpMcp:
         self.params: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []  # of each POST
         self.peers: set[Any] = set()  # addresses that POSTs came from: one for each connection
+        self.ran: list[str] = []  # tools whose calls were taken
+        self.forgets_calls = False  # each `tools/call` finds its session lost
+        self.ends_before_resumption = (
+            False  # no connection is accepted any more when the tool `resumed` ends its stream
+        )
         self.cancelled: list[Any] = []  # ids that the client cancelled, or calls whose response it closed
         self.replies: list[dict[str, Any]] = []  # to our questions
         self.gate = asyncio.Event()  # tools `wait` and `stream` hold until it is open
@@ -117,6 +122,8 @@ class HttpMcp:
         session_id = request.headers.get("Mcp-Session-Id")
         if method == "initialize":
             return web.Response(status=503) if self.refuses_initialize else self._open_session(message)
+        if method == "tools/call" and self.forgets_calls:
+            self._sessions.clear()
         if self.keeps_sessions and (session_id is None or session_id not in self._sessions):
             return self._lost(message)
         if method == "notifications/initialized":
@@ -223,6 +230,7 @@ class HttpMcp:
             return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": {}})
         if method != "tools/call":
             return _error(message["id"], -32601, "Method not found", 404 if self.era == "modern" else 200)
+        self.ran.append(message["params"]["name"])
         self.arrived.release()
         try:
             return await self._call(request, message)
@@ -248,10 +256,7 @@ class HttpMcp:
             await response.write(_event(_result(message["id"], arguments)))
             return response
         if name == "resumed":
-            self._kept = _result(message["id"], arguments)
-            response = await self._open_stream(request)
-            await response.write(b"id: e1\nretry: 1\ndata:\n\n")
-            return response
+            return await self._resumed(request, _result(message["id"], arguments))
         if name in ("progress", "ask", "flood"):
             return await self._streamed(request, message, name, arguments)
         if self.answers == "json":
@@ -261,6 +266,16 @@ class HttpMcp:
             return body
         response = await self._open_stream(request)
         await response.write(_event(_result(message["id"], arguments)))
+        return response
+
+    async def _resumed(self, request: web.Request, answer: dict[str, Any]) -> web.StreamResponse:
+        self._kept = answer
+        response = await self._open_stream(request)
+        await response.write(b"id: e1\nretry: 1\ndata:\n\n")
+        if self.ends_before_resumption and self._runner is not None:
+            response.force_close()
+            for site in [*self._runner.sites]:
+                await site.stop()
         return response
 
     async def _confirm(self, message: dict[str, Any]) -> web.Response:

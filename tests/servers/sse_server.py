@@ -21,12 +21,14 @@ class SseServer:
         self.content_type = "text/event-stream"
         self.stream_status = 200
         self.post_status = 202
+        self.keeps_connections = True  # those of POSTs
         self.seen: list[Message] = []
         self.headers: list[dict[str, str]] = []
         self.posts_wait_for: asyncio.Event | None = None
         self.cut = asyncio.Event()  # ends the stream
         self.open_streams = 0
         self.url = ""
+        self.site: web.TCPSite  # stopped: no new connection is accepted, and the stream goes on
         self._out: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
@@ -59,7 +61,10 @@ class SseServer:
         if self.post_status != 202:
             return web.Response(status=self.post_status)
         self.answer(message)
-        return web.Response(status=202, text="Accepted")
+        response = web.Response(status=202, text="Accepted")
+        if not self.keeps_connections:
+            response.force_close()
+        return response
 
     def answer(self, message: Message) -> None:
         method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
@@ -110,8 +115,8 @@ async def sse_server() -> AsyncIterator[SseServer]:
     app.router.add_post("/messages", server.message)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
+    server.site = web.TCPSite(runner, "127.0.0.1", 0)
+    await server.site.start()
     port = runner.addresses[0][1]
     server.url = f"http://127.0.0.1:{port}/sse"
     try:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Generic, Literal, TypeVar
 
@@ -27,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 3  # of a fetch during which the server sends `list_changed`
 MAX_DOUBLINGS = 30  # of the retry delay
-LOOK_AGAIN_S = 0.01  # whether a server whose list failed has gone
-MAX_LOOKS = 10
 
 Item = TypeVar("Item")
 Clock = Callable[[], float]  # monotonic seconds
@@ -62,7 +60,6 @@ class ListFailure:
     kind: Literal["timeout", "failed", "starting"]
     reason: str
     advice: str = TRY_LATER
-    lost: bool = False  # the connection may have ended
 
 
 Pending = Snapshot[Item] | ListFailure | asyncio.Task[Snapshot[Item] | ListFailure]
@@ -308,16 +305,6 @@ class CachedList(Generic[Item]):
             self._fetch = asyncio.create_task(self._run(), name=f"{self.kind.words} of {self.source.id}")
         return self._fetch
 
-    async def has_gone(self, generation: int, answer: Snapshot[Item] | ListFailure) -> bool:
-        """Whether a list failed because the connection ended, which its supervisor may notice a moment later."""
-        if not isinstance(answer, ListFailure) or not answer.lost:
-            return False
-        for _ in range(MAX_LOOKS):
-            if self.source.status.state != "running" or self.source.generation_of(self.kind.family) != generation:
-                return True
-            await asyncio.sleep(LOOK_AGAIN_S)
-        return False
-
     def cancel(self) -> asyncio.Task[Snapshot[Item] | ListFailure] | None:
         """Cancel the background work; return the fetch that was under way."""
         self._cancelled = True
@@ -356,8 +343,7 @@ class CachedList(Generic[Item]):
             timeout = ListFailure("timeout", f"{failed.reason} within {limit_s:g} s")
             return timeout, f"timed out after {limit_s:g} s"
         except ServerUnavailableError as error:
-            lost = replace(failed, lost=True)
-            return lost, f"failed: {error.reason!r}"  # quoted: it may be the server's text
+            return failed, f"failed: {error.reason!r}"  # quoted: it may be the server's text
         except (DownstreamError, MalformedListError) as error:
             return failed, f"failed: {str(error)!r}"
         except Exception:  # a surprise of one server must not cost the answers of the others

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from pointsman.catalog.apps import has_app
@@ -45,6 +44,7 @@ from pointsman.catalog.results import (
     switched_off_notice,
 )
 from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.starts import is_expected, wait_for_start, why_not_running
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
 from pointsman.config.model import GatewayConfig, Strategy
 from pointsman.core.errors import ServerUnavailableError, UnknownToolError
@@ -54,6 +54,7 @@ from pointsman.providers.base import SearchProvider, SearchRequest
 from pointsman.providers.fallback import rank_with
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
+MAX_RESTARTS = 3  # that one call waits for, of a server that ends again before it has listed its tools
 
 
 class ToolCatalogService:
@@ -88,6 +89,7 @@ class ToolCatalogService:
         self._words = WordCache()
         self._usage = usage
         self._key_index = KeyIndex()
+        self._reconfigured = asyncio.Event()  # replaced each time
 
     def reconfigure(self, config: GatewayConfig) -> None:
         """Apply a configuration, also to requests under way."""
@@ -96,6 +98,8 @@ class ToolCatalogService:
         self._lists.keep_only(config.servers)
         self._key_index.keep_only(config.servers)
         self._words.keep_only(config.servers)
+        self._reconfigured.set()
+        self._reconfigured = asyncio.Event()
 
     def identify(self, token: str | None, project: str | None) -> Caller:
         """Raises UnauthorizedError, ForbiddenError."""
@@ -238,7 +242,8 @@ class ToolCatalogService:
         """The tool of exactly this key, if the caller may use it.
 
         Waits for a server that is being started for the first time, no longer than a discovery does, and for one that
-        is restarting. If that one had the tool in its last list, the tool has to be unchanged.
+        is restarting. If that one had the tool in its last list, the tool has to be unchanged; so it has if the request
+        for its list shows that it was restarted.
 
         Raises:
             UnknownToolError: there is none, or the caller may not use it; the two are indistinguishable.
@@ -250,15 +255,19 @@ class ToolCatalogService:
             return known
         key = ToolKey.parse(tool_key)
         assert key is not None  # resolve_known raises for others
-        source = self._sources[key.server_id]
+        source, permitted = self._sources[key.server_id], self._may_use(caller, key)
         listed = self._lists.list_of(source)
         if source.status.state != "running":
             last = listed.list_before_restart()
-            return await self._resolve_when_back(caller, key, last.items.get(key.tool_name) if last else None)
-        before, generation = listed.last_item(key.tool_name), source.generation_of(TOOLS.family)
+            before = last.items.get(key.tool_name) if last else None
+            return await self._resolve_when_back(caller, key, before, permitted)
+        before, session = listed.last_item(key.tool_name), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
-        if await listed.has_gone(generation, answer):
-            return await self._resolve_when_back(caller, key, before)
+        if source.session is not session:
+            if isinstance(answer, ListFailure):
+                return await self._resolve_when_back(caller, key, before, permitted)
+            if before is not None and self._may_use(caller, key):
+                check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
 
     async def resolve_again(self, caller: Caller, tool: KnownTool) -> None:
@@ -267,28 +276,40 @@ class ToolCatalogService:
         Raises:
             UnknownToolError, ServerUnavailableError: as `resolve`.
         """
-        await self._resolve_when_back(caller, ToolKey(tool.server_id, tool.tool_name), tool)
+        await self._resolve_when_back(caller, ToolKey(tool.server_id, tool.tool_name), tool, permitted=True)
 
-    async def _resolve_when_back(self, caller: Caller, key: ToolKey, before: KnownTool | None) -> KnownTool:
+    async def _resolve_when_back(
+        self, caller: Caller, key: ToolKey, before: KnownTool | None, permitted: bool, restarts: int = MAX_RESTARTS
+    ) -> KnownTool:
         """The tool once its server runs; `before` is its definition until now, if there was one.
 
-        Waits even for a forbidden tool, so that the timing reveals nothing.
+        Waits even for a forbidden tool, so that the timing reveals nothing, unless it was `permitted` at first.
         """
-        source = self._sources.get(key.server_id)
-        if source is not None and source.restarting:
-            await source.restarted()
-        elif source is not None and source.status.state == "starting":
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.rights.config.limits.first_list_s):
-                    await source.first_start()
+        await self._wait_for_start(caller, key, permitted)
         source = self._sources.get(key.server_id)  # a reload may have replaced it
         if source is None or source.status.state != "running":
-            return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
-        listed = self._lists.list_of(source)
+            return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
+        listed, session = self._lists.list_of(source), source.session
         answer = await self._lists.fetch_for_item(listed, self.rights.config.limits.list_max_age_s)
+        if isinstance(answer, ListFailure) and source.session is not session and restarts > 1:
+            return await self._resolve_when_back(caller, key, before, permitted, restarts - 1)
         if before is not None and isinstance(answer, Snapshot) and self._may_use(caller, key):
             check_unchanged(before, answer.items.get(key.tool_name))
         return self._authorize(caller, key, answer, listed)
+
+    async def _wait_for_start(self, caller: Caller, key: ToolKey, permitted: bool) -> None:
+        """Wait for the server of a tool, or until a reload forbids a tool that was `permitted`."""
+        source, first_list_s = self._sources.get(key.server_id), self.rights.config.limits.first_list_s
+        started = asyncio.ensure_future(wait_for_start(source, first_list_s))
+        try:
+            while not started.done() and (self._may_use(caller, key) or not permitted):
+                reconfigured = asyncio.ensure_future(self._reconfigured.wait())
+                try:
+                    await asyncio.wait((started, reconfigured), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    reconfigured.cancel()
+        finally:
+            started.cancel()
 
     def resolve_known(self, caller: Caller, tool_key: str) -> KnownTool | None:
         """`resolve` without waiting; None: the server's list has to be fetched first.
@@ -301,9 +322,9 @@ class ToolCatalogService:
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
         if source is None or source.status.state != "running":
-            if source is not None and _is_expected(source):
+            if source is not None and is_expected(source):
                 return None
-            return self._authorize(caller, key, ListFailure("failed", _why_not_running(source)))
+            return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
@@ -414,7 +435,7 @@ class ToolCatalogService:
         """The list of one server, as it is now. Waits no longer than a list may take."""
         source = self._sources.get(server_id)
         if source is None or source.status.state != "running":
-            return ListFailure("failed", _why_not_running(source))
+            return ListFailure("failed", why_not_running(source))
         return await self._lists.fetch_now(self._lists.list_of(source))
 
     def last_list(self, server_id: str) -> Snapshot[KnownTool] | None:
@@ -476,16 +497,3 @@ class ToolCatalogService:
 def _bundled_servers(config: GatewayConfig) -> frozenset[str]:
     """The servers that are part of Pointsman: they check arguments themselves and are trusted with caller ids."""
     return frozenset(server_id for server_id, server in config.servers.items() if server.bundled is not None)
-
-
-def _is_expected(source: ToolSource) -> bool:
-    """Whether a server that is not running is worth waiting for."""
-    return source.restarting or source.status.state == "starting"
-
-
-def _why_not_running(source: ToolSource | None) -> str:
-    if source is None:
-        return "it is not running"
-    status = source.status
-    words = {"starting": "it is still starting", "failed": "it failed"}.get(status.state, "it is switched off")
-    return f"{words} ({status.reason})" if status.reason else words

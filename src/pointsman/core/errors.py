@@ -123,6 +123,11 @@ class ServerUnavailableError(GatewayError):
 class NotSentError(ServerUnavailableError):
     """There was no connection to send the request over, so it can be sent once there is one."""
 
+    def __init__(self, server_id: str, reason: str, spent_s: float = 0.0) -> None:
+        """`spent_s` of the request's deadline have passed."""
+        super().__init__(server_id, reason)
+        self.spent_s = spent_s
+
 
 class CallTimeoutError(GatewayError):
     """The server did not answer in time, and the call was cancelled; it may have run all the same. Next: check before

@@ -91,6 +91,11 @@ class ToolSource(Protocol):
         """Wait until it is no longer `restarting`, because it is back or given up; no longer than a call may take."""
         ...
 
+    @property
+    def session(self) -> object:
+        """The connection or session in use, to compare by identity: another one means that the server was restarted."""
+        ...
+
     def is_current(self, generation: int, /) -> bool:
         """Whether a list of that generation was made with the server's present configuration."""
         ...

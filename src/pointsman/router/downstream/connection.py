@@ -18,6 +18,17 @@ class ConnectionLostError(Exception):
 class CallNotSentError(ConnectionLostError):
     """The connection was over before the call was sent."""
 
+    over = True
+
+
+class SessionRenewedError(CallNotSentError):
+    """The server had lost the session, so it did not process the call, and the connection has a new session by now.
+
+    The server was probably restarted: its tools may have changed.
+    """
+
+    over = False
+
 
 class BudgetExceededError(Exception):
     """The server sent more bytes or messages than one call may bring. `str(error)` names the limit."""

@@ -55,7 +55,7 @@ from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMA
 from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
-RETRY_S = 0.1  # between attempts to send a call that found no connection
+RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
 _CALLER_ID_PURPOSE = b"caller id"
 _CALLER_ID_BYTES = 16
 _ROUND_KEYS = ("inputResponses", "requestState")
@@ -202,6 +202,8 @@ class Executor:
 
         `enveloped`: arguments that do not match may hold the whole call once more.
         """
+        server = self._fleet.servers.get(tool.server_id)
+        session = server.session if server is not None else None  # which gave the definition of the tool
         bundled = tool.server_id in self._catalog.bundled_servers
         checked = await self._check_arguments(request.caller, reading, tool, bundled, enveloped)
         if checked is not reading:
@@ -211,8 +213,11 @@ class Executor:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
             try:
-                result = await send_to_server(self._fleet, tool.server_id, params, request, back, record, spent_s)
+                result = await send_to_server(
+                    self._fleet, tool.server_id, params, request, back, record, spent_s, session
+                )
             except NotSentError as error:
+                error.spent_s = max(error.spent_s, spent_s)
                 result = await self._send_when_back(request, back, record, tool, params, error)
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
@@ -294,7 +299,8 @@ class Executor:
     ) -> Json:
         """Send a call that found no connection once its server is back with the same tool. Raises as `_call`."""
         loop = asyncio.get_running_loop()
-        asked_at = loop.time()
+        asked_at = loop.time() - not_sent.spent_s
+        retry_s = RETRY_S
         server = self._fleet.servers.get(tool.server_id)
         limit_s = min(RESTART_S, server.timeouts.call_s) if server is not None else 0.0
         while (spent_s := loop.time() - asked_at) < limit_s:
@@ -303,12 +309,17 @@ class Executor:
                     await self._catalog.resolve_again(request.caller, tool)
             except TimeoutError:
                 break
-            spent_s = self._wait_for_connection(tool, asked_at)
+            server = self._fleet.servers.get(tool.server_id)
+            session = server.session if server is not None else None
+            spent_s = loop.time() - asked_at
             try:
-                return await send_to_server(self._fleet, tool.server_id, params, request, back, record, spent_s)
+                return await send_to_server(
+                    self._fleet, tool.server_id, params, request, back, record, spent_s, session
+                )
             except NotSentError as error:
                 not_sent = error
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(retry_s)
+            retry_s *= 2
         raise not_sent
 
 
@@ -320,8 +331,11 @@ async def send_to_server(
     back: BackChannel,
     record: Record,
     spent_s: float = 0.0,
+    session: object | None = None,
 ) -> Json:
     """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
+
+    With `session`, only while that is the server's.
 
     Raises:
         GatewayError, DownstreamError: see `Downstream.request`.
@@ -335,7 +349,7 @@ async def send_to_server(
                 params[key] = request.params[key]
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
-    return await server.request(request.method, params, request, back, spent_s)
+    return await server.request(request.method, params, request, back, spent_s, session)
 
 
 @dataclass(slots=True, eq=False)

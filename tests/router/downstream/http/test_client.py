@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pointsman.router.downstream.connection import ConnectionLostError
+from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.http.answer import IncomingAnswer, read_body
 from pointsman.router.downstream.http.client import HttpClient
 from tests.router.downstream.http_parts import PATIENCE_S
@@ -42,7 +42,8 @@ class OneAnswerServer:
                 self.closed.release()
 
     def stop(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # it may have been stopped before
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join(PATIENCE_S)
 
@@ -124,3 +125,27 @@ async def test_a_closed_client_says_so() -> None:
     with pytest.raises(ConnectionLostError, match="was closed"):
         await client.send(client.head("POST"), b"{}")
     assert await client.unreachable() == "its connection was closed"
+
+
+@pytest.mark.parametrize("kind", ["new", "kept"])
+async def test_a_request_that_no_connection_takes_was_not_sent_and_the_server_is_unreachable_at_once(
+    kind: str, server: OneAnswerServer
+) -> None:
+    client = HttpClient(server.url, {}, rechecks_s=(PATIENCE_S,))
+    if kind == "kept":  # the server has closed it, and the event loop does not know
+        assert await post(client) == b"{}"
+        assert server.closed.acquire(timeout=PATIENCE_S)
+    server.stop()
+    with pytest.raises(CallNotSentError, match="it refused the connection"):
+        await post(client)
+    async with asyncio.timeout(PATIENCE_S / 2):
+        assert await client.unreachable() == "it refused the connection"
+    await client.close()
+
+
+async def test_a_request_whose_tls_handshake_fails_was_not_sent(server: OneAnswerServer) -> None:
+    client = HttpClient(server.url.replace("http:", "https:"), {})
+    with pytest.raises(CallNotSentError, match="TLS"):
+        await post(client)
+    assert not any(b"POST" in request for request in server.requests)
+    await client.close()

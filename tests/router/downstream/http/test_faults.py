@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
+from pointsman.router.downstream.connection import BudgetExceededError, CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.http.connect import connect_http
 from tests.router.downstream.http_parts import PATIENCE_S, Back, Notices, call_of, connected, front_request, text_of
 from tests.servers.http_faults import HttpFaults, Misbehave, json_answer, misbehaving
@@ -67,8 +67,9 @@ async def test_a_bad_answer_fails_its_own_call_with_the_reason_and_is_not_asked_
     misbehave: Misbehave, reason: str
 ) -> None:
     async with misbehaving(misbehave) as faults, connected(faults.url) as connection:
-        with pytest.raises(ConnectionLostError, match=reason):
+        with pytest.raises(ConnectionLostError, match=reason) as lost:
             await connection.request(call_of("anything"))
+        assert not isinstance(lost.value, CallNotSentError)
         assert faults.requests == 1
         with pytest.raises(ConnectionLostError, match=reason):  # it is still there, and the next call is a new chance
             await connection.request(call_of("anything"))
@@ -130,11 +131,13 @@ async def test_a_flood_of_messages_is_cut_at_the_limit() -> None:
         assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
 
 
-async def test_a_server_that_is_back_soon_keeps_its_connection() -> None:
+async def test_a_server_that_is_back_soon_after_it_cut_a_call_keeps_its_connection() -> None:
     async with serving("modern") as server, connected(server.url) as connection:
+        call = asyncio.create_task(connection.request(call_of("wait")))
+        await server.arrived.acquire()
         await server.stop()
         with pytest.raises(ConnectionLostError):
-            await connection.request(call_of("echo"))
+            await call
         await server.start()
         assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
         over = asyncio.create_task(connection.ended())

@@ -9,7 +9,15 @@ import pytest
 from pointsman.config.model import Limits
 from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import BudgetExceededError, Call, Connection, ConnectionLostError
+from pointsman.router.downstream.connection import (
+    BudgetExceededError,
+    Call,
+    CallNotSentError,
+    Connection,
+    ConnectionLostError,
+    SessionRenewedError,
+)
+from pointsman.router.downstream.http import legacy
 from tests.router.downstream.http_parts import (
     PATIENCE_S,
     Back,
@@ -167,14 +175,49 @@ async def test_a_flood_in_one_call_costs_that_call_only() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 400])
-async def test_a_lost_session_is_opened_again_and_the_call_repeated_once(status: int) -> None:
+async def test_a_lost_session_is_opened_again_and_the_request_repeated_once(status: int) -> None:
     notices = Notices()
     async with serving("legacy") as server, connected(server.url, notices=notices) as connection:
         server.lost_session_status = status
         server.forget_sessions()
-        assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
+        assert await connection.request(Call("tools/list", {})) == {"tools": server.tools}
         assert server.count("initialize") == 2
         await notices.wait_for(LIST_CHANGED)
+
+
+@pytest.mark.parametrize("status", [404, 400])
+async def test_a_call_that_finds_its_session_lost_is_not_sent_in_the_next_one(status: int) -> None:
+    """The tool may have another meaning by now: who called it has to look at the list first."""
+    notices = Notices()
+    async with serving("legacy") as server, connected(server.url, notices=notices) as connection:
+        server.lost_session_status = status
+        server.forget_sessions()
+        with pytest.raises(SessionRenewedError):
+            await connection.request(call_of("echo"))
+        assert notices.methods[0] == LIST_CHANGED  # before the call fails
+        assert server.ran == []
+        assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
+        assert server.count("initialize") == 2
+
+
+async def test_a_call_that_waits_for_its_turn_while_the_session_is_lost_is_not_sent_in_the_next_one() -> None:
+    backs = [Back(), Back()]
+    async with serving("legacy") as server, connected(server.url) as connection:
+        await server.stream_opened.acquire()
+        first = asyncio.create_task(connection.request(call_of("wait", backs[0])))
+        await server.arrived.acquire()
+        reply = server.expect_reply("q")
+        server.push({"id": "q", "method": "elicitation/create", "params": {}})
+        await reply  # so one call at a time from now on
+        second = asyncio.create_task(connection.request(call_of("wait", backs[1])))
+        server.forget_sessions()
+        await connection.request(Call("tools/list", {}))
+        assert not second.done()
+        server.gate.set()
+        await first
+        with pytest.raises(SessionRenewedError):
+            await second
+        assert server.ran == ["wait"]
 
 
 async def in_flight(server: HttpMcp, connection: Connection, count: int) -> list[asyncio.Task[Json]]:
@@ -183,7 +226,11 @@ async def in_flight(server: HttpMcp, connection: Connection, count: int) -> list
     return calls
 
 
-async def test_twenty_calls_that_find_the_session_lost_open_one_new_session_and_all_succeed() -> None:
+async def not_sent(calls: list[asyncio.Task[Json]]) -> bool:
+    return all(isinstance(one, SessionRenewedError) for one in await asyncio.gather(*calls, return_exceptions=True))
+
+
+async def test_twenty_calls_that_find_the_session_lost_open_one_new_session_and_none_is_sent() -> None:
     """Also those that arrive between the new `initialize` and its `notifications/initialized`."""
     async with serving("legacy") as server, connected(server.url) as connection:
         server.forget_sessions()
@@ -194,17 +241,18 @@ async def test_twenty_calls_that_find_the_session_lost_open_one_new_session_and_
         await asyncio.sleep(0.05)  # room for a call to run into the window, if one could
         assert not any(call.done() for call in calls + late)
         server.hold_initialized.set()
-        results = await asyncio.gather(*calls)
-        assert [text_of(result) for result in results] == [f'{{"n": {number}}}' for number in range(20)]
-        assert len(await asyncio.gather(*late)) == 5
+        assert await not_sent(calls)
+        assert await not_sent(late)
+        assert server.ran == []
         assert server.count("initialize") == 2
 
 
-async def test_twenty_calls_across_a_restart_of_the_server_all_succeed() -> None:
+async def test_twenty_calls_across_a_restart_of_the_server_open_one_session_and_succeed_in_it() -> None:
     async with serving("legacy") as server, connected(server.url) as connection:
         await asyncio.gather(*await in_flight(server, connection, 20))  # twenty kept connections
         await server.stop()
         await server.start()
+        assert await not_sent(await in_flight(server, connection, 20))
         results = await asyncio.gather(*await in_flight(server, connection, 20))
         assert [text_of(result) for result in results] == [f'{{"n": {number}}}' for number in range(20)]
         assert server.count("initialize") == 2
@@ -219,7 +267,10 @@ async def test_calls_under_way_when_the_server_stops_fail_with_a_reason_and_are_
         await server.start()
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(outcome, ConnectionLostError), outcome
+            assert not isinstance(outcome, CallNotSentError)
         assert server.count("tools/call") == 20
+        with pytest.raises(SessionRenewedError):
+            await connection.request(call_of("echo"))
         assert text_of(await connection.request(call_of("echo", a=1))) == '{"a": 1}'
 
 
@@ -227,10 +278,23 @@ async def test_a_server_that_gives_no_new_session_ends_the_connection_with_the_r
     async with serving("legacy") as server, connected(server.url) as connection:
         server.forget_sessions()
         server.refuses_initialize = True
-        with pytest.raises(ConnectionLostError, match="HTTP 503"):
+        with pytest.raises(CallNotSentError, match="HTTP 503") as lost:
             await connection.request(call_of("echo"))
+        assert lost.value.over
         async with asyncio.timeout(PATIENCE_S):
             assert "it lost our session and gave no new one" in await connection.ended()
+
+
+async def test_a_server_that_never_ends_the_handshake_of_a_new_session_ends_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(legacy, "_RENEW_S", 0.05)
+    async with serving("legacy") as server, connected(server.url) as connection:
+        server.forget_sessions()
+        server.hold_initialized = asyncio.Event()
+        with pytest.raises(CallNotSentError, match="gave no new one within"):
+            await connection.request(call_of("echo"))
+        assert "gave no new one within" in await connection.ended()
 
 
 async def test_the_standing_stream_notices_a_lost_session_without_any_call() -> None:
@@ -250,6 +314,15 @@ async def test_a_stream_that_ends_before_its_answer_is_taken_up_where_it_ended()
     assert "e1" in server.resumed_from
 
 
+async def test_a_call_whose_stream_cannot_be_taken_up_because_the_server_has_gone_was_sent() -> None:
+    async with serving("legacy") as server, connected(server.url) as connection:
+        await server.stream_opened.acquire()
+        server.ends_before_resumption = True
+        with pytest.raises(ConnectionLostError, match="refused the connection") as lost:
+            await connection.request(call_of("resumed"))
+        assert not isinstance(lost.value, CallNotSentError)
+
+
 async def test_a_list_is_read_page_by_page_as_the_server_sends_it() -> None:
     async with serving("legacy") as server, connected(server.url) as connection:
         assert await connection.request(Call("tools/list", {})) == {"tools": server.tools}
@@ -259,5 +332,5 @@ async def test_subscriptions_to_resources_survive_a_lost_session() -> None:
     async with serving("legacy") as server, connected(server.url) as connection:
         await connection.request(Call("resources/subscribe", {"uri": "a:b"}))
         server.forget_sessions()
-        await connection.request(call_of("echo"))
+        await connection.request(Call("tools/list", {}))
         await until(lambda: server.count("resources/subscribe") == 2)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from pointsman.config.model import Limits
-from pointsman.router.downstream.connection import ConnectionLostError
+from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.http.sse import SseConnection, connect_sse
 from pointsman.router.downstream.talk.handshake import WantedEra
 from tests.router.downstream.stdio_parts import Heard, Person, text, tool_call
@@ -138,10 +138,25 @@ async def test_a_refused_post_fails_its_own_call_only(server: SseServer) -> None
 
 async def test_a_session_that_the_server_forgot_ends_the_connection(server: SseServer) -> None:
     async with connected(server) as connection:
+        before = asyncio.create_task(connection.request(tool_call("hang")))
+        while not any(message.get("params", {}).get("name") == "hang" for message in server.seen):
+            await asyncio.sleep(0.01)
         server.post_status = 404
-        with pytest.raises(ConnectionLostError, match="no longer knows our session"):
+        with pytest.raises(CallNotSentError, match="no longer knows our session"):
             await connection.request(tool_call("echo"))
+        with pytest.raises(ConnectionLostError) as lost:
+            await before
+        assert not isinstance(lost.value, CallNotSentError)  # the server had taken it
         assert "no longer knows our session" in await connection.ended()
+
+
+async def test_a_call_that_no_connection_takes_was_not_sent_and_the_connection_ends(server: SseServer) -> None:
+    server.keeps_connections = False
+    async with connected(server) as connection:
+        await server.site.stop()
+        with pytest.raises(CallNotSentError, match="it refused the connection"):
+            await connection.request(tool_call("echo"))
+        assert await connection.ended() == "it refused the connection"
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:1/messages", "//evil.example/messages", "https://127.0.0.1/"])

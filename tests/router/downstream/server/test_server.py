@@ -286,7 +286,7 @@ async def test_a_session_that_was_opened_again_makes_a_new_generation() -> None:
     async with attached("legacy") as (http, opened):
         before = opened.server.generation
         http.forget_sessions()
-        await opened.call("echo")
+        await opened.server.tools_page(None)
         assert opened.server.generation > before
 
 
@@ -365,7 +365,7 @@ async def test_a_legacy_server_is_told_the_lowest_level_that_any_client_wants() 
         told = [params["level"] for params in http.params if "level" in params]
         assert told == ["warning", "debug"]
         http.forget_sessions()
-        await opened.call("echo")
+        await opened.server.tools_page(None)
         await until(lambda: http.count("logging/setLevel") == 3)
         assert any(params.get("level") == "debug" for params in http.params[-4:])
         await live.retire(0)

@@ -17,7 +17,7 @@ from aiohttp.streams import StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from pointsman.router.downstream.connection import ConnectionLostError
+from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
 from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, failure_reason
 from pointsman.router.serving.tasks import TaskSet
 
@@ -89,12 +89,21 @@ class HttpClient:
         return with_headers(first, headers)
 
     async def send(self, head: bytes, body: bytes | None = None) -> HttpResponse:
-        """Send a request. Raises ConnectionLostError. Cancelling closes the connection, and so cancels the request."""
+        """Send a request. Cancelling closes the connection, and so cancels the request.
+
+        Raises:
+            CallNotSentError: no connection could be opened, so nothing was sent. The server counts as unreachable.
+            ConnectionLostError: the exchange failed after the request was written.
+        """
         if self._connector.closed:
-            raise ConnectionLostError("its connection was closed")
-        connection: PooledConnection | None = None
+            raise CallNotSentError("its connection was closed")
         try:
             connection = await self._live_connection()
+        except FAILURES as error:
+            reason = failure_reason(error)
+            self.give_up(reason)
+            raise CallNotSentError(reason) from None
+        try:
             protocol, transport = connection.protocol, connection.transport
             if protocol is None or transport is None:
                 raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - handled below like aiohttp's own
@@ -104,8 +113,7 @@ class HttpClient:
             while message.code < 200:
                 message, content = await protocol.read()
         except BaseException as error:
-            if connection is not None:
-                connection.close()
+            connection.close()
             if isinstance(error, FAILURES):
                 raise ConnectionLostError(failure_reason(error)) from None
             raise
@@ -127,7 +135,10 @@ class HttpClient:
     # ------------------------------------------------------------------ reachability
 
     async def unreachable(self) -> str:
-        """Wait until the server accepts no more connections and return the reason. One failure alone proves nothing."""
+        """Wait until the server accepts no more connections and return the reason.
+
+        One failed exchange proves nothing; a connection that cannot be opened does.
+        """
         return await asyncio.shield(self._unreachable)
 
     def give_up(self, reason: str) -> None:

@@ -17,9 +17,11 @@ from pointsman.core.wire import encode
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     Call,
+    CallNotSentError,
     ConnectionLostError,
     Introduction,
     OnNotification,
+    SessionRenewedError,
 )
 from pointsman.router.downstream.http.answer import (
     EVENT_STREAM,
@@ -42,9 +44,11 @@ from pointsman.router.serving.tasks import Backoff, TaskSet
 _CLOSE_S = 1.0  # how long a server may take to end its session
 _SEND_S = 10.0  # for a cancellation or a reply to a question
 _PING_S = 2.0
+_RENEW_S = 10.0  # for the handshake of a new session; after that the supervisor connects anew
 _RESUMES = 100  # of one call; each needs an event from the server, so this only bounds a malicious one
 _RESUME_PAUSE_S = 60.0
 _LISTS = ("tools", "prompts", "resources")
+_CALL_TOOL = "tools/call"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,17 +114,21 @@ class LegacyHttp:
         return self._session.introduction
 
     async def request(self, call: Call) -> Json:
-        turn = self._router.enter(call)
+        session = self._session  # whose tools the caller knows
+        turn, sent = self._router.enter(call), True
         try:
             if turn is not None:
                 await self._router.wait_for(turn, call)
-            result = await self._request(call)
+            result = await self._request(call, session)
             call.answered = True
         except DownstreamError:
             call.answered = True
             raise
+        except CallNotSentError:
+            sent = False
+            raise
         finally:
-            if call.answered or not self._router.linger(call):
+            if call.answered or not sent or not self._router.linger(call):
                 self._router.leave(call)
             else:
                 self._tasks.spawn(self._leave_after_ping(call))
@@ -132,12 +140,20 @@ class LegacyHttp:
             self._log_level = call.params
         return result
 
-    async def _request(self, call: Call) -> Json:
-        session = self._session if self._renewal is None else await self._renewed(self._session)
-        try:
-            return await self._send(call, session)
-        except _SessionLostError:
-            session = await self._renewed(session)
+    async def _request(self, call: Call, session: Session) -> Json:
+        """Send `call`, once more if the session is lost. Raises as `Connection.request`.
+
+        A call of a tool is not repeated: the tool may have changed with the session. Nor is it sent in a later session
+        than it was meant for. Raises SessionRenewedError for both.
+        """
+        if self._renewal is None and self._session is session:
+            try:
+                return await self._send(call, session)
+            except _SessionLostError:
+                pass
+        session = await self._renewed(session)
+        if call.method == _CALL_TOOL:
+            raise SessionRenewedError("it lost our session, probably in a restart")
         try:
             return await self._send(call, session)
         except _SessionLostError:
@@ -205,6 +221,8 @@ class LegacyHttp:
                 if again.last_event_id == cut.last_event_id and not again.retry_ms and not cut.retry_ms:
                     break  # no new event, and no hint when to retry
                 cut = again
+            except CallNotSentError as error:
+                raise ConnectionLostError(str(error)) from None  # the call itself was sent
         raise ConnectionLostError(str(cut))
 
     async def _leave_after_ping(self, call: Call) -> None:
@@ -212,7 +230,7 @@ class LegacyHttp:
         try:
             with suppress(ConnectionLostError, DownstreamError, BudgetExceededError, TimeoutError):
                 async with asyncio.timeout(_PING_S):
-                    await self._request(Call("ping", {}))
+                    await self._request(Call("ping", {}), self._session)
         finally:
             self._router.leave(call)
 
@@ -245,30 +263,35 @@ class LegacyHttp:
         return await asyncio.shield(self._renewal)
 
     async def _renew(self) -> Session:
+        """Raises CallNotSentError: the connection is over, and no call that waits for the session was processed."""
         try:
-            return await self._open_session()
+            async with asyncio.timeout(_RENEW_S):
+                return await self._open_session()
+        except TimeoutError:
+            reason = f"it lost our session and gave no new one within {_RENEW_S:g} s"
         except ConnectionLostError as error:
-            self._client.give_up(f"it lost our session and gave no new one: {error}")
-            raise
+            reason = f"it lost our session and gave no new one: {error}"
+        self._client.give_up(reason)
+        raise CallNotSentError(reason)
 
     def _restore(self, done: asyncio.Task[Session]) -> None:
         """Restore in the new session what the lost one had: stream, subscriptions, log level."""
         self._renewal = None
         if done.cancelled() or done.exception() is not None:
             return  # the waiting calls get the error; the connection ends with it
-        self._session = done.result()
+        before, self._session = self._session, done.result()
         self._listening.cancel()
         self._listening = self._tasks.spawn(self._listen())
         self._tasks.spawn(resubscribe(self, lambda: self._subscribed))
         if self._log_level is not None:
             self._tasks.spawn(self._set_level(self._log_level))
         for name in _LISTS:  # a server that lost the session was probably restarted, and its lists may have changed
-            if name in self._session.introduction.capabilities:
+            if name in before.introduction.capabilities or name in self._session.introduction.capabilities:
                 self._on_notification(f"notifications/{name}/list_changed", {})
 
     async def _set_level(self, level: Json) -> None:
         with suppress(ConnectionLostError, DownstreamError, BudgetExceededError):
-            await self._request(Call(SET_LEVEL, level))
+            await self._request(Call(SET_LEVEL, level), self._session)
 
     # ------------------------------------------------------------------ the standalone stream
 

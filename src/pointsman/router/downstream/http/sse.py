@@ -14,6 +14,7 @@ from pointsman.core import wire
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
+    CallNotSentError,
     ConnectionLostError,
     Introduction,
     OnNotification,
@@ -33,6 +34,7 @@ _BATCH = 64  # events handled in one go, before other work gets its turn on the 
 # Some servers answer the POST only when the call is done. The call has its own deadline; this one only cleans up.
 _POST_TIME = aiohttp.ClientTimeout(total=600, sock_connect=TCP_CONNECT_S)
 _SESSION_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+_NO_CONNECTION = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)  # raised before anything is written
 
 
 async def connect_sse(
@@ -205,6 +207,8 @@ class SseConnection:
     async def _deliver(self, data: bytes, number: int | None) -> None:
         try:
             await self._post(data)
+        except CallNotSentError as error:
+            self._mux.lost(str(error), number)
         except ConnectionLostError as lost:
             if number is not None:
                 self._mux.fail(number, lost)
@@ -212,6 +216,7 @@ class SseConnection:
             self._unsent -= len(data)
 
     async def _post(self, data: bytes) -> None:
+        """Raises CallNotSentError: the server cannot be reached, or refused the message because it lost the session."""
         headers = {**self._headers, "Content-Type": "application/json"}
         try:
             async with self._session.post(
@@ -219,9 +224,10 @@ class SseConnection:
             ) as response:
                 status = response.status
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLostError(failure_reason(error)) from None
+            kind = CallNotSentError if isinstance(error, _NO_CONNECTION) else ConnectionLostError
+            raise kind(failure_reason(error)) from None
         if status in _SESSION_GONE:
-            self._mux.lost(f"it no longer knows our session (HTTP {status})")
+            raise CallNotSentError(f"it no longer knows our session (HTTP {status})")
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             raise ConnectionLostError(status_reason(status, "a message"))
 

@@ -68,6 +68,10 @@ class Deadline:
         if self._expired and task.uncancel() <= self._earlier_cancellations and kind is asyncio.CancelledError:
             raise TimeoutError from error
 
+    def left_s(self) -> float:
+        """How much time is left, unless the clock is paused."""
+        return self._due - self._loop.time()
+
     def notify(self, method: str, params: Json) -> None:
         self._back.notify(method, params)
 

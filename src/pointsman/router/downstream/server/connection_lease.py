@@ -8,7 +8,13 @@ from functools import partial
 
 from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
-from pointsman.router.downstream.connection import Call, Connection, ConnectionLostError, OnNotification
+from pointsman.router.downstream.connection import (
+    Call,
+    CallNotSentError,
+    Connection,
+    ConnectionLostError,
+    OnNotification,
+)
 from pointsman.router.downstream.server.liveness import Liveness
 from pointsman.router.downstream.talk.server_messages import LOG_LEVELS, SET_LEVEL
 from pointsman.router.downstream.talk.subscriptions import SubscribedUris, Subscriptions, resubscribe
@@ -64,7 +70,7 @@ class ConnectionLease:
 
         Another connection answers them then; this one may never do.
         """
-        request = asyncio.ensure_future(self.connection.request(call))
+        request = asyncio.ensure_future(self._request_twice(call))
         retired = asyncio.ensure_future(self._retired.wait())
         try:
             await asyncio.wait((request, retired), return_when=asyncio.FIRST_COMPLETED)
@@ -75,6 +81,15 @@ class ConnectionLease:
             request.cancel()
             retired.cancel()
             await asyncio.gather(request, retired, return_exceptions=True)
+
+    async def _request_twice(self, call: Call) -> Json:
+        """Repeat the request if the exchange fails: if the server has gone, that raises CallNotSentError."""
+        try:
+            return await self.connection.request(call)
+        except CallNotSentError:
+            raise
+        except ConnectionLostError:
+            return await self.connection.request(Call(call.method, call.params))
 
     async def retire(self, drain_s: float) -> None:
         """Drain and close: wait until nothing is under way on the connection, at most `drain_s`, then close it."""

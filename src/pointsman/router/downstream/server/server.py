@@ -29,6 +29,7 @@ from pointsman.router.downstream.connection import (
     Connection,
     ConnectionLostError,
     Introduction,
+    SessionRenewedError,
 )
 from pointsman.router.downstream.server.call import Deadline, request_with_input
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
@@ -57,6 +58,7 @@ _LISTS: dict[str, tuple[Kind, str]] = {  # method -> the capability that it need
     "prompts/list": ("prompts", "prompts"),
     "skills/list": ("resources", "skills"),
 }
+_NO_SESSION = object()
 
 
 class DownstreamServer:
@@ -153,6 +155,11 @@ class DownstreamServer:
             async with asyncio.timeout(self.timeouts.call_s):
                 await self._restart_over.wait()
 
+    @property
+    def session(self) -> object:
+        lease = self._lease  # a connection that replaces a lost session has another introduction from then on
+        return lease.connection.introduction if lease is not None else _NO_SESSION
+
     def is_current(self, generation: int) -> bool:
         return generation >= self._changed_generation
 
@@ -207,7 +214,7 @@ class DownstreamServer:
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
             if isinstance(error, TimeoutError):
                 lease.liveness.unanswered(answers, limit_s, limit_s)
-            raise self._as_gateway_error(error, limit_s) from None
+            raise self._as_gateway_error(error, lease, limit_s) from None
         except asyncio.CancelledError:  # by a time limit of our caller, for example
             if not lease.retired:
                 lease.liveness.unanswered(answers, self._loop.time() - began, limit_s)
@@ -216,9 +223,18 @@ class DownstreamServer:
         return result
 
     async def request(
-        self, method: str, params: Json, request: FrontRequest, back: BackChannel, spent_s: float = 0.0
+        self,
+        method: str,
+        params: Json,
+        request: FrontRequest,
+        back: BackChannel,
+        spent_s: float = 0.0,
+        session: object | None = None,
     ) -> Json:
-        """As `Downstream.request`; `spent_s` of the deadline has passed already. Raises NotSentError as well."""
+        """As `Downstream.request`; `spent_s` of the deadline has passed already.
+
+        Raises NotSentError as well, also if `session` is given and the server has another one by the time of sending.
+        """
         if method == _UNSUBSCRIBE:
             return await self._unsubscribe(params, request, back)  # never queued: it only frees resources
         queue = self.queue
@@ -230,7 +246,7 @@ class DownstreamServer:
             lease = self._lease
             if lease is None or self.own is not None:
                 lease = await self._lease_for(request.caller)
-            return await self._call_server(lease, method, params, request, back, queue, spent_s)
+            return await self._call_server(lease, method, params, request, back, queue, spent_s, session)
         finally:
             queue.give_back()
 
@@ -240,6 +256,9 @@ class DownstreamServer:
             return lease
         try:
             return await self.own.lease_for(caller)
+        except CallNotSentError as error:
+            self._expire_tools()
+            raise NotSentError(self.id, str(error)) from None
         except ConnectionLostError as error:
             raise ServerUnavailableError(self.id, str(error)) from None
 
@@ -252,14 +271,18 @@ class DownstreamServer:
         back: BackChannel,
         queue: FairQueue | None = None,
         spent_s: float = 0.0,
+        session: object | None = None,
     ) -> Json:
         limit_s, liveness = self.timeouts.call_s, lease.liveness
         answers = liveness.answers
+        deadline = Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id)
         try:
-            with lease, Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id) as deadline:
+            with lease, deadline:
                 level = request.client.log_level
                 if level is not None and not lease.log_level.covers(level):
                     await lease.log_level.lower(level)
+                if session is not None and session is not self.session:
+                    raise SessionRenewedError("it restarted before the call was sent")
                 result = await request_with_input(lease.connection, method, params, request, deadline)
         except DownstreamError:
             liveness.answered()
@@ -268,17 +291,21 @@ class DownstreamServer:
             if isinstance(error, TimeoutError):  # it may be a long call: what counts is whether it answers a ping
                 liveness.unanswered(answers, 0.0, self.timeouts.list_s)
             advice = MAY_HAVE_RUN if method == "tools/call" else TRY_LATER
-            raise self._as_gateway_error(error, limit_s, advice) from None
+            raise self._as_gateway_error(error, lease, limit_s, advice, limit_s - deadline.left_s()) from None
         liveness.answered()
         return result
 
-    def _as_gateway_error(self, error: Exception, limit_s: float, advice: str = TRY_LATER) -> GatewayError:
+    def _as_gateway_error(
+        self, error: Exception, lease: ConnectionLease, limit_s: float, advice: str = TRY_LATER, spent_s: float = 0.0
+    ) -> GatewayError:
         if isinstance(error, TimeoutError):
             return CallTimeoutError(self.id, limit_s)
         if isinstance(error, BudgetExceededError):
             return ServerUnavailableError(self.id, str(error), "Ask it for less, or use another tool.")
         if isinstance(error, CallNotSentError):
-            return NotSentError(self.id, str(error))
+            if error.over:
+                self._lost(lease, str(error))
+            return NotSentError(self.id, str(error), spent_s)
         return ServerUnavailableError(self.id, str(error), advice)
 
     async def _subscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
@@ -313,7 +340,7 @@ class DownstreamServer:
                 async with asyncio.timeout(limit_s):
                     await subscriptions.subscribe(uri)
         except (TimeoutError, ConnectionLostError, BudgetExceededError) as error:
-            raise self._as_gateway_error(error, limit_s) from None
+            raise self._as_gateway_error(error, lease, limit_s) from None
         return {}
 
     async def _unsubscribe(self, params: Json, request: FrontRequest, back: BackChannel) -> Json:
@@ -369,6 +396,17 @@ class DownstreamServer:
             self._restart_over.clear()
             self._restart_timer = self._loop.call_later(RESTART_S, self._withdraw_list)
         self.fail(reason)
+
+    def _lost(self, lease: ConnectionLease, reason: str) -> None:
+        """A request found `lease` over. Its supervisor will notice, but the next request may come before that."""
+        if self.own is None or self._lease is lease:
+            self.detach(lease, reason)
+        else:
+            self._expire_tools()
+
+    def _expire_tools(self) -> None:
+        """A caller's own connection is over: the next list shows whether the shared one is, too."""
+        self._generation_of["tools"] = next(self._generations)
 
     def changed(self) -> None:
         """Its configuration has changed: lists from before stay valid only on the connection that gave them."""

@@ -175,17 +175,21 @@ class Multiplexer:
     async def ended(self) -> str:
         return await asyncio.shield(self._over)
 
-    def lost(self, reason: str) -> None:
-        """The stream is over: every call under way fails with `reason`. Only the first reason counts."""
+    def lost(self, reason: str, not_sent: int | None = None) -> None:
+        """The stream is over: every call under way fails with `reason`. Only the first reason counts.
+
+        `not_sent` is the number of a call that the server did not get.
+        """
         if self._over.done():
             return
         self._over.set_result(reason)
         self._messages.close(reason)
-        calls = [*self._pending.values()]
+        calls = [*self._pending.items()]
         self._pending.clear()
-        for call in calls:
+        for number, call in calls:
             if call.answer is not None and not call.answer.done():
-                call.answer.set_exception(ConnectionLostError(reason))
+                lost = CallNotSentError if number == not_sent else ConnectionLostError
+                call.answer.set_exception(lost(reason))
 
     # ------------------------------------------------------------------ messages in
 
