@@ -11,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,11 @@ async def discover(gateway: GatewayProcess) -> None:
 
 
 def moved(state_dir: Path) -> list[str]:
-    connection = sqlite3.connect(f"file:{state_dir / FILE}?mode=ro", uri=True)
     try:
-        return [name for (name,) in connection.execute("SELECT request_id FROM audit ORDER BY seq")]
+        with closing(sqlite3.connect(f"file:{state_dir / FILE}?mode=ro", uri=True)) as connection:
+            return [name for (name,) in connection.execute("SELECT request_id FROM audit ORDER BY seq")]
     except sqlite3.Error:
-        return []
-    finally:
-        connection.close()
+        return []  # also while it is set aside, between the file and its successor
 
 
 async def until_moved(state_dir: Path, count: int) -> None:
