@@ -456,6 +456,9 @@ async def test_the_file_of_a_client(tmp_path: Path) -> None:
     ran = await doctor(tmp_path, "--client", "cursor")
     assert in_order(ran)
     assert findings(ran, "client")[0]["level"] == "ok"
+    configure(tmp_path, listen={"port": 3299})  # where the next gateway will listen
+    told = [each["message"] for each in findings(await doctor(tmp_path, "--client", "cursor"), "client")]
+    assert "its URL has port 3282, but the gateway listens on 3299" in told[0]
     async with gateway_process(tmp_path, {"servers": {}}, token=TOKEN) as gateway:
         gateway.config_file.chmod(0o600)
         entry(TOKEN, port=1)

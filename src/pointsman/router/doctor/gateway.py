@@ -185,8 +185,7 @@ def _own_servers(inspected: Inspected) -> list[str]:
     config = inspected.config
     if config is None:
         return []
-    host = config.listen.host
-    urls = [f"http://{f'[{host}]' if ':' in host else host}:{config.listen.port}/mcp"]
+    urls = [url for url in (inspected.configured_url,) if url is not None]
     if inspected.running is not None:
         urls.append(inspected.running.url)
     elif any(_check_port(inspected)):
