@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.gateway_process import GatewayProcess, gateway_process
 from tests.router.cli.commands import run
@@ -80,3 +81,29 @@ async def test_a_file_without_tokens_or_that_is_no_yaml_withdraws_none_and_the_c
         gateway.send_signal(signal.SIGHUP)
         await gateway.until_logged("pointsman.yaml:1")
         assert await status_of(gateway, "ptm_only") == 200
+
+
+@pytest.mark.parametrize("spoilt", ["\nservers: [\n", "\n\tx: 1\n", None], ids=["unclosed", "tab", "gone"])
+async def test_a_file_that_cannot_be_edited_leaves_the_token_and_the_command_says_so(
+    spoilt: str | None, tmp_path: Path
+) -> None:
+    async with gateway_process(tmp_path, {}, token="ptm_kept") as gateway:
+        text = text_of({"kept": entry("ptm_kept"), "curl": entry("ptm_curl")})
+        gateway.config_file.write_text(text)
+        gateway.send_signal(signal.SIGHUP)
+        await gateway.until_logged("configuration reloaded")
+        if spoilt is None:
+            gateway.config_file.unlink()
+        else:
+            gateway.config_file.write_text(text + spoilt)
+        revoked = await run(tmp_path, "token", "revoke", "curl")
+        assert revoked.code in (1, 2)
+        assert revoked.stderr.startswith("TOKEN `curl` STILL WORKS"), revoked.stderr
+        assert "pointsman.yaml" in revoked.stderr
+        assert await status_of(gateway, "ptm_curl") == 200
+
+
+async def test_a_token_that_does_not_exist_is_not_said_to_work(tmp_path: Path) -> None:
+    async with gateway_process(tmp_path, {}, token="ptm_kept"):
+        revoked = await run(tmp_path, "token", "revoke", "nosuch")
+        assert (revoked.code, "WORKS" in revoked.stderr) == (2, False), revoked.stderr

@@ -307,7 +307,9 @@ async def test_the_faults_of_a_running_gateway(tmp_path: Path) -> None:
             assert findings(await doctor(tmp_path), "clients") == []
             for header, key in (("Origin", "listen.allowed_origins"), ("Host", "listen.allowed_hosts")):
                 await _introduce(http, gateway.url, gateway.token, **{header: "gateway.lan"})
-                assert f"`{key}`" in problem(await doctor(tmp_path), "clients")
+                told = problem(await doctor(tmp_path), "clients")
+                assert f"`{key}`" in told
+                assert "was refused once" in told  # for this cause, whatever came before
             await _introduce(http, gateway.url, "ptm_wrong", name="a`. Run `rm -rf")
             names = {each["message"].split("`")[1] for each in findings(await doctor(tmp_path), "clients")}
             assert names == {"old-editor", "a'. Run 'rm -rf"}
@@ -369,6 +371,15 @@ async def test_a_gateway_that_is_its_own_server(tmp_path: Path) -> None:
         [past] = findings(await doctor(tmp_path), "clients")
         assert past["level"] == "note"
         assert past["message"].startswith("A gateway was refused")
+
+
+async def test_a_port_that_a_configured_server_has_is_not_the_gateway_itself(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        configure(tmp_path, listen={"port": port}, servers={"web": {"url": f"http://127.0.0.1:{port}/mcp"}})
+        ran = await doctor(tmp_path)
+        assert f"Port {port} on 127.0.0.1 is taken" in problem(ran, "port")
+        assert findings(ran, "servers") == []
 
 
 @asynccontextmanager
@@ -445,6 +456,9 @@ async def test_the_file_of_a_client(tmp_path: Path) -> None:
     ran = await doctor(tmp_path, "--client", "cursor")
     assert in_order(ran)
     assert findings(ran, "client")[0]["level"] == "ok"
+    configure(tmp_path, listen={"port": 3299})  # where the next gateway will listen
+    told = [each["message"] for each in findings(await doctor(tmp_path, "--client", "cursor"), "client")]
+    assert "its URL has port 3282, but the gateway listens on 3299" in told[0]
     async with gateway_process(tmp_path, {"servers": {}}, token=TOKEN) as gateway:
         gateway.config_file.chmod(0o600)
         entry(TOKEN, port=1)

@@ -68,7 +68,9 @@ def _finding(dialect: Dialect, level: Level, text: str) -> Finding:
 def _address_problems(inspected: Inspected, entry: Mapping[str, Any]) -> Iterator[str]:
     if _url(entry) is None:
         yield from _command_problems(entry)
-    elif inspected.running is not None and (problem := other_port(entry, inspected.running.url)):
+        return
+    url = inspected.running.url if inspected.running is not None else inspected.configured_url
+    if url is not None and (problem := other_port(entry, url)):
         yield problem
 
 

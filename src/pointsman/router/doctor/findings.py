@@ -45,5 +45,13 @@ class Inspected:
             return Path(self.status["configuration"])
         return Path(self.running.configuration) if self.running is not None and self.running.configuration else None
 
+    @property
+    def configured_url(self) -> str | None:
+        """Where a gateway with this configuration serves clients; None: it cannot be loaded, or leaves the port open."""
+        if self.config is None or not self.config.listen.port:
+            return None
+        host = self.config.listen.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.config.listen.port}/mcp"
+
 
 Check = Callable[[Inspected], list[Finding] | Awaitable[list[Finding]]]

@@ -20,7 +20,7 @@ from pointsman.router.doctor.findings import Finding, Inspected, Level
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.request_meta import CLIENT_INFO
 from pointsman.router.owner.client import LOG_STEP
-from pointsman.router.owner.description import empty_variables
+from pointsman.router.owner.description import empty_variables, silent_step
 from pointsman.router.owner.last_words import ASIDE
 from pointsman.router.serving.socket import ListenError, bind
 
@@ -55,8 +55,9 @@ _REFUSALS = {
     UNKNOWN_HOST: "the host name in its URL is not one of the gateway's; if it should be, add it to "
     "`listen.allowed_hosts`, with its port if the URL has one",
     UNKNOWN_ORIGIN: "a web page sent it, whose origin is not allowed; if the page is yours, add its origin to "
-    "`listen.allowed_origins`",
-    "denied": "the token does not include the project that was named; `pointsman token list` shows what each may use",
+    "`listen.allowed_origins`, and serve it through your own proxy, because answers carry no CORS headers",
+    "denied": "there is no project of the name that it sent, or the token does not include it; "
+    "`pointsman project list` and `pointsman token list` show what there is",
 }
 
 
@@ -136,19 +137,20 @@ def rows_exist(inspected: Inspected) -> bool:
 
 @dataclass(slots=True)
 class _Refused:
-    code: str
-    count: int
+    code: str  # the last cause
+    count: int  # of refusals for that cause, since the last for another one
     last: str
 
 
 def _refusals(rows: list[Row]) -> dict[str, _Refused]:
-    """The refusals by client; a client that was served afterwards is in order again."""
+    """The last refusals by client; a client that was served afterwards is in order again."""
     refused: dict[str, _Refused] = {}
     for row in rows:
         if row.outcome == "denied" and row.code in _REFUSALS:
             before = refused.get(row.client)
             repeats = row.repeats if isinstance(row.repeats, int) else 1
-            refused[row.client] = _Refused(row.code, (before.count if before else 0) + repeats, row.time)
+            earlier = before.count if before is not None and before.code == row.code else 0
+            refused[row.client] = _Refused(row.code, earlier + repeats, row.time)
         elif row.outcome == "ok":
             refused.pop(row.client, None)
     return refused
@@ -183,10 +185,11 @@ def _own_servers(inspected: Inspected) -> list[str]:
     config = inspected.config
     if config is None:
         return []
-    host = config.listen.host
-    urls = [f"http://{f'[{host}]' if ':' in host else host}:{config.listen.port}/mcp"]
+    urls = [url for url in (inspected.configured_url,) if url is not None]
     if inspected.running is not None:
         urls.append(inspected.running.url)
+    elif any(_check_port(inspected)):
+        return []  # another program has the port, and may well be that server
     return [
         server_id
         for server_id, one in config.servers.items()
@@ -264,7 +267,7 @@ def _without_tools(one: dict[str, object]) -> Finding:
 
 
 def _silent(one: dict[str, object]) -> Finding:
-    step = f"It hangs, or is busy with a call: `pointsman server restart {one['id']}` starts it again"
+    step = f"It hangs, or is busy with a call. {silent_step(one)}"
     return Finding("servers", "problem", f"Server `{one['id']}` does not answer: {one['reason']}. {step}.")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pointsman.config.model import Server
@@ -21,6 +22,13 @@ def empty_variables(names: Sequence[str], *, trial: bool = False) -> str:
     if trial:
         return f"{said} this shell."
     return f"{said} the gateway's environment. Set {they} where the gateway is started, and restart the gateway."
+
+
+def silent_step(one: Mapping[str, Any]) -> str:
+    """What to do about a server, as the owner's channel describes it, that does not answer."""
+    if one["kind"] in ("http", "sse"):
+        return "Restart it where it runs; the gateway uses it again as soon as it answers"
+    return f"`pointsman server restart {one['id']}` starts it again"
 
 
 def kind_of(server: Server) -> str:

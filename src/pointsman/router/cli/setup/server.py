@@ -384,7 +384,9 @@ def _show_failure(found: dict[str, Any]) -> None:
     if trial:
         note(f"Change its entry in the configuration, then try again with `pointsman server test {server_id}`.")
     elif found["state"] == "not answering":
-        note(f"It hangs, or is busy with a call. `pointsman server restart {server_id}` starts it again.")
+        from pointsman.router.owner.description import silent_step
+
+        note(f"It hangs, or is busy with a call. {silent_step(found)}.")
     elif found["state"] == "starting":
         note("It is still starting; `pointsman server list` shows when it runs.")
     elif words:

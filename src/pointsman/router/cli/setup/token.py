@@ -57,6 +57,9 @@ def _complete_tokens(context: click.Context, _parameter: click.Parameter, incomp
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+_STILL_WORKS = "TOKEN `{}` STILL WORKS: the running gateway accepts it until this is corrected or it is stopped."
+
+
 @click.group()
 def token() -> None:
     """Create, list and revoke the tokens of clients."""
@@ -128,7 +131,7 @@ def create(
         note("`pointsman client add NAME` sets up a client; `pointsman client list` shows which are known.")
     _warn_if_useless(name, projects, servers)
     if problem:  # told last: the secret is in the file, and cannot be printed again
-        raise CommandError(*problem.split("\n"))
+        raise CommandError(f"Token `{name}` works only once this is corrected:", *problem.split("\n"))
 
 
 @token.command(name="list")
@@ -155,16 +158,20 @@ def list_tokens(config_file: Path | None, state_dir: Path | None, as_json: bool)
 @state_dir_option
 @json_option
 def revoke(name: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
-    """Remove the token NAME. A running gateway rejects it from then on, even if the rest of the file has a mistake."""
+    """Remove the token NAME. A running gateway rejects it from then on.
+
+    So it does if the file has a mistake elsewhere, unless the tokens cannot be read: the command then says that the
+    token still works.
+    """
     edited = Edited.find(config_file, state_dir)
     path = edited.path
-    with report_config_errors(), _report_edit_errors(path):
+    with _still_works(name, edited.running), report_config_errors(), _report_edit_errors(path):
         try:
             change = remove_token(path, name, os.environ)
         except UnknownNameError as error:
             step = "List them with `pointsman token list`."
             near = f" Did you mean `{error.hint}`?" if error.hint else ""
-            raise ConfigCommandError(f"No token `{name}` in {path}. {step}{near}") from None
+            raise UnknownTokenError(f"No token `{name}` in {path}. {step}{near}") from None
     problem, withdrawn = edited.offer_removal(change)
     if as_json:
         print_json({"name": name, "configuration": str(path), "inEffect": not problem or withdrawn}, indent=None)
@@ -172,10 +179,24 @@ def revoke(name: str, config_file: Path | None, state_dir: Path | None, as_json:
     if problem and withdrawn:
         note(f"The running gateway rejects the token from now on. Apart from that, {problem}")
     elif problem:
-        raise CommandError(
-            f"TOKEN `{name}` STILL WORKS: the running gateway accepts it until this is corrected or it is stopped.",
-            *problem.split("\n"),
-        )
+        raise CommandError(_STILL_WORKS.format(name), *problem.split("\n"))
+
+
+class UnknownTokenError(ConfigCommandError):
+    """The configuration does not have the token."""
+
+
+@contextmanager
+def _still_works(name: str, running: bool) -> Iterator[None]:
+    """Say with the error of a removal that the token is accepted as before, if a gateway runs."""
+    try:
+        yield
+    except UnknownTokenError:
+        raise
+    except CommandError as error:
+        if not running:
+            raise
+        raise type(error)(_STILL_WORKS.format(name), *error.message.split("\n")) from error
 
 
 def _dialects(clients: Sequence[str]) -> list[Dialect]:
