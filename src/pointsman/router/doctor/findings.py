@@ -47,7 +47,7 @@ class Inspected:
 
     @property
     def configured_url(self) -> str | None:
-        """Where a gateway with this configuration serves clients; None: it cannot be loaded, or leaves the port open."""
+        """Where a gateway with this configuration serves clients; None: it has none, or leaves the port open."""
         if self.config is None or not self.config.listen.port:
             return None
         host = self.config.listen.host
