@@ -6,7 +6,10 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Collection
 from contextlib import suppress
+
+import msgspec
 
 from bench.discovery import measure_discovery
 from bench.gateway import call, http_entries, measured_gateway
@@ -25,6 +28,7 @@ ASKED = 5_000
 SERVERS = 50
 TOOLS = 19  # and the one that echoes: 20 on each server
 PLAIN, CLOUD = "plain", "cloud"
+OPEN_NOTICE = "The local search answered, because the search service failed a moment ago and is not called for now."
 
 
 async def fallback() -> None:
@@ -40,7 +44,7 @@ async def fallback() -> None:
             projects = {PLAIN: {"optimization": "bm25"}, CLOUD: {"optimization": "cloud"}}
             limits = {"list_max_age_s": 3600}
             async with measured_gateway(shared, limits, projects=projects, cloud_search=dead) as gateway:
-                await _until_open(gateway)
+                await _until_open(gateway, shared)
                 plain: list[tuple[Report, float]] = []
                 through_cloud: list[tuple[Report, float]] = []
                 for number in range(ROUNDS):
@@ -50,12 +54,13 @@ async def fallback() -> None:
         print(f"  in process, the open breaker costs {await _refusal_us(dead):.1f} µs", flush=True)
 
 
-async def _until_open(gateway: GatewayProcess) -> None:
+async def _until_open(gateway: GatewayProcess, servers: Collection[str]) -> None:
     """Wait until all servers run, their lists are cached and the breaker is open."""
     async with asyncio.timeout(60):
         while True:
             answer = await call(gateway, "tool_discovery", {"query": QUERIES[:1]}, X_Pointsman_Project=CLOUD)
-            if b"left alone" in answer and b"without" not in answer:
+            notice = str(msgspec.json.decode(answer)["result"]["structuredContent"].get("notice"))
+            if notice.endswith(OPEN_NOTICE) and not any(server in notice for server in servers):
                 return
             await asyncio.sleep(0.05)
 
