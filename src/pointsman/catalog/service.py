@@ -328,7 +328,8 @@ class ToolCatalogService:
         max_age_s = self.rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
-        if tool is not None and self._may_use(caller, key):
+        reached = tool is not None and (not tool.for_apps_only or self.rights.reaches_app_tools(caller))
+        if reached and self.rights.may_use(caller, key.server_id, key.tool_name) and self.still_valid(caller):
             return tool
         # From here on a forbidden tool and a missing one take the same time.
         found = listed.cached(max_age_s, exact_ttl=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pointsman.providers.bm25.query import parse
-from pointsman.providers.bm25.values import names_in, words_for_values
+from pointsman.providers.bm25.query import names_in, parse, words_for_values
 
 
 @pytest.mark.parametrize(

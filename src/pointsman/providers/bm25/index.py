@@ -231,7 +231,9 @@ class Index:
         if self._meaning is None or not query.embedded:
             return None
         meant = {query.tokens[token]: words[0] for token, words in corrections.items()}
-        parts = self._meaning.embedder.sums([replace_words(text, meant) for text in query.embedded])
+        parts = self._meaning.embedder.sums(
+            [replace_words(text, meant) for text in query.embedded] if meant else query.embedded
+        )
         vectors = self._meaning.vectors
         whole: Vectors = (vectors @ unit(parts.sum(axis=0, keepdims=True))[0]).round(COSINE_DIGITS)
         return Match(whole, whole[None, :] if len(parts) == 1 else (unit(parts) @ vectors.T).round(COSINE_DIGITS))

@@ -19,21 +19,21 @@ OnSilence = Callable[[float | None], None]
 class Liveness:
     """Of one connection. One ping at most is under way, and waits as long as the connection lasts."""
 
-    __slots__ = ("_connection", "_pinging", "_silent", "_tasks", "answers", "on_silence")
+    __slots__ = ("_connection", "_pinging", "_tasks", "answers", "on_silence", "silent")
 
     def __init__(self, connection: Connection, tasks: TaskSet) -> None:
         self._connection = connection
         self._tasks = tasks
         self._pinging = False
-        self._silent = False
+        self.silent = False  # while it is, `answered` tells that it answers again
         self.answers = 0  # so far: unchanged means that none came in between
         self.on_silence: OnSilence = lambda silent_s: None
 
     def answered(self) -> None:
         """A request was answered, with a result or an error."""
         self.answers += 1
-        if self._silent:
-            self._silent = False
+        if self.silent:
+            self.silent = False
             self.on_silence(None)
 
     def unanswered(self, answers: int, waited_s: float, patience_s: float) -> None:
@@ -52,7 +52,7 @@ class Liveness:
     async def _ping(self, answers: int, waited_s: float, patience_s: float) -> None:
         ping = asyncio.ensure_future(self._connection.request(Call(PING[self._connection.introduction.era], {})))
         try:
-            if not self._silent:
+            if not self.silent:
                 await asyncio.wait((ping,), timeout=patience_s)
                 if not ping.done() and self.answers == answers:
                     self._fall_silent(waited_s + patience_s)
@@ -67,5 +67,5 @@ class Liveness:
             self._pinging = False
 
     def _fall_silent(self, silent_s: float) -> None:
-        self._silent = True
+        self.silent = True
         self.on_silence(silent_s)

@@ -292,7 +292,9 @@ class DownstreamServer:
                 liveness.unanswered(answers, 0.0, self.timeouts.list_s)
             advice = MAY_HAVE_RUN if method == "tools/call" else TRY_LATER
             raise self._as_gateway_error(error, lease, limit_s, advice, limit_s - deadline.left_s()) from None
-        liveness.answered()
+        liveness.answers += 1
+        if liveness.silent:
+            liveness.answered()
         return result
 
     def _as_gateway_error(
