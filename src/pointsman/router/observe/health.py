@@ -46,7 +46,7 @@ class Health:
     def report(self, caller: Caller | None, *, to_owner: bool = False) -> Json:
         """Return the report; without a caller only whether the gateway is ready, else the servers that it may use.
 
-        Only the owner is told paths.
+        Only the owner sees paths.
         """
         if caller is None:
             return {"ready": self.ready}

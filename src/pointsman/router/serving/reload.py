@@ -104,7 +104,7 @@ class Reloader:
     def report(self, *, to_owner: bool = False) -> dict[str, str]:
         """For `/health`: problems of the configuration, and whether changes of its file are noticed.
 
-        Only the owner is told the path of the file.
+        Only the owner sees the path of the file.
         """
         report = {}
         if problems := list(self._problems(f" --config {shlex.quote(str(self._path.absolute()))}" if to_owner else "")):

@@ -61,7 +61,7 @@ class Liveness:
         except (DownstreamError, BudgetExceededError):
             self.answered()
         except ConnectionLostError:
-            pass  # its supervisor is told as well; over HTTP the next request asks again
+            pass  # its supervisor notices as well; over HTTP the next request asks again
         finally:
             ping.cancel()
             self._pinging = False
