@@ -84,7 +84,8 @@ async def test_a_broken_edit_changes_nothing_and_health_says_so(tmp_path: Path) 
         async with asyncio.timeout(LONG_S):
             while "configuration" not in (await client.get("/health", client.service.headers)).json():
                 await asyncio.sleep(0.02)
-        assert "`provider: llm` needs `llm`" in client.service.stderr
+            while "`provider: llm` needs `llm`" not in client.service.stderr:  # read by a task of its own
+                await asyncio.sleep(0.02)
         assert (await client.search("weather"))["provider"] == "bm25"
 
 
