@@ -74,7 +74,7 @@ def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, 
         old = before.get(name)
         if old is not None and old.digest == digest and old.document.server_name == source.name:
             tools[name] = old
-        elif not _is_deeper_than(entry, MAX_DEPTH):
+        elif not _is_deep(entry, encoded):
             tools[name] = _build_tool(source, name, visible_tool(entry, encoded), digest)
     return tools
 
@@ -115,6 +115,11 @@ def check_unchanged(before: KnownTool, now: KnownTool | None) -> None:
     if now.digest != before.digest:
         reason = "it has restarted with another definition of this tool"
         raise ServerUnavailableError(before.server_id, reason, LOOK_AGAIN)
+
+
+def _is_deep(entry: Json, encoded: bytes) -> bool:
+    """Whether an entry is deeper than MAX_DEPTH; one with few brackets in its JSON cannot be."""
+    return encoded.count(b"{") + encoded.count(b"[") > MAX_DEPTH and _is_deeper_than(entry, MAX_DEPTH)
 
 
 def _is_deeper_than(value: object, limit: int) -> bool:
@@ -169,7 +174,7 @@ def visible_tool(tool: Json, encoded: bytes) -> Json:
         tool = {key: value for key, value in tool.items() if key != "annotations"}
         if annotations:
             tool["annotations"] = annotations
-    if not _MAY_HIDE.search(encoded):
+    if not _may_hide(encoded):
         return tool
     shown = _with_visible_texts(tool, _TEXTS)
     for key in ("inputSchema", "outputSchema"):
@@ -180,7 +185,7 @@ def visible_tool(tool: Json, encoded: bytes) -> Json:
 
 def visible_entry(entry: Json, key: str, encoded: bytes) -> Json:
     """A prompt, resource or template without invisible text; `key` is the field that names it."""
-    if not _MAY_HIDE.search(encoded):
+    if not _may_hide(encoded):
         return entry
     shown = _with_visible_texts(entry, _TEXTS if key == "name" else ("name", "mimeType", *_TEXTS))
     arguments = shown.get("arguments")
@@ -189,6 +194,13 @@ def visible_entry(entry: Json, key: str, encoded: bytes) -> Json:
             _with_visible_texts(argument, _TEXTS) if isinstance(argument, dict) else argument for argument in arguments
         ]
     return shown
+
+
+def _may_hide(encoded: bytes) -> bool:
+    """Whether an entry may have invisible text, by its JSON, in which control characters are escaped."""
+    if encoded.isascii() and b"\\" not in encoded and b"\x7f" not in encoded:
+        return False
+    return _MAY_HIDE.search(encoded) is not None
 
 
 def _visible_annotations(annotations: Any) -> Json:

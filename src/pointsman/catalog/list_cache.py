@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import Generic, Literal, TypeVar
 
 from pointsman.catalog.definitions import encode_entry, quote_names
@@ -26,6 +27,7 @@ from pointsman.core.model import Json, ToolSource
 logger = logging.getLogger(__name__)
 
 MAX_ROUNDS = 3  # of a fetch during which the server sends `list_changed`
+BUILT_AT_ONCE = 250  # items, which takes a few ms
 MAX_DOUBLINGS = 30  # of the retry delay
 
 Item = TypeVar("Item")
@@ -359,7 +361,7 @@ class CachedList(Generic[Item]):
             asked_at = self._clock()
             name = self.source.name
             walked = await walk(lambda cursor: self.source.list_page(self.kind.method, cursor), self.kind)
-            items = self._items_of(walked.items)
+            items = await self._items_of(walked.items)
             valid_until = None if walked.ttl_s is None else asked_at + walked.ttl_s
             self._log_omissions(walked.unreadable, walked.skipped, walked.cut)
             # Kept even if it is outdated by now: the next fetch reuses its unchanged items.
@@ -386,14 +388,19 @@ class CachedList(Generic[Item]):
                 *(server_id, skipped, words, "; the list is longer than the limit" if cut else ""),
             )
 
-    def _items_of(self, entries: dict[str, Json]) -> dict[str, Item]:
+    async def _items_of(self, entries: dict[str, Json]) -> dict[str, Item]:
         """Build the items, or reuse the previous ones if the list is the same to the byte."""
         encoded = encode_entry({"name": self.source.name, "entries": [*entries.values()]})
         digest = sha256(encoded).digest() if encoded is not None else None
+        before = self._snapshot.items if self._snapshot is not None else {}
         if digest is not None and digest == self._digest and self._snapshot is not None:
-            return self._snapshot.items
+            return before
+        items: dict[str, Item] = {}
+        for block in _blocks(entries):
+            items |= self._build_items(self.source, block, before)
+            await asyncio.sleep(0)  # other calls go on meanwhile
         self._digest = digest
-        return self._build_items(self.source, entries, self._snapshot.items if self._snapshot is not None else {})
+        return items
 
     def _fail(self, generation: int, failure: ListFailure, detail: str) -> ListFailure:
         self._failure, self._failure_generation = failure, generation
@@ -421,6 +428,12 @@ class CachedList(Generic[Item]):
     def _fetch_again(self) -> None:
         if self.source.status.state == "running":  # otherwise its next connection is a new generation
             self.fetch()
+
+
+def _blocks(entries: dict[str, Json]) -> Iterator[dict[str, Json]]:
+    rest = iter(entries.items())
+    while block := dict(islice(rest, BUILT_AT_ONCE)):
+        yield block
 
 
 async def _results_of(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy, Token
 from pointsman.core.errors import ForbiddenError, View
 from pointsman.core.model import Caller
+
+Tool = TypeVar("Tool")
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 MAX_NAMED_PROJECTS = 10  # in one sentence
@@ -102,6 +105,14 @@ class RightsIndex:
         permissions = server.tool_permissions
         others = permissions.get(ANY, True)
         return lambda tool_name: permissions.get(tool_name, others)
+
+    def permitted(self, caller: Caller, server_id: str, tools: Mapping[str, Tool]) -> Iterable[Tool]:
+        """Those of a server's tools, by name, that `may_use` allows."""
+        server = self._grants_of(caller).servers.get(server_id)
+        if server is not None and not server.tool_permissions:
+            return tools.values()
+        permits = self.permits(caller, server_id)
+        return [tool for name, tool in tools.items() if permits(name)]
 
     def strategy(self, caller: Caller) -> Strategy | None:
         """The `optimization` of the caller's project; None: discovery is switched off."""

@@ -142,8 +142,7 @@ class ToolCatalogService:
         """The tools that `tool_permissions` allow."""
         tools: list[KnownTool] = []
         for server_id, part in collected.parts.items():
-            permits = self.rights.permits(caller, server_id)
-            tools.extend(tool for name, tool in part.items.items() if permits(name))
+            tools.extend(self.rights.permitted(caller, server_id, part.items))
         return tuple(tools)
 
     async def search(
