@@ -9,6 +9,7 @@ import platform
 from bench.calls import calls
 from bench.discovery import discovery
 from bench.fallback import fallback
+from bench.first_discovery import first_discovery
 from bench.search import search
 from bench.service import service
 from bench.start import start
@@ -20,6 +21,8 @@ async def main() -> None:
     await calls()
     print()
     await discovery()
+    print()
+    await first_discovery()
     print()
     await fallback()
     print()

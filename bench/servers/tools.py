@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice, product
+from itertools import product
 from typing import Any
 
 ECHO = "echo"
@@ -34,17 +34,20 @@ def echo_tool() -> dict[str, Any]:
 
 
 def many_tools(server: int, count: int) -> list[dict[str, Any]]:
-    """`count` tools of server number `server`; no two servers of a run share one, up to 1,025 tools in all."""
-    pairs = islice(product(VERBS, NOUNS), server * count, (server + 1) * count)
-    return [_tool(verb, noun) for verb, noun in pairs]
+    """`count` tools of server number `server`; no two servers of a run share one."""
+    pairs = list(product(VERBS, NOUNS))
+    numbers = range(server * count, (server + 1) * count)
+    return [_tool(*pairs[number % len(pairs)], number // len(pairs)) for number in numbers]
 
 
-def _tool(verb: str, noun: str) -> dict[str, Any]:
+def _tool(verb: str, noun: str, lap: int) -> dict[str, Any]:
+    """A tool that comes up again gets another name and other words."""
     identifier = {"type": "string", "description": f"Which {noun} is meant"}
     options = {"type": "object", "description": f"How to {verb} it", "properties": {"dry_run": {"type": "boolean"}}}
+    description = f"{verb.capitalize()} a {noun} in the workspace that the account belongs to."
     return {
-        "name": f"{verb}_{noun}".replace(" ", "_"),
-        "description": f"{verb.capitalize()} a {noun} in the workspace that the account belongs to.",
+        "name": f"{verb}_{noun}{f'_{lap}' if lap else ''}".replace(" ", "_"),
+        "description": f"{description} Edition {lap} of {NOUNS[lap % len(NOUNS)]}." if lap else description,
         "inputSchema": {
             "type": "object",
             "properties": {f"{noun.replace(' ', '_')}_id": identifier, "options": options},

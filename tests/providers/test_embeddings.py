@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pointsman.providers import embeddings
 from pointsman.providers.base import SearchHit, SearchRequest, ToolDocument
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailableError, StaticEmbeddings, load, unit
@@ -135,6 +136,27 @@ def test_the_table_is_the_one_that_its_package_loads() -> None:
     texts = ["send a letter", "", "rename_file öäü 天气", "word " * 600]
     theirs = StaticEmbeddings(own.tokenizer, own.embedding.astype("float16"))
     assert np.array_equal(load().sums(texts), theirs.sums(texts))
+
+
+def test_words_have_the_tokens_that_the_tokenizer_gives_them_in_their_text() -> None:
+    model = load()
+    assert isinstance(model, StaticEmbeddings)
+    texts = [
+        Path(__file__).read_text(),
+        "",
+        " ",
+        "a",
+        " a",
+        "a ",
+        "a  b",
+        "  a   b  ",
+        "tab\tand\nline  end\n",
+        "天气 é 😀",
+    ]
+    texts += ["x <s> y", "<s>", "a</s>b c", "<unk> d", "< s >", "w" * 500, "half \ud83d pair"]
+    for text in texts:
+        whole = model._tokenizer.encode(embeddings._encodable(text), add_special_tokens=False).ids
+        assert model._tokens_of_text(text) == whole, text
 
 
 async def test_chinese_japanese_and_korean_are_left_to_the_words() -> None:

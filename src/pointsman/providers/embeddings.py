@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +25,13 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _WEIGHTS = "weights/l2_supercat_256.safetensors"
 _TENSOR = "embedding.weight"
 
+KEPT_WORDS = 8_192  # with their tokens, about 200 bytes each
+_KEPT_CHARS = 24  # of a word; longer ones seldom come again
+_TEXTS_AT_ONCE = 256
+_SQUARES = (0.8, 1.2)  # of the length of a vector of length 1, rounding included
+_WORDS = re.compile(" ( *[^ ]+)")  # a word with the spaces before it, except one
+_MARKS = ("<s>", "</s>", "<unk>")  # single tokens wherever they are, which the tokenizer finds before anything else
+
 
 class Embedder(Protocol):
     def sums(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -35,20 +44,40 @@ class EmbeddingsUnavailableError(Exception):
 
 
 class StaticEmbeddings:
-    def __init__(self, tokenizer: Tokenizer, table: NDArray[np.float16]) -> None:
+    """The tokens of a word do not depend on the words around it, so they are kept: most words come again and again."""
+
+    def __init__(self, tokenizer: Tokenizer, table: NDArray[np.float16], model_id: str = "") -> None:
+        self.model_id = model_id  # another one for other vectors; empty: not known
         self._tokenizer = tokenizer
         self._table = table
+        self._known_word = lru_cache(maxsize=KEPT_WORDS)(self._tokens)
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np
 
         sums = np.zeros((len(texts), self._table.shape[1]), dtype=np.float32)
-        for row, text in enumerate(texts):
-            # One by one: a batch starts threads of the tokenizer, with which a process does not fork quietly.
-            numbers = self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids
-            if numbers:
-                self._table[numbers].sum(axis=0, dtype=np.float32, out=sums[row])
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            block = [self._tokens_of_text(text) for text in texts[start : start + _TEXTS_AT_ONCE]]
+            tokens, places = np.unique(np.fromiter(chain.from_iterable(block), np.int32), return_inverse=True)
+            vectors = self._table[tokens].astype(np.float32)
+            end = 0
+            for row, used in enumerate(map(len, block), start):
+                end += used
+                np.add.reduce(vectors[places[end - used : end]], axis=0, out=sums[row])
         return sums
+
+    def _tokens_of_text(self, text: str) -> list[int]:
+        """As the tokenizer does it for the whole text: no token has a space behind another character."""
+        if text.endswith(" ") or ("<" in text and any(mark in text for mark in _MARKS)):
+            return self._tokens(text)
+        tokens: list[int] = []
+        for word in _WORDS.findall(f" {text}") if "  " in text or text[:1] == " " else text.split(" "):
+            tokens += self._known_word(word) if len(word) <= _KEPT_CHARS else self._tokens(word)
+        return tokens
+
+    def _tokens(self, text: str) -> list[int]:
+        # One by one: a batch starts threads of the tokenizer, with which a process does not fork quietly.
+        return self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids
 
 
 def _encodable(text: str) -> str:
@@ -64,6 +93,18 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     lengths[lengths == 0] = 1
     units: NDArray[np.float32] = vectors / lengths[:, None]
     return units
+
+
+def stored_vector(data: bytes, dimensions: int) -> NDArray[np.float16] | None:
+    """A vector from its bytes; None for anything but one of length 1 or 0, which would spoil the scores."""
+    import numpy as np
+
+    if len(data) != 2 * dimensions:
+        return None
+    vector = np.frombuffer(data, dtype=np.float16)
+    precise = vector.astype(np.float32)
+    squared = float(precise @ precise)
+    return vector if squared == 0 or _SQUARES[0] <= squared <= _SQUARES[1] else None
 
 
 def load() -> Embedder:
@@ -90,7 +131,7 @@ def _load() -> Embedder:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         _disable_cache(tokenizer)
-        return StaticEmbeddings(tokenizer, _mapped(package / _WEIGHTS))
+        return StaticEmbeddings(tokenizer, _mapped(package / _WEIGHTS), _model_id(package))
     except Exception as error:  # search continues without it, whatever is wrong inside a foreign package
         raise EmbeddingsUnavailableError(f"{type(error).__name__}: {error}") from error
 
@@ -101,6 +142,12 @@ def _package_folder() -> Path:
     if spec is None or spec.origin is None:
         raise ImportError("wordllama is not installed")
     return Path(spec.origin).parent
+
+
+def _model_id(package: Path) -> str:
+    """By the size and the time of its files: reading the table would take longer than mapping it."""
+    found = ((name, (package / name).stat()) for name in (_TOKENIZER, _WEIGHTS))
+    return " ".join(f"{name} {file.st_size} {file.st_mtime_ns}" for name, file in found)
 
 
 def _mapped(weights: Path) -> NDArray[np.float16]:

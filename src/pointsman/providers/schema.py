@@ -13,7 +13,8 @@ MAX_WAYS_COUNTED = 64
 MAX_KINDS = 6  # of one parameter
 REFERENCES = ("$ref", "$dynamicRef")
 ALTERNATIVES = ("anyOf", "oneOf")
-THROUGH = (*REFERENCES, "allOf", *ALTERNATIVES)
+THROUGH = frozenset({*REFERENCES, "allOf", *ALTERNATIVES})
+_INSIDE = THROUGH | {"properties", "items"}
 
 Names = dict[str, None]  # in order, each once
 
@@ -30,7 +31,7 @@ def parameters_of(schema: Any, root: Any) -> Parameters:
     """The parameters of a schema. Never raises. References are resolved in `root`; external ones are ignored."""
     if not isinstance(schema, dict):
         return Parameters({}, {})
-    if not any(key in schema for key in THROUGH):
+    if schema.keys().isdisjoint(THROUGH):
         return Parameters(_properties(schema), _required(schema))
     walk = _Walk(root)
     properties, ways = walk.into(schema)
@@ -39,6 +40,18 @@ def parameters_of(schema: Any, root: Any) -> Parameters:
     if not all(others):  # one alternative requires nothing else
         others = []
     return Parameters(properties, common, tuple(others[:MAX_WAYS]), walk.cut or len(others) > MAX_WAYS)
+
+
+def properties_of(schema: Any, root: Any) -> Mapping[str, Any]:
+    """The properties of `parameters_of` alone."""
+    if isinstance(schema, dict) and schema.keys().isdisjoint(THROUGH):
+        return _properties(schema)
+    return parameters_of(schema, root).properties
+
+
+def is_plain(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema has neither properties nor items, nor leads to any."""
+    return schema.keys().isdisjoint(_INSIDE)
 
 
 def target(reference: Any, root: Any) -> Any:

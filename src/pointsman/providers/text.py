@@ -11,6 +11,7 @@ from functools import lru_cache
 from pointsman.providers.word_forms import american, base_forms
 
 MAX_TOKEN_CHARS = 64
+_KEPT_CHARS = 32  # of a text between spaces whose words are kept
 
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
@@ -107,23 +108,61 @@ def sentences(text: str) -> list[str]:
     return [sentence for sentence in _SENTENCE_END.split(text) if sentence.strip()]
 
 
-def words(text: str) -> Iterator[str]:
-    """The words of a text in lower case and in order, including stop words; of CJK text pairs of characters."""
-    text = _folded(text)
-    for piece in _PIECE.finditer(text):
+def words(text: str) -> list[str]:
+    """The words of a text in lower case and in order, including stop words; of CJK text pairs of characters.
+
+    Compounds come after all others.
+    """
+    found: list[str] = []
+    compounds: list[str] = []
+    for chunk in _folded(text).split():
+        pieces, joined = _known_chunk(chunk) if len(chunk) <= _KEPT_CHARS else _words_of(chunk)
+        found += pieces
+        compounds += joined
+    return found + compounds
+
+
+def words_with_tokens(text: str) -> list[tuple[str, str]]:
+    """The words of a text that are not stop words, each with its token; in the order of `words`."""
+    found: list[tuple[str, str]] = []
+    compounds: list[tuple[str, str]] = []
+    for chunk in _folded(text).split():
+        pieces, joined = _known_tokens(chunk) if len(chunk) <= _KEPT_CHARS else _tokens_of(chunk)
+        found += pieces
+        compounds += joined
+    return found + compounds
+
+
+def _words_of(chunk: str) -> tuple[list[str], list[str]]:
+    """The words of a text without spaces, and its compounds."""
+    pieces: list[str] = []
+    for piece in _PIECE.finditer(chunk):
         word = piece.group().lower()
         if piece.lastgroup == "cjk":
-            yield from _pairs(word)
+            pieces += _pairs(word)
         elif len(word) <= MAX_TOKEN_CHARS:
-            yield word
-    for compound in _COMPOUND.finditer(text):
-        if len(compound.group()) <= MAX_TOKEN_CHARS:
-            yield compound.group().lower()
+            pieces.append(word)
+    compounds = [compound.group().lower() for compound in _COMPOUND.finditer(chunk)]
+    return pieces, [word for word in compounds if len(word) <= MAX_TOKEN_CHARS]
+
+
+def _tokens_of(chunk: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    pieces, compounds = _words_of(chunk)
+    return _with_tokens(pieces), _with_tokens(compounds)
+
+
+def _with_tokens(words: list[str]) -> list[tuple[str, str]]:
+    return [(word, stem(word)) for word in words if word not in STOP_WORDS]
+
+
+# The same words come again and again.
+_known_chunk = lru_cache(maxsize=4_096)(_words_of)
+_known_tokens = lru_cache(maxsize=8_192)(_tokens_of)
 
 
 def tokens(text: str) -> list[str]:
     """The stems of the words that are not stop words."""
-    return [stem(word) for word in words(text) if word not in STOP_WORDS]
+    return [token for _, token in words_with_tokens(text)]
 
 
 def squeezed(text: str) -> str:
@@ -155,7 +194,9 @@ _local = threading.local()
 
 
 def _folded(text: str) -> str:
-    return _APOSTROPHE.sub("", _plain(text))
+    """Remove apostrophes inside words."""
+    plain = _plain(text)
+    return _APOSTROPHE.sub("", plain) if "'" in plain or "\u2019" in plain else plain
 
 
 def _plain(text: str) -> str:

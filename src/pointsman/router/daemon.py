@@ -23,8 +23,10 @@ from pointsman.config.model import CurrentConfig, GatewayConfig, Strategy
 from pointsman.core.model import Caller
 from pointsman.core.seams import Change
 from pointsman.providers.base import SearchProvider
+from pointsman.providers.bm25.provider import FILE as PREPARED_TOOLS
 from pointsman.providers.bm25.provider import LOAD_WAIT_S, BM25SearchProvider
 from pointsman.providers.cloud.provider import CloudSearchProvider
+from pointsman.providers.disk_cache import DiskCache
 from pointsman.providers.semantic.tool_encoder import ToolEncoder
 from pointsman.providers.semantic.vector_store import FILE as VECTORS
 from pointsman.providers.semantic.vector_store import VectorStore
@@ -276,7 +278,10 @@ class Daemon:
             lambda: self._current.config.search.semantic, VectorStore(self._launch.state_dir / VECTORS)
         )
         self._local = BM25SearchProvider(
-            lambda: self._current.config.search.embeddings, load_wait_s=LOAD_WAIT_S, encoder=self._encoder
+            lambda: self._current.config.search.embeddings,
+            load_wait_s=LOAD_WAIT_S,
+            encoder=self._encoder,
+            disk=DiskCache(self._launch.state_dir / PREPARED_TOOLS),
         )
         self._cloud = CloudSearchProvider(self._current.config.cloud_search)
         providers: dict[Strategy, SearchProvider] = {"bm25": self._local, "cloud": self._cloud}

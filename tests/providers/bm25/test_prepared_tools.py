@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import pointsman
 from pointsman.providers import embeddings
-from pointsman.providers.base import ToolDocument
+from pointsman.providers.base import SearchRequest, ToolDocument
 from pointsman.providers.bm25.documents import FIELDS, KEPT_CONTENTS, PreparedTools, embeddable_texts, texts_of
+from pointsman.providers.bm25.provider import FILE, BM25SearchProvider
+from pointsman.providers.disk_cache import DiskCache
+from pointsman.providers.embeddings import Embedder
 
 
 def document(name: str, description: str = "") -> ToolDocument:
@@ -101,3 +119,112 @@ def test_threads_that_read_at_the_same_time_agree_on_the_numbers_of_words() -> N
     assert all(one is other for one, other in zip(first, second[::-1], strict=True))
     words = {number for prepared in first for number in prepared.words.tolist()}
     assert len(words) == len(library.vocabulary) == max(words) + 1
+
+
+class CountingModel:
+    """The real model, which counts the texts that it embeds."""
+
+    def __init__(self, model_id: str = "static 1") -> None:
+        self.model_id = model_id
+        self.texts = 0
+
+    def itself(self) -> Embedder:
+        return self
+
+    def sums(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.texts += len(texts)
+        return embeddings.load().sums(texts)
+
+
+def catalog() -> list[ToolDocument]:
+    schema = {"properties": {"cityName": {"description": "Which city"}, "when": {"type": "string"}}}
+    return [
+        ToolDocument(f"s:tool_{number}", f"get_thing_{number}", "things", f"Gets thing number {number}.", schema)
+        for number in range(120)
+    ]
+
+
+def described(tools: PreparedTools, model: Embedder) -> list[tuple[object, ...]]:
+    """What search sees of each tool of the catalog, with tokens in place of their numbers."""
+    documents = catalog()
+    prepared = tools.prepared_all(documents, model, in_thread=True)
+    tools.save()
+    tokens = {number: token for token, number in tools.vocabulary._numbers.items()}
+    return [
+        ([tokens[word] for word in each.words.tolist()], each.counts.tolist(), each.fields.tolist(), each.kind, vector)
+        for each, vector in zip(prepared, tools.vectors(documents, prepared, model).tolist(), strict=True)
+    ]
+
+
+def test_a_restart_finds_on_disk_what_was_prepared_before(tmp_path: Path) -> None:
+    disk = DiskCache(tmp_path / FILE)
+    first, again = CountingModel(), CountingModel()
+    expected = described(PreparedTools(disk=disk), first)
+    assert first.texts == 240
+    restarted = PreparedTools(disk=DiskCache(tmp_path / FILE))
+    assert described(restarted, again) == expected
+    assert (again.texts, restarted.unsaved) == (0, False)
+    assert {"things", "thing", "gets", "city", "name", "number"} <= restarted.vocabulary.words().keys()
+
+
+def test_another_model_finds_the_words_but_not_the_vectors(tmp_path: Path) -> None:
+    disk = DiskCache(tmp_path / FILE)
+    described(PreparedTools(disk=disk), CountingModel("one"))
+    other = CountingModel("two")
+    described(PreparedTools(disk=disk), other)
+    assert other.texts == 240
+
+
+def test_the_disk_is_not_touched_outside_a_thread(tmp_path: Path) -> None:
+    library = PreparedTools(disk=DiskCache(tmp_path / FILE))
+    library.prepared_all(catalog(), CountingModel())
+    assert not library.unsaved
+    assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("damage", ["values", "file"])
+def test_what_is_damaged_on_disk_is_prepared_again(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / FILE
+    expected = described(PreparedTools(disk=DiskCache(path)), CountingModel())
+    if damage == "values":  # of a right checksum, but not of our making
+        with closing(sqlite3.connect(path)) as database:
+            keys = [digest for (digest,) in database.execute("SELECT digest FROM entries")]
+        nonsense = (b"", b"\xc1", msgspec.msgpack.encode([["a"], b"", b"", {"a": 7}, None]), b"\xff" * 512)
+        DiskCache(path).put({key: nonsense[place % len(nonsense)] for place, key in enumerate(keys)})
+    else:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 3 : len(data) // 2] = b"\xa5" * (len(data) // 2 - len(data) // 3)
+        path.write_bytes(data)
+    model = CountingModel()
+    assert described(PreparedTools(disk=DiskCache(path)), model) == expected
+    assert model.texts > 0
+    assert described(PreparedTools(disk=DiskCache(path)), CountingModel()) == expected
+
+
+def test_a_change_of_the_code_that_prepares_tools_invalidates_the_file(tmp_path: Path) -> None:
+    package = Path(pointsman.__file__).parent
+    ask = "from pointsman.providers.bm25.documents import _version; print(_version().hex())"
+    versions = []
+    for name in ("same", "equal", "changed"):
+        copy = tmp_path / name / "pointsman"
+        shutil.copytree(package / "providers", copy / "providers", ignore=shutil.ignore_patterns("__pycache__"))
+        (copy / "__init__.py").touch()
+        if name == "changed":
+            with (copy / "providers" / "word_forms.py").open("a") as source:
+                source.write("# another rule\n")
+        environment = {**os.environ, "PYTHONPATH": str(copy.parent)}
+        versions.append(subprocess.check_output([sys.executable, "-c", ask], env=environment, text=True))
+    assert versions[0] == versions[1] != versions[2]
+
+
+async def test_a_search_over_many_new_tools_leaves_them_on_disk_for_the_next_process(tmp_path: Path) -> None:
+    request = SearchRequest(("thing 7",), None, tuple(catalog()), 5)
+    models = [CountingModel(), CountingModel()]
+    hits = []
+    for model in models:
+        provider = BM25SearchProvider(load=model.itself, disk=DiskCache(tmp_path / FILE))
+        hits.append(await provider.search(request))
+        while provider._saving:
+            await asyncio.wait(provider._saving)
+    assert hits[0] == hits[1] != []
+    assert models[0].texts - models[1].texts == 240  # the second embeds its query alone

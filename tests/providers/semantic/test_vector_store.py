@@ -74,7 +74,7 @@ def test_a_file_that_was_damaged_in_the_middle_gives_what_is_left_or_nothing(tmp
 
 def test_a_file_with_another_schema_is_replaced(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / FILE) as database:
-        database.execute("CREATE TABLE vectors (other TEXT)")
+        database.execute("CREATE TABLE entries (other TEXT)")
     database.close()
     store = VectorStore(tmp_path / FILE)
     store.put({digest(1): vector(1)})
@@ -86,7 +86,7 @@ def test_what_is_no_vector_is_not_returned(tmp_path: Path, data: object) -> None
     store = VectorStore(tmp_path / FILE)
     store.put({digest(1): vector(1), digest(2): vector(2)})
     with sqlite3.connect(tmp_path / FILE) as database:
-        database.execute("UPDATE vectors SET vector = ? WHERE digest = ?", (data, digest(1)))
+        database.execute("UPDATE entries SET value = ? WHERE digest = ?", (data, digest(1)))
     database.close()
     assert store.get([digest(1), digest(2)]).keys() == {digest(2)}
 

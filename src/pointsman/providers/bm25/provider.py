@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pointsman.providers import embeddings as static
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
 from pointsman.providers.bm25.documents import PreparedTools
+from pointsman.providers.disk_cache import DiskCache
 from pointsman.providers.embeddings import Embedder, EmbeddingsUnavailableError, load_numpy
 from pointsman.providers.semantic.tool_encoder import ToolEncoder
 from pointsman.providers.single_flight import SingleFlight
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # numpy is heavy: it is loaded with the first search, not wit
 
 logger = logging.getLogger(__name__)
 
+FILE = "search-tools.db"  # of prepared tools
 KEPT_INDEXES = 16
 KEPT_TOOLS = 50_000  # in all of them together
 # Above these, the work is done in a thread and not on the event loop.
@@ -50,6 +52,7 @@ class BM25SearchProvider:
         load: Callable[[], Embedder] = static.load,
         load_wait_s: float | None = None,  # None: until the model is loaded or has failed to load
         encoder: ToolEncoder | None = None,
+        disk: DiskCache | None = None,  # of prepared tools, for the next start; None: in memory only
     ) -> None:
         self._embeddings = embeddings
         self._load = load
@@ -57,7 +60,8 @@ class BM25SearchProvider:
         self._encoder = encoder
         self._embedder: Embedder | None = None
         self._broken = False
-        self._prepared_tools = PreparedTools()
+        self._prepared_tools = PreparedTools(disk=disk)
+        self._saving: set[asyncio.Task[None]] = set()
         self._indexes: OrderedDict[_Key, Index] = OrderedDict()
         self._loading: SingleFlight[None, Embedder] = SingleFlight()
         self._building: SingleFlight[_Key, Index] = SingleFlight()
@@ -122,7 +126,8 @@ class BM25SearchProvider:
             self._indexes.move_to_end(key)
             return index
         if self._is_costly(tools):
-            index = await self._building.run(key, lambda: self._build(tools, embedder))
+            index = await self._building.run(key, lambda: self._build(tools, embedder, in_thread=True))
+            self._save()
         else:
             index = self._build(tools, embedder)
         self._cache(key, index)
@@ -134,16 +139,23 @@ class BM25SearchProvider:
             return True
         return sum(not self._prepared_tools.knows(tool) for tool in tools) > INDEX_INLINE_NEW_TOOLS
 
-    def _build(self, tools: _Tools, embedder: Embedder | None) -> Index:
+    def _build(self, tools: _Tools, embedder: Embedder | None, *, in_thread: bool = False) -> Index:
         load_numpy()
         from pointsman.providers.bm25.index import Index, Meaning
 
         if self._prepared_tools.full:
-            self._prepared_tools = PreparedTools()
+            self._prepared_tools = self._prepared_tools.emptied()
         known = self._prepared_tools
-        prepared = [known.prepared(tool) for tool in tools]
+        prepared = known.prepared_all(tools, embedder, in_thread=in_thread)
         meaning = Meaning(known.vectors(tools, prepared, embedder), embedder) if embedder else None
         return Index(tools, prepared, known.vocabulary, meaning)
+
+    def _save(self) -> None:
+        """Write prepared tools to the disk after the search that prepared them, in a thread."""
+        if self._prepared_tools.unsaved:
+            saving = asyncio.create_task(asyncio.to_thread(self._prepared_tools.save))
+            self._saving.add(saving)
+            saving.add_done_callback(self._saving.discard)
 
     def _cache(self, key: _Key, index: Index) -> None:
         self._indexes[key] = index
