@@ -143,10 +143,17 @@ def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
 
 def _select(database: sqlite3.Connection, digests: Sequence[bytes], today: int) -> dict[bytes, bytes]:
     places = ", ".join("?" * len(digests))
-    rows = database.execute(f"SELECT digest, value FROM entries WHERE digest IN ({places})", digests)  # noqa: S608
-    found = {digest: value for digest, data in rows if (value := _checked(digest, data)) is not None}
-    older = f"UPDATE entries SET used = ? WHERE digest IN ({places}) AND used < ?"  # noqa: S608
-    database.execute(older, (today, *digests, today))
+    select = f"SELECT digest, value, used FROM entries WHERE digest IN ({places})"  # noqa: S608
+    found: dict[bytes, bytes] = {}
+    older: list[tuple[int, bytes]] = []
+    for digest, data, used in database.execute(select, digests):
+        value = _checked(digest, data)
+        if value is not None:
+            found[digest] = value
+        if used != today:
+            older.append((today, digest))
+    if older:
+        database.executemany("UPDATE entries SET used = ? WHERE digest = ?", older)
     return found
 
 
