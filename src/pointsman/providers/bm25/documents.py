@@ -104,14 +104,29 @@ class Vocabulary:
 
 @dataclass(slots=True, eq=False)
 class Prepared:
-    """The tokens of one tool, each once and by number, in compact arrays of the same length."""
+    """The tokens of one tool, each once: a row of their numbers, of their counts and of their fields."""
 
-    words: NDArray[np.int32]
-    counts: NDArray[np.int32]  # weighted: as if each field occurred as often as it weighs
-    fields: NDArray[np.uint8]  # that have the word, a bit for each
+    tokens: NDArray[np.int32]  # one array, as each has 100 bytes of its own
     kind: Kind | None  # whether it reads or writes, by its name
     content: bytes  # its digest
     vector: NDArray[np.float16] | None = None  # the embedding; computed when it is first needed
+
+    @property
+    def words(self) -> NDArray[np.int32]:
+        words: NDArray[np.int32] = self.tokens[0]
+        return words
+
+    @property
+    def counts(self) -> NDArray[np.int32]:
+        """Weighted: as if each field occurred as often as it weighs."""
+        counts: NDArray[np.int32] = self.tokens[1]
+        return counts
+
+    @property
+    def fields(self) -> NDArray[np.int32]:
+        """That have the word, a bit for each."""
+        fields: NDArray[np.int32] = self.tokens[2]
+        return fields
 
     def fields_by_word(self) -> dict[int, int]:
         return dict(zip(self.words.tolist(), self.fields.tolist(), strict=True))
@@ -187,9 +202,11 @@ def read(texts: Texts) -> Read:
 def prepare(content: bytes, tool: Read, vocabulary: Vocabulary) -> Prepared:
     import numpy as np
 
-    numbers = np.array(vocabulary.add(tool), np.int32)
-    counts, fields = np.frombuffer(tool.counts, np.int32), np.frombuffer(tool.fields, np.uint8)
-    return Prepared(numbers, counts, fields, tool.kind, content)
+    tokens = np.empty((3, len(tool.tokens)), np.int32)
+    tokens[0] = vocabulary.add(tool)
+    tokens[1] = np.frombuffer(tool.counts, np.int32)
+    tokens[2] = np.frombuffer(tool.fields, np.uint8)
+    return Prepared(tokens, tool.kind, content)
 
 
 def embeddable_texts(texts: Texts) -> tuple[str, str]:

@@ -66,7 +66,7 @@ class NameCoverage:
 
     def __init__(self, documents: Sequence[Prepared], idf: Mapping[int, float]) -> None:
         self._size = len(documents)
-        fields = np.concatenate([np.empty(0, dtype=np.uint8), *(document.fields for document in documents)])
+        fields = np.concatenate([np.empty(0, dtype=np.int32), *(document.fields for document in documents)])
         named = (fields & IN_NAME).astype(bool)
         words = np.concatenate([np.empty(0, dtype=np.int32), *(document.words for document in documents)])[named]
         rows = np.repeat(np.arange(self._size), [len(document.words) for document in documents])[named]
