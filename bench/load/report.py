@@ -64,7 +64,7 @@ class Tally:
 
     def report(self) -> Report:
         seconds = time.perf_counter() - self._began
-        times = sorted(self._times) or [float("nan")]
+        times = sorted(self._times) or [seconds]  # no answer: longer than the load lasted
         p50, p95, p99 = (times[min(len(times) - 1, int(len(times) * part))] * 1000 for part in (0.5, 0.95, 0.99))
         sample = self._sample[:500].decode(errors="replace")
         cpu_ms = (time.process_time() - self._cpu_began) * 1000 / len(times)
