@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bench.gateway import HELLO
 from bench.load.report import Report, Spec
@@ -66,7 +67,7 @@ async def calls(
     print("\n".join(ratios), flush=True)
 
 
-async def interleaved(specs: dict[str, tuple[Spec, int | None]], rounds: int) -> dict[str, Figures]:
+async def interleaved(specs: Mapping[str, tuple[Spec, int | None]], rounds: int) -> dict[str, Figures]:
     """Run the loads in turn, `rounds` times."""
     runs: dict[str, list[tuple[Report, float]]] = {name: [] for name in specs}
     for _ in range(rounds):
@@ -88,7 +89,7 @@ def _specs(
     found: dict[str, Program],
     only: Sequence[str],
 ) -> dict[str, tuple[Spec, int | None]]:
-    kind = "http" if server == "http" else "stdio"
+    kind: Literal["http", "stdio"] = "http" if server == "http" else "stdio"
     target = downstream.urls[0] if server == "http" else "bench.servers.stdio"
     pid = downstream.pid if server == "http" else None
     specs: dict[str, tuple[Spec, int | None]] = {

@@ -54,7 +54,8 @@ class StdioServer:
 
     async def call(self, params: Message) -> Message:
         number = next(self._numbers)
-        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
         assert self._child.stdin is not None
         self._child.stdin.write(_request(number, params) + b"\n")
         return await future
@@ -71,7 +72,7 @@ class HttpServer:
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._address = (parts.hostname, parts.port)
+        self._host, self._port = parts.hostname or "", parts.port or 80
         fixed = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "echo"}
         self._head = http_post(url, b"", fixed).replace(b"content-length: 0\r\n", b"").removesuffix(b"\r\n")
         self._idle: list[_Connection] = []
@@ -83,7 +84,7 @@ class HttpServer:
             connection = self._idle.pop()
         else:
             loop = asyncio.get_running_loop()
-            _, connection = await loop.create_connection(_Connection, *self._address)
+            _, connection = await loop.create_connection(_Connection, self._host, self._port)
         answer = await connection.exchange(b"%bcontent-length: %d\r\n\r\n%b" % (self._head, len(body), body))
         self._idle.append(connection)
         return decode_answer(answer).result

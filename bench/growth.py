@@ -131,9 +131,7 @@ async def _bystanders(seconds: float, rounds: int) -> None:
 async def _beside(program: Program, seconds: float) -> tuple[Report, Report, Report]:
     small = program.spec("http0", "legacy", 1, seconds)
     alone, _ = await measure(small)
-    (beside, _), (large, _) = await asyncio.gather(
-        measure(small), measure(_large(program, 8 << 20, seconds + 1.0))
-    )
+    (beside, _), (large, _) = await asyncio.gather(measure(small), measure(_large(program, 8 << 20, seconds + 1.0)))
     return alone, beside, large
 
 

@@ -20,7 +20,7 @@ decode = msgspec.json.Decoder().decode
 
 
 class Answers:
-    """One server's answers. `count` tools of its own besides the two that are called; its lists are good for `ttl_ms`."""
+    """One server's answers. `count` tools besides the two that are called; its lists are good for `ttl_ms`."""
 
     def __init__(self, server: int = 0, count: int = 0, ttl_ms: int = TTL_MS) -> None:
         self._results: dict[str, dict[str, Any]] = {

@@ -134,7 +134,7 @@ class Executor:
         answer, size = await self._call(request, back, record, tool, reading, spent_s)
         result = as_execute_result(answer)
         if size > SMALL_BYTES and self._large_results.may_be_large(size):
-            result = await self._large_results.shorten(request, tool.document.tool_key, result)
+            result = await self._large_results.shorten(request, tool.document.tool_key, result, size)
         return result
 
     async def _resolve(self, caller: Caller, reading: Reading) -> KnownTool:
