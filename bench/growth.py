@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bench.calls import Figures, interleaved, row
 from bench.discovery import measure_discovery
-from bench.gateway import http_entries, measured_gateway, until_it_serves
+from bench.gateway import http_entries, measured_gateway, stdio_entry, until_it_serves
 from bench.load.http import HttpConnection, open_connection, open_session
 from bench.load.report import Report, Spec
 from bench.process import http_servers, measure, rss_mb
@@ -91,7 +91,7 @@ async def _sizes(seconds: float, rounds: int) -> None:
     async with (
         http_servers(1, 0) as downstream,
         programs(downstream, limits=WHOLE) as found,
-        measured_gateway(http_entries(downstream.urls)) as preview,
+        measured_gateway({**http_entries(downstream.urls), "stdio": stdio_entry()}) as preview,
     ):
         found = {**found, PREVIEW: _ours(preview)}
         for size in SIZES:
@@ -113,7 +113,7 @@ async def _bystanders(seconds: float, rounds: int) -> None:
     async with (
         http_servers(1, 0) as downstream,
         programs(downstream, limits=WHOLE) as found,
-        measured_gateway(http_entries(downstream.urls)) as preview,
+        measured_gateway({**http_entries(downstream.urls), "stdio": stdio_entry()}) as preview,
     ):
         found = {**found, PREVIEW: _ours(preview)}
         measured: dict[str, list[tuple[Report, Report, Report]]] = {}
@@ -129,7 +129,7 @@ async def _bystanders(seconds: float, rounds: int) -> None:
 
 
 async def _beside(program: Program, seconds: float) -> tuple[Report, Report, Report]:
-    small = program.spec("http0", "legacy", 1, seconds)
+    small = program.spec("stdio", "legacy", 1, seconds)  # a process of its own, unlike the server of large results
     alone, _ = await measure(small)
     (beside, _), (large, _) = await asyncio.gather(measure(small), measure(_large(program, 8 << 20, seconds + 1.0)))
     return alone, beside, large

@@ -23,6 +23,7 @@ MAX_URI_CHARS = 8_192
 _LINK_TYPES = ("resource_link", "resource")
 _DECODED_BYTES = 32 * 1024  # larger members of an undecoded block stay undecoded
 
+_EMPTY = Raw(b"")
 _Any = dict[str, Raw] | list[Raw] | str | int | float | bool | None
 
 
@@ -49,6 +50,16 @@ def failure(error: GatewayError, view: View) -> Json:
     if isinstance(error, RateLimitedError):
         shown["retryAfterS"] = error.retry_after_s
     return {"content": [{"type": "text", "text": message}], "structuredContent": {"error": shown}, "isError": True}
+
+
+def encoded_size(result: Json) -> int:
+    """The size of a result in bytes, without a copy of what is encoded already."""
+    raw_bytes = sum(len(memoryview(value)) for value in result.values() if type(value) is Raw)
+    if not raw_bytes:
+        return len(wire.encode(result))
+    return raw_bytes + len(
+        wire.encode({name: _EMPTY if type(value) is Raw else value for name, value in result.items()})
+    )
 
 
 def as_execute_result(result: Json) -> Json:

@@ -27,6 +27,7 @@ from pointsman.core.seams import INTERNAL_ERROR
 RAW_BYTES = 32 * 1024
 OFF_LOOP_BYTES = 1 << 20  # a larger message is not decoded on the event loop
 _PIECE_BYTES = 128 * 1024
+_CHECKED_BYTES = 32 * 1024  # at a time; malloc maps larger blocks anew each time
 _LEVELS = 6  # each level is one more pass over the bytes, so a deep answer is not taken apart all the way down
 
 # Matches every escape, so that an escaped backslash is not taken for the start of one.
@@ -46,7 +47,6 @@ _ID_IN_TAIL = re.compile(
     rb'[,}]\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
 )
 
-_utf8_decoder = codecs.getincrementaldecoder("utf-8")
 _RAW_BEGIN = {
     "content": ord("["),
     "structuredContent": ord("{"),
@@ -112,11 +112,11 @@ def _tool_result(data: bytes | bytearray) -> Json | None:
 def _is_utf8(data: bytes | bytearray) -> bool:
     if data.isascii():
         return True
-    decoder = _utf8_decoder()
+    view, begin = memoryview(data), 0
     try:
-        for begin in range(0, len(data), _PIECE_BYTES):  # a whole text could take four times its bytes
-            decoder.decode(data[begin : begin + _PIECE_BYTES])
-        decoder.decode(b"", True)
+        while begin < len(data):  # a whole text could take four times its bytes
+            end = begin + _CHECKED_BYTES
+            begin += codecs.utf_8_decode(view[begin:end], "strict", end >= len(data))[1]
     except UnicodeDecodeError:
         return False
     return True
@@ -134,6 +134,7 @@ async def decode_off_loop(data: bytes | bytearray) -> Any:
     """
     message = _tool_result(data)
     if message is not None:
+        await asyncio.sleep(0)  # others take their turn before this one goes on
         return message
     return await asyncio.get_running_loop().run_in_executor(None, decode, data, decode_in_pieces)
 
