@@ -52,7 +52,7 @@ from pointsman.router.gateway.execute_parameters import (
     read_result_call,
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
-from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, encoded_size, failure
+from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure, size_undecoded
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
@@ -222,7 +222,7 @@ class Executor:
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = self._links.shown(request.caller, tool.server_id, result)
-        size = encoded_size(result)
+        size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
         return result, size
 

@@ -52,14 +52,10 @@ def failure(error: GatewayError, view: View) -> Json:
     return {"content": [{"type": "text", "text": message}], "structuredContent": {"error": shown}, "isError": True}
 
 
-def encoded_size(result: Json) -> int:
-    """The size of a result in bytes, without a copy of what is encoded already."""
+def size_undecoded(result: Json) -> int:
+    """The encoded size of a result, without a copy of what is not decoded."""
     raw_bytes = sum(len(memoryview(value)) for value in result.values() if type(value) is Raw)
-    if not raw_bytes:
-        return len(wire.encode(result))
-    return raw_bytes + len(
-        wire.encode({name: _EMPTY if type(value) is Raw else value for name, value in result.items()})
-    )
+    return raw_bytes + len(wire.encode({key: _EMPTY if type(value) is Raw else value for key, value in result.items()}))
 
 
 def as_execute_result(result: Json) -> Json:
