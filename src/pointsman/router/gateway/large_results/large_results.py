@@ -163,7 +163,7 @@ class _Large:
         blocks = _blocks(result)
         texts = [block["text"] for block in blocks if _is_text(block)]
         content = result.get("structuredContent")
-        structured = wire.encode(content["result"]) if content is not None else b""
+        structured = wire.encode(_decoded(content["result"])) if content is not None else b""
         chars = sum(map(len, texts)) + len(structured.decode())
         return cls(result, blocks, tool_key, caller, texts, structured, chars)
 
@@ -259,10 +259,13 @@ def _answer(result: object, texts: list[str], asked: _Asked, next_offset: int | 
 
 
 def _blocks(result: Json) -> list[object]:
-    blocks = result.get("content")
-    if type(blocks) is Raw:
-        blocks = decode_in_pieces(blocks)
+    blocks = _decoded(result.get("content"))
     return [_with_text(block) for block in blocks] if isinstance(blocks, list) else []
+
+
+def _decoded(value: object) -> object:
+    """A value that may have stayed as it came: with its own line ends and escapes, which a model should not read."""
+    return decode_in_pieces(value) if type(value) is Raw else value
 
 
 def _with_text(block: object) -> object:
