@@ -150,11 +150,11 @@ def _header(*names: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=PARTS, help="default: all")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="default: all")
     parser.add_argument("--quick", action="store_true", help="one round of 0.7 s each: rough")
     options = parser.parse_args()
     seconds, rounds = (0.7, 1) if options.quick else (SECONDS, ROUNDS)
-    asyncio.run(growth(seconds=seconds, rounds=rounds, parts=options.parts or PARTS))
+    asyncio.run(growth(seconds=seconds, rounds=rounds, parts=options.only))
 
 
 if __name__ == "__main__":
