@@ -18,7 +18,7 @@ from tests.gateway_process import GatewayProcess
 
 SECONDS = 1.5
 ROUNDS = 3
-CATALOGS = ((1, 20), (1, 1_000), (10, 20), (50, 20))  # servers, and tools of each
+CATALOGS = ((1, 200), (1, 1_000), (10, 20), (50, 20))  # servers, and tools of each
 SESSIONS = (0, 1_000, 5_000)
 SIZES = (1 << 10, 16 << 10, 256 << 10, 1 << 20, 8 << 20)
 AT_A_TIME = 4  # large results
