@@ -96,7 +96,7 @@ async def _sizes(seconds: float, rounds: int) -> None:
         found = {**found, PREVIEW: _ours(preview)}
         for size in SIZES:
             specs = {
-                name: (_large(found[name], size, seconds), found[name].pid)
+                name: (_large(found[name], size, seconds if size < 1 << 20 else 2 * seconds), found[name].pid)
                 for name in names
                 if name in found and (name != PREVIEW or size > 40_000)
             }
