@@ -49,7 +49,7 @@ pictures: install foreign ## Record the terminal pictures of docs/pictures anew,
 fuzz: install ## Feed malformed input to all parsers for FUZZ_SECONDS (60); uses atheris if installed
 	$(BIN)/python -m tests.fuzz
 
-bench: install ## Measure calls, discovery, start and memory, and count the functions a call passes through
+bench: install .foreign/lazy-mcp/.installed ## Measure calls, discovery, start and memory, and count the functions a call passes through
 	$(BIN)/python -m bench
 
 bench-archive: install ## Measure searches and updates in an archive of 100,000 passages (some minutes)
@@ -149,6 +149,9 @@ clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed no
 
 .foreign/node/.installed: tests/e2e/foreign/package.json
 	$(call from-npm,servers,--ignore-scripts)
+
+.foreign/lazy-mcp/.installed: bench/lazy-mcp.txt | .venv/.installed
+	$(call from-pypi,lazy-mcp)
 
 .foreign/clients/%/.installed: tests/e2e/clients/%/requirements.txt | .venv/.installed
 	$(call from-pypi,clients)

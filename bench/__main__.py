@@ -10,6 +10,7 @@ from bench.calls import calls
 from bench.discovery import discovery
 from bench.fallback import fallback
 from bench.first_discovery import first_discovery
+from bench.growth import growth
 from bench.search import search
 from bench.service import service
 from bench.start import start
@@ -20,6 +21,7 @@ async def main() -> None:
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores. Compare figures of one run only.\n")
     await calls()
     print()
+    await growth()
     await discovery()
     print()
     await first_discovery()

@@ -10,7 +10,7 @@ from bench.servers.tools import QUERIES
 from tests.gateway_process import GatewayProcess
 
 SECONDS = 3.0
-TOOLS = 19  # and the one that echoes: 20 on each server
+TOOLS = 18  # and the two that are called: 20 on each server
 
 
 async def discovery() -> None:
@@ -30,7 +30,7 @@ async def _discover(servers: int, lists: str, limits: dict[str, object], ttl_ms:
         for number in range(servers):
             await until_it_serves(gateway, f"http{number}")
         report, cpu = await measure_discovery(gateway, SECONDS)
-    tools = servers * (TOOLS + 1)
+    tools = servers * (TOOLS + 2)
     print(f"  {servers:7}{tools:7,}  {lists:10}{ttl_ms:7}", end="")
     print(f"{report.p50_ms:7.2f}{report.p95_ms:7.2f}{report.p99_ms:7.2f}{cpu:8.2f}", flush=True)
 

@@ -26,7 +26,7 @@ SECONDS = 1.0
 ROUNDS = 6
 ASKED = 5_000
 SERVERS = 50
-TOOLS = 19  # and the one that echoes: 20 on each server
+TOOLS = 18  # and the two that are called: 20 on each server
 PLAIN, CLOUD = "plain", "cloud"
 OPEN_NOTICE = "The local search answered, because the search service failed a moment ago and is not called for now."
 

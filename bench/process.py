@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,25 @@ def cpu_ms(pid: int) -> float:
     except FileNotFoundError:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def tree_cpu_ms(pid: int) -> float:
+    """CPU time of a process and its descendants so far, without the servers that it started."""
+    total = cpu_ms(pid)
+    for child in _children(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if b"bench.servers" not in Path(f"/proc/{child}/cmdline").read_bytes():
+                total += tree_cpu_ms(child)
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+    return found
 
 
 def rss_mb(pid: int) -> float:
@@ -68,17 +87,17 @@ async def http_servers(count: int, tools: int, ttl_ms: int = TTL_MS) -> AsyncIte
 
 
 async def measure(spec: Spec, pid: int | None = None) -> tuple[Report, float]:
-    """Run a load; also the CPU milliseconds that process `pid` spent on each call."""
+    """Run a load; also the CPU milliseconds that process `pid` and its helpers spent on each call."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "bench.load", stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(msgspec.json.encode(spec) + b"\n")
     if await process.stdout.readline() != b"warm\n":
         raise SystemExit(f"the load could not be started: {spec}")
-    before = cpu_ms(pid) if pid is not None else 0.0
+    before = tree_cpu_ms(pid) if pid is not None else 0.0
     process.stdin.write(b"\n")
     line = await process.stdout.readline()
-    spent = (cpu_ms(pid) if pid is not None else 0.0) - before
+    spent = (tree_cpu_ms(pid) if pid is not None else 0.0) - before
     await process.wait()
     report = msgspec.json.decode(line, type=Report)
     if report.bad or not report.calls:

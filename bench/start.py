@@ -13,7 +13,7 @@ STARTS = 5
 
 
 async def start() -> None:
-    async with http_servers(SERVERS, 19) as downstream:
+    async with http_servers(SERVERS, 18) as downstream:
         ready, first, idle, used = zip(*[await _one_start(downstream.urls) for _ in range(STARTS)], strict=True)
     print(f"Start with {SERVERS} HTTP servers, median of {STARTS}")
     print(f"  {statistics.median(ready):.2f} s from the command to the ready line")

@@ -23,31 +23,41 @@ from bench.load.requests import (
 )
 
 LENGTH = re.compile(rb"(?im)^content-length: *(\d+)")
+CHUNKED = re.compile(rb"(?im)^transfer-encoding: *chunked")
+LAST_CHUNK = b"0\r\n\r\n"
 SESSION = re.compile(rb"(?im)^mcp-session-id: *([^\r\n]+)")
 
 
 class HttpConnection(asyncio.Protocol):
-    """Passes each complete answer, head and body, to `on_answer`."""
+    """Passes each complete answer, head and body, to `on_answer`; a chunked body with the lengths in it."""
 
     def __init__(self) -> None:
         self.on_answer: Callable[[bytes, bytes], None] = lambda head, body: None
-        self._buffer = b""
+        self._head = b""  # of an answer whose body is not complete
+        self._body: list[bytes] = []
+        self._missing = 0  # bytes of the body; -1 if it is chunked
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's own does not inherit from it
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        head, found, rest = self._buffer.partition(b"\r\n\r\n")
-        if not found:
-            return
-        length = LENGTH.search(head)
-        if length is None:
-            raise SystemExit(f"an answer without Content-Length:\n{head.decode(errors='replace')}")
-        if len(rest) < int(length[1]):
-            return
-        self._buffer = b""
-        self.on_answer(head, rest)
+        if not self._missing:
+            head, found, data = (self._head + data).partition(b"\r\n\r\n")
+            if not found:
+                self._head = head
+                return
+            self._head = head
+            self._missing = _body_length(head)
+        if self._missing < 0:
+            complete = data.endswith(LAST_CHUNK)
+        else:
+            self._missing -= len(data)
+            complete = not self._missing
+        self._body.append(data)
+        if complete:
+            head, body = self._head, b"".join(self._body)
+            self._head, self._body, self._missing = b"", [], 0
+            self.on_answer(head, body)
 
     async def exchange(self, request: bytes) -> tuple[bytes, bytes]:
         answered: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
@@ -103,6 +113,15 @@ class HttpLoad:
         send()
 
 
+def _body_length(head: bytes) -> int:
+    length = LENGTH.search(head)
+    if length is not None:
+        return int(length[1])
+    if CHUNKED.search(head) is None:
+        raise SystemExit(f"an answer of unknown length:\n{head.decode(errors='replace')}")
+    return -1
+
+
 async def open_connection(url: str) -> HttpConnection:
     parts = urlsplit(url)
     assert parts.hostname is not None
@@ -111,11 +130,13 @@ async def open_connection(url: str) -> HttpConnection:
     return connection
 
 
-async def open_session(connection: HttpConnection, url: str, headers: dict[str, str]) -> str:
+async def open_session(connection: HttpConnection, url: str, headers: dict[str, str]) -> str | None:
+    """The session's id; None from a server that keeps no sessions."""
     head, body = await connection.exchange(http_post(url, initialize_body(), headers))
-    session = SESSION.search(head)
-    if session is None:
+    if head[9:12] != b"200":
         raise SystemExit(f"no session: {head.decode(errors='replace')}\n{body[:500].decode(errors='replace')}")
-    identity = {**headers, "mcp-session-id": session[1].decode()}
+    found = SESSION.search(head)
+    session = found[1].decode() if found else None
+    identity = headers | ({"mcp-session-id": session} if session else {})
     await connection.exchange(http_post(url, initialized_body(), identity))
-    return identity["mcp-session-id"]
+    return session

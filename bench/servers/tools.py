@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 ECHO = "echo"
+PRODUCE = "produce"
 VERBS = (
     *("create", "read", "update", "delete", "list", "search", "export", "import", "archive", "restore"),
     *("approve", "reject", "assign", "merge", "split", "convert", "validate", "schedule", "cancel", "summarize"),
@@ -31,6 +32,12 @@ def echo_tool() -> dict[str, Any]:
     text = {"type": "string", "description": "What to send back", "maxLength": 10_000}
     schema = {"type": "object", "properties": {"text": text}, "required": ["text"], "additionalProperties": False}
     return {"name": ECHO, "description": "Sends back the text it was given.", "inputSchema": schema}
+
+
+def produce_tool() -> dict[str, Any]:
+    size = {"type": "integer", "description": "How many characters", "minimum": 1, "maximum": 16 << 20}
+    schema = {"type": "object", "properties": {"size": size}, "required": ["size"], "additionalProperties": False}
+    return {"name": PRODUCE, "description": "Makes a text of a given size.", "inputSchema": schema}
 
 
 def many_tools(server: int, count: int) -> list[dict[str, Any]]:

@@ -26,11 +26,12 @@ class InvalidJsonError(ValueError):
     """Not JSON, or JSON that cannot be represented (too deep, a number with too many digits)."""
 
 
-def decode(data: bytes | bytearray | memoryview) -> Any:
+def decode(data: bytes | bytearray | memoryview, decoder: msgspec.json.Decoder[Any] = _decoder) -> Any:
+    """Decode JSON text. Raises InvalidJsonError, also for a value that is not of the decoder's type."""
     if _CHECKS_DEPTH and is_too_deep(data):
         raise InvalidJsonError(f"nested deeper than {MAX_DEPTH} levels")
     try:
-        return _decoder.decode(data)
+        return decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # DecodeError also covers bad UTF-8
         raise InvalidJsonError(str(error)) from None
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pointsman.config.model import Limits
+from pointsman.core import wire
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.downstream.connection import Call, Connection
@@ -51,7 +52,8 @@ def call_of(name: str, back: Back | None = None, request: FrontRequest | None = 
 
 
 def text_of(result: Json) -> str:
-    text = result["content"][0]["text"]
+    """The text as a client gets it: large content is not decoded on its way."""
+    text = wire.decode(wire.encode(result))["content"][0]["text"]
     assert isinstance(text, str)
     return text
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pointsman.config.model import Limits
+from pointsman.core import wire
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Client, Era, FrontRequest
 from pointsman.router.downstream.connection import Call
@@ -92,5 +93,6 @@ async def stdio(
 
 
 def text(result: Json) -> str:
-    found: str = result["content"][0]["text"]
+    """The text as a client gets it: large content is not decoded on its way."""
+    found: str = wire.decode(wire.encode(result))["content"][0]["text"]
     return found

@@ -212,6 +212,7 @@ class Exchange:
         """Count the response as unread while it waits for the client to read the one before (pipelining)."""
         pending = PendingResponse(len(response))
         self._state.unread.hold(pending)
+        await asyncio.sleep(0)  # encoding took long enough: others take their turn before it is written
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.body":

@@ -52,7 +52,7 @@ from pointsman.router.gateway.execute_parameters import (
     read_result_call,
 )
 from pointsman.router.gateway.large_results.large_results import RESULT_KEY, SMALL_BYTES, LargeResults
-from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure
+from pointsman.router.gateway.results import ResourceLinks, as_execute_result, as_own_result, failure, size_undecoded
 
 CALLER_KEY = OWN_NAMESPACE + "caller"  # in `_meta` of a call to a bundled server
 RETRY_S = 0.1  # before the second attempt to send a call that found no connection; doubled each time
@@ -134,7 +134,7 @@ class Executor:
         answer, size = await self._call(request, back, record, tool, reading, spent_s)
         result = as_execute_result(answer)
         if size > SMALL_BYTES and self._large_results.may_be_large(size):
-            result = await self._large_results.shorten(request, tool.document.tool_key, result)
+            result = await self._large_results.shorten(request, tool.document.tool_key, result, size)
         return result
 
     async def _resolve(self, caller: Caller, reading: Reading) -> KnownTool:
@@ -222,7 +222,7 @@ class Executor:
         except DownstreamError as error:
             raise ProtocolError(error.code, error.message, error.data) from None
         result = self._links.shown(request.caller, tool.server_id, result)
-        size = len(wire.encode(result))
+        size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
         return result, size
 

@@ -1,9 +1,15 @@
-"""Results: the shapes in which tools answer, and the links to resources in their content."""
+"""Results: the shapes in which tools answer, and the links to resources in their content.
+
+In a large result, `content` and `structuredContent` are not decoded but `Raw`: an array and an object, checked.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import Any
+
+import msgspec
+from msgspec import Raw
 
 from pointsman.catalog.apps import META_KEYS, with_app_uris
 from pointsman.catalog.names import is_app_uri, wrap_uri
@@ -15,6 +21,21 @@ SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 MOST_LINKS = 10_000  # of all callers; the least recently used are evicted
 MAX_URI_CHARS = 8_192
 _LINK_TYPES = ("resource_link", "resource")
+_DECODED_BYTES = 32 * 1024  # larger members of an undecoded block stay undecoded
+
+_EMPTY = Raw(b"")
+_Any = dict[str, Raw] | list[Raw] | str | int | float | bool | None
+
+
+class _Block(msgspec.Struct):
+    """Of a content block only its type; the rest is skipped."""
+
+    type: _Any = None
+
+
+_types = msgspec.json.Decoder(list[_Block | list[Raw] | str | int | float | bool | None])
+_items = msgspec.json.Decoder(list[Raw])
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def structured(content: Json) -> Json:
@@ -29,6 +50,12 @@ def failure(error: GatewayError, view: View) -> Json:
     if isinstance(error, RateLimitedError):
         shown["retryAfterS"] = error.retry_after_s
     return {"content": [{"type": "text", "text": message}], "structuredContent": {"error": shown}, "isError": True}
+
+
+def size_undecoded(result: Json) -> int:
+    """The encoded size of a result, without a copy of what is not decoded."""
+    raw_bytes = sum(len(memoryview(value)) for value in result.values() if type(value) is Raw)
+    return raw_bytes + len(wire.encode({key: _EMPTY if type(value) is Raw else value for key, value in result.items()}))
 
 
 def as_execute_result(result: Json) -> Json:
@@ -59,6 +86,8 @@ class ResourceLinks:
     def shown(self, caller: Caller, server_id: str, result: Json) -> Json:
         """Return a tool's result as clients see it, and remember the links in it."""
         content, meta = result.get("content"), result.get("_meta")
+        if type(content) is Raw:
+            content = _blocks_with_links(content)
         if isinstance(content, list):
             for block in content:
                 if isinstance(block, dict) and block.get("type") in _LINK_TYPES:
@@ -99,3 +128,23 @@ class ResourceLinks:
         self._servers.move_to_end((caller, uri))
         if len(self._servers) > MOST_LINKS:
             self._servers.popitem(last=False)
+
+
+def _blocks_with_links(content: Raw) -> list[Any] | None:
+    """Decode undecoded content far enough to follow the links in it. None: there are none, or it is not understood."""
+    try:
+        if not any(isinstance(block, _Block) and block.type in _LINK_TYPES for block in _types.decode(content)):
+            return None
+        return [_open(block) for block in _items.decode(content)]
+    except (msgspec.DecodeError, wire.InvalidJsonError):  # a number out of range
+        return None
+
+
+def _open(value: Raw) -> Any:
+    """Decode a value; if it is large, only the small members of an object."""
+    text = memoryview(value)
+    if len(text) <= _DECODED_BYTES:
+        return wire.decode(text)
+    if text[0] != ord("{"):
+        return value
+    return {name: _open(member) for name, member in _members.decode(value).items()}

@@ -1,13 +1,17 @@
-"""Decodes what servers send: repairs lone surrogates, and keeps large messages off the event loop.
+"""Decodes what servers send: leaves large content as it came, repairs lone surrogates, and decodes off the event loop.
+
+Content and structured content of a tool's result over `RAW_BYTES` are checked and stay undecoded, as `Raw`: clients get
+the server's bytes. Only the range of numbers is not checked in them.
 
 A lone half of a surrogate pair is invalid JSON text, but some servers write it. It becomes the replacement character,
-so that one bad character does not cost the whole answer. A message over `OFF_LOOP_BYTES` is decoded on a thread, in
-pieces: one C call over all of it would hold the interpreter lock, and so the event loop.
+so that one bad character does not cost the whole answer. Any other message over `OFF_LOOP_BYTES` is decoded on a
+thread, in pieces: one C call over all of it would hold the interpreter lock, and so the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import re
 from collections.abc import Callable
 from typing import Any
@@ -20,8 +24,10 @@ from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR
 
+RAW_BYTES = 32 * 1024
 OFF_LOOP_BYTES = 1 << 20  # a larger message is not decoded on the event loop
 _PIECE_BYTES = 128 * 1024
+_CHECKED_BYTES = 32 * 1024  # at a time; malloc maps larger blocks anew each time
 _LEVELS = 6  # each level is one more pass over the bytes, so a deep answer is not taken apart all the way down
 
 # Matches every escape, so that an escaped backslash is not taken for the start of one.
@@ -41,6 +47,22 @@ _ID_IN_TAIL = re.compile(
     rb'[,}]\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
 )
 
+_RAW_BEGIN = {
+    "content": ord("["),
+    "structuredContent": ord("{"),
+}  # members of a result that stay undecoded if they are large
+_LINE_ENDS = bytes.maketrans(b"\r\n", b"  ")
+
+
+class _Answer(msgspec.Struct):
+    """A message with a result. Reading it checks the syntax of all of it, but the encoding only of what is decoded."""
+
+    id: Raw
+    result: dict[str, Raw]
+    method: Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_answer = msgspec.json.Decoder(_Answer)
 _shallow = msgspec.json.Decoder(dict[str, Raw] | list[Raw] | str | int | float | bool | None)
 
 
@@ -50,6 +72,8 @@ def decode(data: bytes | bytearray, decode_json: Callable[[bytes | bytearray], A
     Raises:
         InvalidJsonError: it is not JSON for another reason.
     """
+    if len(data) > RAW_BYTES and (message := _tool_result(data)) is not None:
+        return message
     try:
         return decode_json(data)
     except wire.InvalidJsonError:
@@ -61,16 +85,57 @@ def decode(data: bytes | bytearray, decode_json: Callable[[bytes | bytearray], A
     return decode_json(repaired)
 
 
+def _tool_result(data: bytes | bytearray) -> Json | None:
+    """Decode a message with a large tool result and leave its content undecoded. None: it is something else."""
+    try:
+        answer = wire.decode(data, _answer)
+        if answer.method is not msgspec.UNSET or not _is_utf8(data):
+            return None
+        result: Json = {}
+        decoded_bytes = 0
+        several_lines = b"\n" in data or b"\r" in data
+        for name, value in answer.result.items():
+            text = memoryview(value)
+            if len(text) > RAW_BYTES and text[0] == _RAW_BEGIN.get(name):
+                # A line end would end an event's line; in JSON text it is between values, never in a string.
+                result[name] = Raw(bytes(text).translate(_LINE_ENDS)) if several_lines else value
+                continue
+            decoded_bytes += len(text)
+            if decoded_bytes > RAW_BYTES:
+                return None
+            result[name] = wire.decode(text)
+        return {"id": wire.decode(memoryview(answer.id)), "result": result}
+    except wire.InvalidJsonError:
+        return None
+
+
+def _is_utf8(data: bytes | bytearray) -> bool:
+    if data.isascii():
+        return True
+    view, begin = memoryview(data), 0
+    try:
+        while begin < len(data):  # a whole text could take four times its bytes
+            end = begin + _CHECKED_BYTES
+            begin += codecs.utf_8_decode(view[begin:end], "strict", end >= len(data))[1]
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _replace_half(escape: re.Match[bytes]) -> bytes:
     return rb"\ufffd" if escape["half"] else escape[0]
 
 
 async def decode_off_loop(data: bytes | bytearray) -> Any:
-    """Decode on a thread.
+    """Decode on a thread, unless the content stays undecoded.
 
     Raises:
         InvalidJsonError: as `decode`.
     """
+    message = _tool_result(data)
+    if message is not None:
+        await asyncio.sleep(0)  # others take their turn before this one goes on
+        return message
     return await asyncio.get_running_loop().run_in_executor(None, decode, data, decode_in_pieces)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from msgspec import Raw
 from starlette.types import Send
 
 from pointsman.core.model import Caller, Json
@@ -237,7 +238,7 @@ def notification(change: Change) -> bytes:
 def as_legacy(result: Json) -> Json:
     """Remove what only the modern era defines. Copies a result that it changes, because it may be shared."""
     content = result.get("structuredContent")
-    illegal = content is not None and type(content) is not dict
+    illegal = content is not None and type(content) not in (dict, Raw)  # an object, decoded or not
     if not illegal and _MODERN_FIELDS.isdisjoint(result):
         return result
     return {

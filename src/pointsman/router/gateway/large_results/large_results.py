@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import TypeGuard, TypeVar
 from weakref import WeakValueDictionary
 
+from msgspec import Raw
+
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import RESERVED_SERVER_ID
 from pointsman.core import wire
 from pointsman.core.errors import InvalidArgumentsError, RateLimitedError, UnknownResultError
 from pointsman.core.model import Caller, Json, ToolKey
 from pointsman.core.seams import FrontRequest
+from pointsman.router.downstream.talk.decoding import decode_in_pieces
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.large_results.slices import MAX_PATH_CHARS, MAX_WORDS_CHARS, Matches, View, preview_of
 from pointsman.router.gateway.large_results.store import ResultStore, StoredResult, new_handle, owner_of
@@ -24,7 +27,7 @@ RESULT_KEY = f"{RESERVED_SERVER_ID}:result"
 WHOLE_KEY = OWN_NAMESPACE + "whole"  # in `_meta` of a request: no preview, please
 SWEEP_S = 60.0
 WAIT_S = 10.0  # for the thread; a result that cannot be stored in time is answered whole
-MAX_PENDING_CHARS = 64 << 20  # of results that wait for the thread
+MAX_PENDING_BYTES = 64 << 20  # of results that wait for the thread
 SMALL_BYTES = 1_000  # a preview is not shorter than a result of that size
 DEFAULT_CHARS = 40_000  # for slices while previews are off
 MIN_SLICE_CHARS = 1_000
@@ -50,26 +53,24 @@ class LargeResults:
         limit = self._catalog.rights.config.limits.result_preview_chars
         return result_bytes > limit > 0
 
-    async def shorten(self, request: FrontRequest, tool_key: str, result: Json) -> Json:
+    async def shorten(self, request: FrontRequest, tool_key: str, result: Json, size: int) -> Json:
         """Return `tool_execute`'s result with a preview for text and structured content, if they are over the limit.
 
-        A result that cannot be stored stays whole.
+        A result that cannot be stored stays whole. `size` is its encoded size.
         """
         meta = request.params.get("_meta")
         if isinstance(meta, dict) and meta.get(WHOLE_KEY) is True:
             return result
-        large = _Large.of(result, tool_key, request.caller)
-        limit = self._catalog.rights.config.limits.result_preview_chars
-        if large.chars <= limit or self._pending + large.chars > MAX_PENDING_CHARS:
+        if self._pending + size > MAX_PENDING_BYTES:
             return result
-        self._pending += large.chars
+        self._pending += size
         try:
             async with asyncio.timeout(WAIT_S):
-                return await self._run(request.caller.token_id, lambda: self._replace(large, limit))
+                return await self._run(request.caller.token_id, lambda: self._shorten(result, tool_key, request.caller))
         except TimeoutError:
             return result
         finally:
-            self._pending -= large.chars
+            self._pending -= size
 
     async def read(self, caller: Caller, arguments: Json) -> Json:
         """`pointsman:result`. Raises InvalidArgumentsError, UnknownResultError, RateLimitedError."""
@@ -105,14 +106,18 @@ class LargeResults:
 
     # On the thread
 
-    def _replace(self, large: _Large, limit: int) -> Json:
-        owner = self._owner(large.caller)
+    def _shorten(self, result: Json, tool_key: str, caller: Caller) -> Json:
+        owner = self._owner(caller)
         if owner is None:  # revoked during the call
-            return large.result
+            return result
+        large = _Large.of(result, tool_key, caller)
+        limit = self._catalog.rights.config.limits.result_preview_chars
+        if large.chars <= limit:
+            return result
         handle, stored = new_handle(), large.stored()
         preview = preview_of(View(stored), handle, limit, _slice_chars(limit))
         if 2 * len(preview) >= large.chars or not self._store.put(owner, handle, stored):
-            return large.result
+            return result
         return large.replaced(preview, handle)
 
     def _read(self, caller: Caller, asked: _Asked) -> Json:
@@ -146,6 +151,7 @@ class _Large:
     """A result of `tool_execute` and what of it counts: text and structured content."""
 
     result: Json
+    blocks: list[object]
     tool_key: str
     caller: Caller
     texts: list[str]
@@ -154,18 +160,19 @@ class _Large:
 
     @classmethod
     def of(cls, result: Json, tool_key: str, caller: Caller) -> _Large:
-        texts = [block["text"] for block in _blocks(result) if _is_text(block)]
+        blocks = _blocks(result)
+        texts = [block["text"] for block in blocks if _is_text(block)]
         content = result.get("structuredContent")
-        structured = wire.encode(content["result"]) if content is not None else b""
+        structured = wire.encode(_decoded(content["result"])) if content is not None else b""
         chars = sum(map(len, texts)) + len(structured.decode())
-        return cls(result, tool_key, caller, texts, structured, chars)
+        return cls(result, blocks, tool_key, caller, texts, structured, chars)
 
     def stored(self) -> StoredResult:
         return StoredResult(self.caller.project_id, self.tool_key, "\n".join(self.texts), self.structured)
 
     def replaced(self, preview: str, handle: str) -> Json:
         """The result with the preview in place of its text blocks and structured content; other blocks stay."""
-        blocks = _blocks(self.result)
+        blocks = self.blocks
         first = next((index for index, block in enumerate(blocks) if _is_text(block)), 0)
         others = [block for block in blocks[first:] if not _is_text(block)]
         content = [*blocks[:first], {"type": "text", "text": preview}, *others]
@@ -252,8 +259,20 @@ def _answer(result: object, texts: list[str], asked: _Asked, next_offset: int | 
 
 
 def _blocks(result: Json) -> list[object]:
-    blocks = result.get("content")
-    return blocks if isinstance(blocks, list) else []
+    blocks = _decoded(result.get("content"))
+    return [_with_text(block) for block in blocks] if isinstance(blocks, list) else []
+
+
+def _decoded(value: object) -> object:
+    """A value that may have stayed as it came: with its own line ends and escapes, which a model should not read."""
+    return decode_in_pieces(value) if type(value) is Raw else value
+
+
+def _with_text(block: object) -> object:
+    """A block with its text decoded, which `ResourceLinks` leaves as it came if it is large."""
+    if isinstance(block, dict) and type(text := block.get("text")) is Raw:
+        return {**block, "text": wire.decode(memoryview(text))}
+    return block
 
 
 def _is_text(block: object) -> TypeGuard[Json]:
