@@ -1,6 +1,7 @@
 """Seals the `requestState` of the modern era, which a client stores for us between two rounds of one call.
 
-The format of the token is the SDK's (`core/sealing.py`). A state opens only for the same caller, method, target and arguments, before it expires.
+The format of the token is the SDK's (`core/sealing.py`). A state opens only for the same caller, method, target and
+arguments, before it expires.
 """
 
 from __future__ import annotations
