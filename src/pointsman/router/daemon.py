@@ -135,6 +135,7 @@ class Daemon:
         self._log_file = log_file
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
+        self._search_started = False
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -177,6 +178,7 @@ class Daemon:
             ResultStore(launch.state_dir, keys, lambda: self._current.config.limits.result_store_bytes),
             self._context_use,
         )
+        self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
         if launch.first_token is not None and launch.first_token.unused is not None:
             self._watch_for_use(launch.first_token)
@@ -357,8 +359,6 @@ class Daemon:
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
-        if self._catalog.searchable:
-            tasks.start("search model", self._prepare_search, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
         yield
@@ -381,6 +381,12 @@ class Daemon:
         if self._encoder.in_use and self._catalog.searchable:
             tools = (await self._catalog.available(OWNER)).tools
             await self._encoder.encoded(tuple([tool.document for tool in tools]))
+
+    def _client_connected(self) -> None:
+        """Load the search model for the first client. Without a client it would only take memory."""
+        if not self._search_started and self._catalog.searchable:
+            self._search_started = True
+            self._tasks.start("search model", self._prepare_search, on_failure="log")
 
     async def _prepare_search(self) -> None:
         await self._servers_first()
