@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import mmap
 import os
 import sys
 import threading
@@ -35,9 +36,11 @@ class EmbeddingsUnavailableError(Exception):
 
 
 class StaticEmbeddings:
-    def __init__(self, tokenizer: Tokenizer, table: NDArray[np.float16]) -> None:
+    def __init__(self, tokenizer: Tokenizer, table: NDArray[np.float16], mapping: mmap.mmap | None = None) -> None:
+        """`mapping`: the file that holds the table, if it is not in memory."""
         self._tokenizer = tokenizer
         self._table = table
+        self._mapping = mapping
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.float32]:
         import numpy as np
@@ -49,6 +52,11 @@ class StaticEmbeddings:
             if numbers:
                 self._table[numbers].sum(axis=0, dtype=np.float32, out=sums[row])
         return sums
+
+    def rest(self) -> None:
+        """Release the rows that were read. Those needed again come from the system's cache of the file."""
+        if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def _encodable(text: str) -> str:
@@ -66,7 +74,7 @@ def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return units
 
 
-def load() -> Embedder:
+def load() -> StaticEmbeddings:
     """The model, loaded once for the process. The first call takes about half a second.
 
     Raises:
@@ -80,7 +88,7 @@ _loading = threading.Lock()
 
 
 @cache
-def _load() -> Embedder:
+def _load() -> StaticEmbeddings:
     try:
         load_numpy()
         from tokenizers import Tokenizer
@@ -91,7 +99,7 @@ def _load() -> Embedder:
         tokenizer.no_truncation()
         _disable_cache(tokenizer)
         _return_free_memory()
-        return StaticEmbeddings(tokenizer, _mapped(package / _WEIGHTS))
+        return StaticEmbeddings(tokenizer, *_mapped(package / _WEIGHTS))
     except Exception as error:  # search continues without it, whatever is wrong inside a foreign package
         raise EmbeddingsUnavailableError(f"{type(error).__name__}: {error}") from error
 
@@ -104,7 +112,7 @@ def _package_folder() -> Path:
     return Path(spec.origin).parent
 
 
-def _mapped(weights: Path) -> NDArray[np.float16]:
+def _mapped(weights: Path) -> tuple[NDArray[np.float16], mmap.mmap]:
     """Map the table from its file (safetensors: a length, a JSON header, then the numbers).
 
     Only the rows in use are loaded into memory, and processes on one machine share them.
@@ -114,10 +122,12 @@ def _mapped(weights: Path) -> NDArray[np.float16]:
     with weights.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         tensor = json.loads(file.read(size))[_TENSOR]
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if tensor["dtype"] != "F16":
         raise ValueError(f"{weights.name} contains {tensor['dtype']} instead of F16")
+    rows, columns = tensor["shape"]
     start = 8 + size + tensor["data_offsets"][0]
-    return np.asarray(np.memmap(weights, np.float16, "r", start, tuple(tensor["shape"])))
+    return np.frombuffer(mapping, np.float16, rows * columns, start).reshape(rows, columns), mapping
 
 
 def _disable_cache(tokenizer: Tokenizer) -> None:
