@@ -147,7 +147,10 @@ class Daemon:
         )
 
     async def start(self) -> None:
-        """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
+        """Build the parts from the bottom up, and connect to the servers. Raises StateFolderError.
+
+        Processes are started when the port is open.
+        """
         stack, launch = self._stack, self._launch
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
@@ -195,6 +198,7 @@ class Daemon:
         self._build_front(keys)
         self._metrics.watch(self._gauges())
         _log_advice(self._current.config)
+        self._fleet.hold_starts()
         await self._fleet.apply(self._current.config)
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -208,6 +212,7 @@ class Daemon:
             _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
+            self._fleet.resume_starts()  # not before: the port need not wait for hundreds of processes
             self._say(f"pointsman {__version__} ready on {url} (process {os.getpid()})")
             self._launch.manager.ready(f"ready on {url}")
             self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")

@@ -63,7 +63,7 @@ class PointsmanGateway:
         context_use: ContextUse,
     ) -> None:
         self._catalog = catalog
-        self.client_connected: Callable[[], None] = lambda: None  # called whenever one asks what the gateway has
+        self.client_connected: Callable[[], None] = lambda: None  # called when one may search, or does
         self.identify = catalog.identify
         self.still_valid = catalog.still_valid
         self._shares = shares
@@ -196,6 +196,7 @@ class PointsmanGateway:
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
+            self.client_connected()
             answer = await discover(self._catalog, self._audit, self._usage, request, given)
             self._context_use.answered(request.caller, answer)
             return answer
