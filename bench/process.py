@@ -32,6 +32,22 @@ def rss_mb(pid: int) -> float:
     return _status_mb(pid, "VmRSS")
 
 
+def tree_mb(pid: int) -> float:
+    """Memory of a process and all its descendants (Pss: pages that several processes share count once)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    own = next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return own + sum(map(tree_mb, _children(pid)))
+
+
+def tree_cpu_ms(pid: int) -> float:
+    return cpu_ms(pid) + sum(map(tree_cpu_ms, _children(pid)))
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
 def anonymous_mb(pid: int) -> float:
     """Resident memory without pages of files, which the system takes away and loads again as it likes."""
     return _status_mb(pid, "RssAnon")
