@@ -34,11 +34,14 @@ async def measured_gateway(
     *,
     prefix: Sequence[str] = (),
     env: Mapping[str, str] = USUAL,
+    wait: bool = True,
     **more: Any,
 ) -> AsyncIterator[GatewayProcess]:
+    """`wait`: until each server runs or has failed, not only for the ready line."""
     config = {"servers": servers, "limits": limits or {}, **more}
     with tempfile.TemporaryDirectory(prefix="pointsman-bench-") as folder:
-        async with gateway_process(Path(folder), config, prefix=prefix, env=env) as gateway:
+        without = () if wait else servers.keys()
+        async with gateway_process(Path(folder), config, prefix=prefix, env=env, without=without) as gateway:
             yield gateway
 
 

@@ -39,16 +39,19 @@ def tree_cpu_ms(pid: int) -> float:
 
 
 def _children(pid: int) -> list[int]:
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(stat.parent.name))
-    return found
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
 
 def rss_mb(pid: int) -> float:
     return _status_mb(pid, "VmRSS")
+
+
+def tree_mb(pid: int) -> float:
+    """Memory of a process and all its descendants (Pss: pages that several processes share count once)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    own = next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return own + sum(map(tree_mb, _children(pid)))
 
 
 def anonymous_mb(pid: int) -> float:

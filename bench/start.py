@@ -2,33 +2,87 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from bench.gateway import call, http_entries, measured_gateway, until_it_serves
-from bench.process import http_servers, rss_mb
+from bench.gateway import call, http_entries, measured_gateway, stdio_entry, until_it_serves
+from bench.process import cpu_ms, http_servers, rss_mb, tree_cpu_ms, tree_mb
 
 SERVERS = 10
 STARTS = 5
+PROCESSES = 200
+QUIET_S, QUIET_CPU_MS = 2.0, 20.0  # nothing is left to prepare when all processes together use less than this
+
+ARCHIVE = {"archive": {"bundled": "archive"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    ready_s: float
+    first_s: float
+    first_cpu_ms: float
+    rss_mb: float
+    idle_mb: float
+    used_rss_mb: float
+    used_mb: float
 
 
 async def start() -> None:
     async with http_servers(SERVERS, 18) as downstream:
-        ready, first, idle, used = zip(*[await _one_start(downstream.urls) for _ in range(STARTS)], strict=True)
+        entries = http_entries(downstream.urls)
+        alone = [await _one_start(entries) for _ in range(STARTS)]
+        beside = [await _one_start(entries | ARCHIVE) for _ in range(STARTS)]
     print(f"Start with {SERVERS} HTTP servers, median of {STARTS}")
-    print(f"  {statistics.median(ready):.2f} s from the command to the ready line")
-    print(f"  {statistics.median(first):.2f} s from the command to the answer of the first call")
-    print(f"  {statistics.median(idle):.0f} MB RSS when idle, {statistics.median(used):.0f} MB after a discovery")
+    print(f"  {_median(alone, 'ready_s'):.2f} s from the command to the ready line")
+    print(f"  {_median(alone, 'first_s'):.2f} s from the command to the answer of the first call")
+    print(f"  {_median(alone, 'first_cpu_ms'):.0f} ms of CPU in the daemon until then")
+    print(
+        f"  {_median(alone, 'rss_mb'):.0f} MB RSS when idle, {_median(alone, 'used_rss_mb'):.0f} MB after a discovery"
+    )
+    for words, runs in (("without the archive", alone), ("with the archive", beside)):
+        print(
+            f"  {_median(runs, 'idle_mb'):.0f} MB Pss of all processes {words}, "
+            f"{_median(runs, 'used_mb'):.0f} MB after a discovery"
+        )
+    print(f"  {await _start_of_many():.2f} s to the ready line with {PROCESSES} servers that are processes")
 
 
-async def _one_start(urls: list[str]) -> tuple[float, float, float, float]:
+def _median(runs: list[Start], field: str) -> float:
+    return float(statistics.median(getattr(run, field) for run in runs))
+
+
+async def _one_start(entries: Mapping[str, Any]) -> Start:
     began = time.perf_counter()
-    async with measured_gateway(http_entries(urls)) as gateway:
+    async with measured_gateway(entries, wait=False) as gateway:
         ready = time.perf_counter() - began
         await until_it_serves(gateway, "http0")
-        first = time.perf_counter() - began
+        first, first_cpu = time.perf_counter() - began, cpu_ms(gateway.pid)
         for number in range(SERVERS):
             await until_it_serves(gateway, f"http{number}")
-        idle = rss_mb(gateway.pid)
+        await _until_quiet(gateway.pid)
+        idle = rss_mb(gateway.pid), tree_mb(gateway.pid)
         await call(gateway, "tool_discovery", {"query": ["send an invoice"]})
-        return ready, first, idle, rss_mb(gateway.pid)
+        return Start(ready, first, first_cpu, *idle, rss_mb(gateway.pid), tree_mb(gateway.pid))
+
+
+async def _until_quiet(pid: int) -> None:
+    """Wait for what goes on after a start: the archive embeds its first pages."""
+    async with asyncio.timeout(60):
+        before = tree_cpu_ms(pid)
+        while True:
+            await asyncio.sleep(QUIET_S)
+            now = tree_cpu_ms(pid)
+            if now - before < QUIET_CPU_MS:
+                return
+            before = now
+
+
+async def _start_of_many() -> float:
+    servers = {f"stdio{number}": stdio_entry() for number in range(PROCESSES)}
+    began = time.perf_counter()
+    async with measured_gateway(servers, wait=False):
+        return time.perf_counter() - began

@@ -16,6 +16,7 @@ from pointsman.config.errors import ConfigError, ConfigProblem
 from pointsman.config.loader import parse as parse_config
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamError
+from pointsman.core.lines import LineAssembler
 from pointsman.router.audit.database import FILE
 from pointsman.router.audit.display import json_line
 from pointsman.router.audit.query import read_rows
@@ -27,7 +28,6 @@ from pointsman.router.clients.found_servers import of_text
 from pointsman.router.clients.import_plan import plan_import
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
-from pointsman.router.downstream.stdio.lines import LineAssembler
 from pointsman.router.downstream.talk.decoding import decode, decode_in_pieces
 from pointsman.router.front.http.http_request import echoed_id, parse_message
 from pointsman.router.front.http.responses import HttpError

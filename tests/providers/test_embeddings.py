@@ -237,3 +237,26 @@ async def test_a_few_foreign_characters_do_not_switch_meaning_off() -> None:
 )
 async def test_one_text_in_several_spellings_means_the_same(spelling: str) -> None:
     assert await best(spelling) == await best("dispatch a letter electronically")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_rows_of_the_table_that_were_read_can_be_released() -> None:
+    texts = [f"{word} number {number}" for number, word in enumerate(("send", "a", "letter", "tomorrow"))]
+    model = load()
+    before = model.sums(texts)
+    assert table_kb() > 0
+    model.rest()
+    assert table_kb() == 0
+    assert (model.sums(texts) == before).all()
+
+
+def table_kb() -> int:
+    """How much of the table is in the memory of this process."""
+    resident, counts = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        name, _, rest = line.partition(" ")
+        if not name.endswith(":"):
+            counts = line.endswith(".safetensors")
+        elif counts and name == "Rss:":
+            resident += int(rest.split()[0])
+    return resident

@@ -54,15 +54,24 @@ class Shop:
         self, name: str, arguments: Any, headers: dict[str, str] | None = None, meta: dict[str, Any] | None = None
     ) -> httpx2.Response:
         """A modern `tools/call`, which needs no session."""
+        given = {"name": name, "arguments": arguments, "_meta": meta or {}}
+        return await self.request("tools/call", given, {"Mcp-Name": name} | (headers or {}))
+
+    async def request(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> httpx2.Response:
+        """A modern request."""
         envelope = {
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
             "io.modelcontextprotocol/clientInfo": {"name": "test-client", "version": "1"},
         }
-        params = {"name": name, "arguments": arguments, "_meta": envelope | (meta or {})}
-        routing = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": name}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        return await self.post(message, routing | (headers or {}))
+        params = {**params, "_meta": envelope | params.get("_meta", {})}
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await self.post(message, {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method} | headers)
+
+    async def search_prepared(self) -> None:
+        """Connect as a client, and wait until the model is loaded: before that, words alone may answer."""
+        assert (await self.request("server/discover", {}, {})).status_code == 200
+        await self.gateway.until_logged("search is ready")
 
     async def execute(self, tool_key: str, arguments: Any = None) -> dict[str, Any]:
         response = await self.call("tool_execute", {"toolKey": tool_key, "arguments": arguments or {}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -19,13 +18,13 @@ def main() -> int:
     logging.getLogger("pointsman").setLevel(logging.INFO)
     try:
         settings = read_settings(os.environ)
-        from pointsman.archive.server.server import make_runner, serve  # slow to import: report invalid settings first
+        from pointsman.archive.server.server import make_runner, serve  # after the settings, which may be invalid
 
         runner = make_runner(settings)
     except SettingsError as error:
         print(f"pointsman.archive: {error}", file=sys.stderr)
         return 2
-    asyncio.run(serve(runner))
+    serve(runner)
     return 0
 
 

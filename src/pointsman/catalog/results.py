@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 
 from pointsman.catalog.definitions import KnownTool
@@ -97,15 +97,17 @@ def accept_hits(
         explanation = hit.explanation
         if explanation:
             asked = frozenset(tokens(" ".join(queries))) if asked is None else asked
-            explanation = None if asked.issuperset(set(tokens(explanation)) - _PLACES) else explanation
+            explanation = None if asked.issuperset(set(tokens(explanation)) - _places()) else explanation
         results.append(SearchResult(tool, _bounded(hit.relevance), explanation, *_served(hit, len(queries))))
         if len(results) == max_results:
             break
     return tuple(results)
 
 
-# Where a word of the query was found, as the local search explains its hits: that repeats the query.
-_PLACES = frozenset(tokens("name server description parameter similar meaning"))
+@cache
+def _places() -> frozenset[str]:
+    """Where a word of the query was found, as the local search explains its hits: that repeats the query."""
+    return frozenset(tokens("name server description parameter similar meaning"))
 
 
 def _served(hit: SearchHit, queries: int) -> tuple[tuple[int, ...], tuple[float, ...]]:

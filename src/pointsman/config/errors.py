@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -43,6 +42,8 @@ class ConfigError(Exception):
 def closest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that `word` probably stands for; `tool-permissions` and `toolPermissions` match, too."""
     by_spelling = {_normalized(choice): choice for choice in choices}
+    import difflib  # only for a wrong word
+
     matches = difflib.get_close_matches(_normalized(word), by_spelling, n=1)
     return by_spelling[matches[0]] if matches else None
 

@@ -28,10 +28,13 @@ def is_only_for_search_api(path: Path) -> bool:
 
 
 def _sections(path: Path) -> frozenset[str]:
+    """The top-level keys of a file that has the search service's section; none of any other file."""
     try:
         text = read_text(path)
     except ConfigError:  # reported when the file is loaded
         return frozenset()
+    if SEARCH_API_SECTION not in text:
+        return frozenset()  # the usual case: a large file takes long to compose
     try:
         root = compose_pasted(text, str(path))
     except ConfigError:

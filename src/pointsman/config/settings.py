@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.model import DatabaseAddress, GatewayConfig, RequestKey, SearchApi
@@ -21,13 +21,13 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-class Settings(BaseSettings):
-    """An empty variable counts as absent, so `POINTSMAN_HOST=${HOST:-}` in a compose file is harmless.
+class Settings(BaseModel):
+    """What the environment sets. Variables are the names below in capitals, with the prefix.
 
     The text below a setting is its description in docs/reference/configuration.md, which `make docs` writes.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     config: Path | None = None
     """The configuration file."""
@@ -50,9 +50,13 @@ class Settings(BaseSettings):
 
 
 def read_settings() -> Settings:
-    """Raises ConfigError, which names the invalid variables."""
+    """Raises ConfigError, which names the invalid variables.
+
+    An empty variable counts as absent, so `POINTSMAN_HOST=${HOST:-}` in a compose file is harmless.
+    """
+    given = {name: os.environ.get(PREFIX + name.upper()) for name in Settings.model_fields}
     try:
-        return Settings()
+        return Settings.model_validate({name: value for name, value in given.items() if value})
     except ValidationError as error:
         raise ConfigError(_problems(error)) from None
 

@@ -1,21 +1,21 @@
 """All that the daemon imports from the mcp SDK: version tables and pure functions. An upgrade touches one file.
 
 Importing the package `mcp` takes 0.8 s of CPU time and `mcp_types` a third of that, because each builds
-hundreds of pydantic models that the daemon does not use. So the few modules needed here are loaded from their files,
-and what they import from the rest of the SDK is defined here or imported when it is first called.
+hundreds of pydantic models that the daemon does not use. So the two modules needed here, which are plain Python, are
+loaded from their files, and what they import from the rest of the SDK is defined here.
 """
 
 from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from pointsman.core.seams import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
 # Defined among the models of `mcp_types`; a test compares them with the SDK.
 PROTOCOL_VERSION_META_KEY = "io.modelcontextprotocol/protocolVersion"
@@ -24,6 +24,9 @@ CLIENT_CAPABILITIES_META_KEY = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_META_KEY = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_META_KEY = "io.modelcontextprotocol/serverInfo"
 INPUT_REQUIRED_METHODS = frozenset({"tools/call", "prompts/get", "resources/read"})
+HEADER_MISMATCH = -32020
+MISSING_REQUIRED_CLIENT_CAPABILITY = -32021
+UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +40,10 @@ class UnsupportedProtocolVersionErrorData:
         return {"supported": self.supported, "requested": self.requested}
 
 
-class _Deferred:
-    """Stands for a module of the SDK in the imports of another: what is not defined here is imported when called."""
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> Any:
-        if name in globals():
-            return globals()[name]
-        return lambda *args, **kwargs: getattr(import_module(self._module), name)(*args, **kwargs)
-
-
 def _import(name: str, *args: Any) -> Any:
-    """`__import__` for a module that is loaded alone."""
+    """`__import__` for a module that is loaded alone: of the SDK it gets what is loaded or defined here."""
     if name.partition(".")[0] in ("mcp", "mcp_types"):
-        return sys.modules.get(_alias(name)) or _Deferred(name)
+        return sys.modules.get(_alias(name)) or sys.modules[__name__]
     return builtins.__import__(name, *args)
 
 
@@ -78,7 +69,6 @@ def _load_alone(name: str) -> ModuleType:
 
 
 if TYPE_CHECKING:
-    from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
     from mcp.shared.inbound import (
         ERROR_CODE_HTTP_STATUS,
         NAME_BEARING_METHODS,
@@ -91,7 +81,6 @@ if TYPE_CHECKING:
         validate_mcp_param_headers,
         x_mcp_header_map,
     )
-    from mcp_types.jsonrpc import HEADER_MISMATCH, UNSUPPORTED_PROTOCOL_VERSION
     from mcp_types.version import (
         HANDSHAKE_PROTOCOL_VERSIONS,
         LATEST_HANDSHAKE_VERSION,
@@ -105,10 +94,6 @@ else:
     LATEST_MODERN_VERSION = _version.LATEST_MODERN_VERSION
     MODERN_PROTOCOL_VERSIONS = _version.MODERN_PROTOCOL_VERSIONS
 
-    _jsonrpc = _load_alone("mcp_types.jsonrpc")
-    HEADER_MISMATCH = _jsonrpc.HEADER_MISMATCH
-    UNSUPPORTED_PROTOCOL_VERSION = _jsonrpc.UNSUPPORTED_PROTOCOL_VERSION
-
     _inbound = _load_alone("mcp.shared.inbound")
     ERROR_CODE_HTTP_STATUS = _inbound.ERROR_CODE_HTTP_STATUS
     NAME_BEARING_METHODS = _inbound.NAME_BEARING_METHODS
@@ -121,31 +106,6 @@ else:
     validate_mcp_param_headers = _inbound.validate_mcp_param_headers
     x_mcp_header_map = _inbound.x_mcp_header_map
 
-    _request_state = _load_alone("mcp.server.request_state")
-    AESGCMRequestStateCodec = _request_state.AESGCMRequestStateCodec
-    InvalidRequestState = _request_state.InvalidRequestState
-
-
-class SealError(Exception):
-    """Not sealed by us, or modified since."""
-
-
-class Sealing:
-    """The SDK's AES-GCM with a ring of keys: the first one seals, all of them unseal."""
-
-    def __init__(self, keys: Sequence[bytes | str]) -> None:
-        self._codec = AESGCMRequestStateCodec(tuple(keys))
-
-    def seal(self, payload: bytes) -> str:
-        return self._codec.seal(payload)
-
-    def unseal(self, token: str) -> bytes:
-        """Raises SealError."""
-        try:
-            return self._codec.unseal(token)
-        except InvalidRequestState:
-            raise SealError from None
-
 
 __all__ = [
     "CLIENT_CAPABILITIES_META_KEY",
@@ -154,17 +114,20 @@ __all__ = [
     "HANDSHAKE_PROTOCOL_VERSIONS",
     "HEADER_MISMATCH",
     "INPUT_REQUIRED_METHODS",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
     "LATEST_HANDSHAKE_VERSION",
     "LATEST_MODERN_VERSION",
     "LOG_LEVEL_META_KEY",
+    "METHOD_NOT_FOUND",
+    "MISSING_REQUIRED_CLIENT_CAPABILITY",
     "MODERN_PROTOCOL_VERSIONS",
     "NAME_BEARING_METHODS",
+    "PARSE_ERROR",
     "PROTOCOL_VERSION_META_KEY",
     "SERVER_INFO_META_KEY",
     "UNSUPPORTED_PROTOCOL_VERSION",
     "InboundLadderRejection",
-    "SealError",
-    "Sealing",
     "classify_inbound_request",
     "encode_header_value",
     "find_invalid_x_mcp_header",

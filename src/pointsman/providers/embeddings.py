@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import mmap
 import os
 import re
 import sys
@@ -46,10 +47,18 @@ class EmbeddingsUnavailableError(Exception):
 class StaticEmbeddings:
     """The tokens of a word do not depend on the words around it, so they are kept: most words come again and again."""
 
-    def __init__(self, tokenizer: Tokenizer, table: NDArray[np.float16], model_id: str = "") -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        table: NDArray[np.float16],
+        mapping: mmap.mmap | None = None,
+        model_id: str = "",
+    ) -> None:
+        """`mapping`: the file that holds the table, if it is not in memory."""
         self.model_id = model_id  # another one for other vectors; empty: not known
         self._tokenizer = tokenizer
         self._table = table
+        self._mapping = mapping
         self._known_word = lru_cache(maxsize=KEPT_WORDS)(self._tokens)
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -79,6 +88,11 @@ class StaticEmbeddings:
         # One by one: a batch starts threads of the tokenizer, with which a process does not fork quietly.
         return self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids
 
+    def rest(self) -> None:
+        """Release the rows that were read. Those needed again come from the system's cache of the file."""
+        if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapping.madvise(mmap.MADV_DONTNEED)
+
 
 def _encodable(text: str) -> str:
     """Replace lone surrogates, which JSON allows but UTF-8 does not."""
@@ -107,7 +121,7 @@ def stored_vector(data: bytes, dimensions: int) -> NDArray[np.float16] | None:
     return vector if squared == 0 or _SQUARES[0] <= squared <= _SQUARES[1] else None
 
 
-def load() -> Embedder:
+def load() -> StaticEmbeddings:
     """The model, loaded once for the process. The first call takes about half a second.
 
     Raises:
@@ -121,7 +135,7 @@ _loading = threading.Lock()
 
 
 @cache
-def _load() -> Embedder:
+def _load() -> StaticEmbeddings:
     try:
         load_numpy()
         from tokenizers import Tokenizer
@@ -131,7 +145,8 @@ def _load() -> Embedder:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         _disable_cache(tokenizer)
-        return StaticEmbeddings(tokenizer, _mapped(package / _WEIGHTS), _model_id(package))
+        _return_free_memory()
+        return StaticEmbeddings(tokenizer, *_mapped(package / _WEIGHTS), _model_id(package))
     except Exception as error:  # search continues without it, whatever is wrong inside a foreign package
         raise EmbeddingsUnavailableError(f"{type(error).__name__}: {error}") from error
 
@@ -150,7 +165,7 @@ def _model_id(package: Path) -> str:
     return " ".join(f"{name} {file.st_size} {file.st_mtime_ns}" for name, file in found)
 
 
-def _mapped(weights: Path) -> NDArray[np.float16]:
+def _mapped(weights: Path) -> tuple[NDArray[np.float16], mmap.mmap]:
     """Map the table from its file (safetensors: a length, a JSON header, then the numbers).
 
     Only the rows in use are loaded into memory, and processes on one machine share them.
@@ -160,10 +175,12 @@ def _mapped(weights: Path) -> NDArray[np.float16]:
     with weights.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         tensor = json.loads(file.read(size))[_TENSOR]
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if tensor["dtype"] != "F16":
         raise ValueError(f"{weights.name} contains {tensor['dtype']} instead of F16")
+    rows, columns = tensor["shape"]
     start = 8 + size + tensor["data_offsets"][0]
-    return np.asarray(np.memmap(weights, np.float16, "r", start, tuple(tensor["shape"])))
+    return np.frombuffer(mapping, np.float16, rows * columns, start).reshape(rows, columns), mapping
 
 
 def _disable_cache(tokenizer: Tokenizer) -> None:
@@ -171,6 +188,15 @@ def _disable_cache(tokenizer: Tokenizer) -> None:
     resize = getattr(tokenizer.model, "_resize_cache", None)
     if resize is not None:
         resize(0)
+
+
+def _return_free_memory() -> None:
+    """Give back what parsing the tokenizer's file has left on the heap: 6 MB. Does nothing without glibc."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 _THREADS = "OPENBLAS_NUM_THREADS"

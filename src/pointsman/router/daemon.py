@@ -137,6 +137,7 @@ class Daemon:
         self._log_file = log_file
         self._port: int = listener.getsockname()[1]
         self._tasks = TaskSet()
+        self._search_started = False
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
@@ -148,7 +149,10 @@ class Daemon:
         )
 
     async def start(self) -> None:
-        """Build the parts from the bottom up, and start the servers. Raises StateFolderError."""
+        """Build the parts from the bottom up, and connect to the servers. Raises StateFolderError.
+
+        Processes are started when the port is open.
+        """
         stack, launch = self._stack, self._launch
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
@@ -179,6 +183,7 @@ class Daemon:
             ResultStore(launch.state_dir, keys, lambda: self._current.config.limits.result_store_bytes),
             self._context_use,
         )
+        self.gateway.client_connected = self._client_connected
         stack.push_async_callback(self.gateway.close)
         if launch.first_token is not None and launch.first_token.unused is not None:
             self._watch_for_use(launch.first_token)
@@ -195,6 +200,7 @@ class Daemon:
         self._build_front(keys)
         self._metrics.watch(self._gauges())
         _log_advice(self._current.config)
+        self._fleet.hold_starts()
         await self._fleet.apply(self._current.config)
 
     async def serve(self, stop: asyncio.Event) -> None:
@@ -208,6 +214,7 @@ class Daemon:
             _exempt_from_collection()
             self._health.open = True
             self._launch.ready(url)
+            self._fleet.resume_starts()  # not before: the port need not wait for hundreds of processes
             self._say(f"pointsman {__version__} ready on {url} (process {os.getpid()})")
             self._launch.manager.ready(f"ready on {url}")
             self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")
@@ -362,8 +369,6 @@ class Daemon:
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
-        if self._catalog.searchable:
-            tasks.start("search model", self._prepare_search, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
         yield
@@ -386,6 +391,12 @@ class Daemon:
         if self._encoder.in_use and self._catalog.searchable:
             tools = (await self._catalog.available(OWNER)).tools
             await self._encoder.encoded(tuple([tool.document for tool in tools]))
+
+    def _client_connected(self) -> None:
+        """Load the search model for the first client. Without a client it would only take memory."""
+        if not self._search_started and self._catalog.searchable:
+            self._search_started = True
+            self._tasks.start("search model", self._prepare_search, on_failure="log")
 
     async def _prepare_search(self) -> None:
         await self._servers_first()

@@ -6,40 +6,25 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from jsonschema_rs import validator_for
-from mcp import Client, MCPError
+from mcp import MCPError
 from mcp.types import TextContent
 
-from pointsman.archive.archive import Archive
-from pointsman.archive.server.calls import MAX_RESULT_BYTES, MAX_TEXT_BYTES, ToolRunner
-from pointsman.archive.server.rate_limits import RateLimits
-from pointsman.archive.server.server import THREADS_OF_ONE_TOOL, build_server
+from pointsman.archive.server.calls import MAX_RESULT_BYTES, MAX_TEXT_BYTES
+from pointsman.archive.server.server import THREADS_OF_ONE_TOOL
 from pointsman.archive.store.errors import StoreLockedError
-from pointsman.archive.tools.base import ArchiveTool, Call, ToolError
+from pointsman.archive.tools.base import ToolError
 from pointsman.archive.tools.registry import TOOLS
 from pointsman.core.model import Json
 from tests.archive.harness import CHILD, over_stdio
+from tests.archive.server.in_process import serving, tool
 
-OBJECT = {"type": "object"}
 WAIT_S = 60.0  # a bound against hanging
-
-
-def tool(name: str, run: Callable[[Json], Json]) -> ArchiveTool:
-    def answer(archive: Archive, arguments: Json, call: Call) -> Json:
-        return run(arguments)
-
-    return ArchiveTool(name, name, name, OBJECT, OBJECT, answer)
-
-
-def serving(*tools: ArchiveTool, limits: Mapping[str, int] | None = None) -> Client:
-    """The real server, with tools of the test's own."""
-    by_name = {entry.name: entry for entry in tools}
-    return Client(build_server(ToolRunner(Archive({}), by_name, RateLimits(limits or {}, by_name))))
 
 
 def text(answer: Any) -> str:
@@ -189,7 +174,8 @@ async def test_heavy_parts_are_loaded_only_when_a_tool_needs_them() -> None:
     script = (
         "import sys\n"
         "import pointsman.archive.server.server\n"
-        "heavy = {'numpy', 'tokenizers', 'tree_sitter', 'limits', 'markdown_it', 'rapidfuzz'}\n"
+        "heavy = {'mcp', 'mcp_types', 'pydantic', 'asyncio', 'numpy', 'tokenizers', 'tree_sitter', 'limits'}\n"
+        "heavy |= {'markdown_it', 'rapidfuzz', 'httpx2', 'watchfiles', 'sqlite3'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
     )
     child = await asyncio.create_subprocess_exec(sys.executable, "-P", "-c", script, stderr=asyncio.subprocess.PIPE)

@@ -24,7 +24,7 @@ def told(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
 
 
 async def test_each_kind_of_end_has_its_row(shop: Shop) -> None:
-    await shop.gateway.until_logged("search is ready")  # before that, words alone may answer
+    await shop.search_prepared()
     await shop.call("tool_discovery", {"query": ["paint a door", "hang it"]})
     await shop.call("tool_discovery", {"query": []})
     await shop.execute("shop:paint", {"object": "my secret door"})

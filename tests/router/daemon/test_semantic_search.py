@@ -19,10 +19,10 @@ READY = "sentence encoder: ready for"
 async def test_the_encoder_ranks_is_named_in_the_audit_and_costs_a_restart_nothing(tmp_path: Path) -> None:
     config = {"servers": {"shop": workshop(tmp_path / "trace")}, "search": {"semantic": True}}
     async with gateway_process(tmp_path, config) as gateway, httpx2.AsyncClient(timeout=60) as http:
-        await gateway.until_logged("search is ready (bm25+static)")
+        shop = Shop(gateway, http, tmp_path / "trace")
+        await shop.search_prepared()
         await gateway.until_logged(READY)
         assert ", 0 known" in gateway.stderr
-        shop = Shop(gateway, http, tmp_path / "trace")
         async with asyncio.timeout(60):
             while (await _discover(shop))["provider"] != "bm25+static+minilm":
                 await asyncio.sleep(0.05)

@@ -38,7 +38,7 @@ async def test_metrics_count_what_the_audit_wrote_and_name_servers_only_to_who_m
     await shop.execute("shop:paint", {"object": "door"})
     await shop.execute("shop:paint", {"object": "door"})
     await shop.execute("shop:no_such_tool")
-    await shop.gateway.until_logged("search is ready")  # before that, words alone may answer
+    await shop.search_prepared()
     await shop.call("tool_discovery", {"query": ["paint"]})
     seen = (await shop.http.get(shop.gateway.base_url + "/metrics", headers=shop.gateway.headers)).text
     assert 'pointsman_calls_total{code="",outcome="ok",server="shop",tool="paint"} 2.0' in seen

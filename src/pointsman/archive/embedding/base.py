@@ -49,6 +49,10 @@ class Embeddings(Protocol):
         """
         ...
 
+    def rest(self) -> None:
+        """Many passages are done: release memory that can be had again."""
+        ...
+
     def close(self) -> None:
         """Cancel the requests under way."""
         ...

@@ -108,7 +108,8 @@ class BackgroundEmbedding:
 
     def _attempt(self) -> str | None:
         try:
-            embed_passages(self._storage, self._embeddings, stopped=self._closing.is_set)
+            if embed_passages(self._storage, self._embeddings, stopped=self._closing.is_set):
+                self._embeddings.rest()
         except (EmbeddingError, MixedSpacesError, StoreError) as error:
             return str(error)
         except Exception:  # vectors are optional: the archive works without them

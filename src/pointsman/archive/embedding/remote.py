@@ -71,6 +71,9 @@ class RemoteEmbedding:
         zeros = np.zeros(self._dimension or 0, dtype=np.float32)
         return np.stack([rows.get(text, zeros) for text in cut]) if cut else np.zeros((0, 0), dtype=np.float32)
 
+    def rest(self) -> None:
+        pass
+
     def close(self) -> None:
         self._closing.set()
         self._client.close()

@@ -32,5 +32,8 @@ class StaticEmbedding:
             raise EmbeddingError(f"The static model cannot be loaded ({error}).") from error
         return unit(model.sums([text[:MAX_CHARS] for text in texts]))
 
+    def rest(self) -> None:
+        load().rest()
+
     def close(self) -> None:
         pass

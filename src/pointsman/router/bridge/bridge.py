@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pointsman.core import wire
+from pointsman.core.lines import Line
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from pointsman.router.bridge.gateway_client import (
@@ -21,7 +22,6 @@ from pointsman.router.bridge.gateway_client import (
 )
 from pointsman.router.bridge.legacy_session import LegacySession, SessionLostError
 from pointsman.router.bridge.pipes import LineTooLongError
-from pointsman.router.downstream.stdio.lines import Line
 from pointsman.router.downstream.talk.request_meta import NAMESPACE
 from pointsman.router.serving.tasks import TaskSet
 

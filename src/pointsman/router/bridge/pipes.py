@@ -8,8 +8,7 @@ import stat
 from collections.abc import AsyncIterator
 from typing import BinaryIO
 
-from pointsman.router.downstream.stdio.lines import Line, LineAssembler
-from pointsman.router.downstream.talk.decoding import id_of_undecoded
+from pointsman.core.lines import Line, LineAssembler, id_of_undecoded
 
 LONGEST_LINE = 256 << 20  # bounds memory; the gateway enforces its own, smaller limits
 _PIECE = 1 << 18

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -62,7 +63,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name].partition(":")
-        command = getattr(import_module(module), attribute)
+        with _no_collections():
+            command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
 
@@ -94,6 +96,17 @@ class LazyGroup(click.Group):
             hint = f" Did you mean `{near[0]}`?" if near else ""
             raise click.UsageError(f"Unknown command `{args[0]}`.{hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Import without collections of garbage, which would traverse all modules again and again and free nothing."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextmanager

@@ -63,6 +63,7 @@ class PointsmanGateway:
         context_use: ContextUse,
     ) -> None:
         self._catalog = catalog
+        self.client_connected: Callable[[], None] = lambda: None  # called when one may search, or does
         self.identify = catalog.identify
         self.still_valid = catalog.still_valid
         self._shares = shares
@@ -119,6 +120,7 @@ class PointsmanGateway:
 
         Apps need tools under their own names, and a server that has some.
         """
+        self.client_connected()
         flat = self._catalog.rights.is_flat(caller)
         apps = APPS_CAPABILITY if flat and self._catalog.may_have_apps(caller) else {}
         return {
@@ -150,6 +152,8 @@ class PointsmanGateway:
 
     async def _read(self, request: FrontRequest, back: BackChannel) -> Json:
         kind = KINDS.get(request.method)
+        if kind is TOOLS_KIND:
+            self.client_connected()
         if kind is TOOLS_KIND and not self._catalog.rights.is_flat(request.caller):
             refuse_any(request.params.get("cursor"))
             self._context_use.listed(request.caller, request.client.name)
@@ -192,6 +196,7 @@ class PointsmanGateway:
         if name == EXECUTE:
             return await self._executor.execute(request, back, given)
         if name == DISCOVERY:
+            self.client_connected()
             answer = await discover(self._catalog, self._audit, self._usage, request, given)
             self._context_use.answered(request.caller, answer)
             return answer

@@ -62,6 +62,31 @@ async def test_a_start_that_is_cancelled_gives_its_slot_to_the_next_one() -> Non
     await last
 
 
+async def test_nothing_starts_while_starts_are_held_and_no_more_than_the_limit_after_that() -> None:
+    starts = Starts(StartQueue(most=2))
+    starts.queue.hold()
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
+        for name, rank in (("new", Rank.NEW), ("ran", Rank.RAN_BEFORE), ("bad", Rank.FAILING)):
+            group.create_task(starts.start(name, rank))
+        await asyncio.sleep(0)
+        assert starts.begun == []
+        starts.queue.resume()
+        await until(lambda: len(starts.begun) == 2)
+        assert {*starts.begun} == {"ran", "new"}
+        for _ in range(3):
+            starts.may_end.release()
+    assert starts.begun[-1] == "bad"
+
+
+async def test_the_ready_line_comes_before_the_first_process(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    servers = {f"s{number}": {"command": sys.executable, "args": ["-c", CRASHES, str(trace)]} for number in range(20)}
+    async with gateway_process(tmp_path, {"servers": servers}) as gateway:
+        ready = next(number for number, line in enumerate(gateway.lines) if "pointsman ready on" in line)
+        assert not [line for line in gateway.lines[:ready] if "server s" in line]
+        assert trace.read_text().count("+") >= 20
+
+
 async def test_a_start_that_hangs_does_not_keep_its_slot() -> None:
     starts = Starts(StartQueue(most=1, slot_s=0.01))
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:

@@ -183,13 +183,14 @@ async def test_a_program_that_cannot_be_started_is_named_without_its_folder(what
 
 
 async def test_cancelling_a_start_leaves_no_process_behind(tmp_path: Path) -> None:
-    file = tmp_path / "pids"
-    for turns in range(6):  # cancelled at each of the first steps of a start
+    file, turns = tmp_path / "pids", -1
+    for pause_s in (0.0,) * 6 + (0.001, 0.002, 0.004, 0.008):  # also while the thread that starts it has not returned
+        turns += 1
         starting = asyncio.ensure_future(
             SystemProcesses(None)(command(*IGNORES_EVERYTHING, "--mute", "--pids", str(file)), Owner())
         )
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        for _ in range(turns):  # cancelled at each of the first steps of a start
+            await asyncio.sleep(pause_s)
         starting.cancel()
         outcome = (await asyncio.gather(starting, return_exceptions=True))[0]
         if not isinstance(outcome, BaseException):

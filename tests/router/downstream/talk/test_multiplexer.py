@@ -9,10 +9,11 @@ import pytest
 
 from pointsman.config.model import Limits
 from pointsman.core import wire
+from pointsman.core.lines import id_of_undecoded
 from pointsman.core.model import Json
 from pointsman.core.seams import CannotAskError, ClientGoneError, Era, ProtocolError
 from pointsman.router.downstream.connection import BudgetExceededError, Call, ConnectionLostError, Introduction
-from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop, id_of_undecoded
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES, decode_in_pieces, decode_off_loop
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.server_messages import UnsolicitedMessages
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SUBSCRIPTION_ID

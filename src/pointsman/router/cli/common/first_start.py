@@ -25,8 +25,6 @@ from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import Settings
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, load_gateway_config
-from pointsman.router.clients.entry import typed_command
-from pointsman.router.clients.found_servers import offer
 from pointsman.router.serving.first_token import GATEWAY_MARKER, SEARCH_API_MARKER, FirstToken
 
 _NO_HASH = "0" * 64
@@ -131,6 +129,8 @@ def search_api_config_file(option: Path | None, settings: Settings) -> ConfigFil
 
 def welcome(file: ConfigFile, url: str, folder: Path) -> str:
     """Return the text of a start that has created a token, with its secret: only its hash is stored."""
+    from pointsman.router.clients.entry import typed_command  # once in the life of an installation
+
     command = typed_command()
     return f"""
 {_reason(file, "Pointsman")}
@@ -192,6 +192,8 @@ def _reason(file: ConfigFile, program: str) -> str:
 
 
 def _offer(url: str, command: str) -> str:
+    from pointsman.router.clients.found_servers import offer
+
     found = offer(os.environ, url)
     return f"Your clients have servers already: {found}. `{command} import` shows and adds them.\n" if found else ""
 

@@ -101,6 +101,13 @@ class Fleet:
         if slot is not None and slot.supervisor is not None:
             await slot.supervisor.settled.wait()
 
+    def hold_starts(self) -> None:
+        """Start no process before `resume_starts`; URLs are connected to at once."""
+        self._starts.hold()
+
+    def resume_starts(self) -> None:
+        self._starts.resume()
+
     def restart(self, server_id: str) -> None:
         """Open a new connection, which replaces the present one. Does nothing for a server that is disabled."""
         slot = self._slots.get(server_id)

@@ -26,9 +26,19 @@ class StartQueue:
 
     def __init__(self, most: int = MOST_AT_ONCE, slot_s: float = SLOT_S) -> None:
         self._free = most
+        self._held = 0
         self._slot_s = slot_s
         self._order = itertools.count()
         self._waiting: list[tuple[Rank, int, asyncio.Future[None]]] = []  # a heap
+
+    def hold(self) -> None:
+        """Start nothing before `resume`. Called before the first start."""
+        self._held, self._free = self._free, 0
+
+    def resume(self) -> None:
+        held, self._held = self._held, 0
+        for _ in range(held):
+            self._release()
 
     @asynccontextmanager
     async def slot(self, rank: Rank) -> AsyncGenerator[None]:

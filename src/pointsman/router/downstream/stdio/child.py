@@ -281,7 +281,7 @@ class SystemProcesses:
             name, value = self._guard.mark
             env[name] = value
         try:
-            process = _start(command, env)
+            process = await _start(command, env)
         except (OSError, ValueError) as error:
             events.stderr.forget_last_run()  # a program that was not started wrote nothing
             raise ConnectionLostError(_why_not_started(command, error)) from None
@@ -299,8 +299,35 @@ class SystemProcesses:
         return child
 
 
-def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start without the event loop: uvloop's children inherit descriptors, and asyncio reports an exit too late."""
+async def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start on a thread: the kernel suspends it until the child executes its program, long on a busy machine."""
+    starting = asyncio.get_running_loop().run_in_executor(None, _popen, command, env)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_discard)
+        raise
+
+
+def _discard(started: asyncio.Future[subprocess.Popen[bytes]]) -> None:
+    """End a child that nobody waits for any more."""
+    if started.cancelled() or started.exception() is not None:
+        return
+    process = started.result()
+    when_exited(process, lambda: _reap(process))
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    process.poll()
+
+
+def _popen(command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Not by the event loop: uvloop's children inherit descriptors, and asyncio reports an exit too late."""
     return subprocess.Popen(  # noqa: S603 - a list of arguments from the operator's own configuration
         command.argv,
         bufsize=0,

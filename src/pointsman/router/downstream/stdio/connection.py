@@ -6,6 +6,7 @@ from asyncio import Future, Task, TimerHandle, get_running_loop
 from collections import deque
 
 from pointsman.config.model import Limits
+from pointsman.core.lines import HEAD_BYTES, Line, LineAssembler, id_of_undecoded
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
     ConnectionLostError,
@@ -14,9 +15,8 @@ from pointsman.router.downstream.connection import (
 )
 from pointsman.router.downstream.stderr_log import StderrLog
 from pointsman.router.downstream.stdio.child import Child, Command, ProcessStarter
-from pointsman.router.downstream.stdio.lines import Line, LineAssembler
 from pointsman.router.downstream.stdio.plain_output import PlainOutput
-from pointsman.router.downstream.talk.decoding import HEAD_BYTES, OFF_LOOP_BYTES, id_of_undecoded
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.handshake import WantedEra, negotiate
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
 from pointsman.router.downstream.talk.question_routing import QuestionRouter

@@ -39,13 +39,6 @@ _RAW_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")  # a surrogate in UTF-8, 
 _SURROGATE_MARKS = (rb"\ud", rb"\uD", b"\xed")
 
 NO_RESULT = "it answered with neither a result nor an error"
-HEAD_BYTES, TAIL_BYTES = 256, 128
-# Implementations write the id first (after the version) or last. Nothing inside a result can match: the head is
-# anchored at the first brace, the tail at the last.
-_ID_IN_HEAD = re.compile(rb'\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*(\d{1,15})\s*,')
-_ID_IN_TAIL = re.compile(
-    rb'[,}]\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
-)
 
 _RAW_BEGIN = {
     "content": ord("["),
@@ -156,12 +149,6 @@ def _decode_levels(data: bytes | bytearray | memoryview | Raw, levels: int) -> A
     if isinstance(value, dict):
         return {key: _decode_levels(item, levels - 1) for key, item in value.items()}
     return value
-
-
-def id_of_undecoded(head: bytes | bytearray, tail: bytes | bytearray) -> int | None:
-    """Find the id of a message that is too large or too broken to be decoded."""
-    found = _ID_IN_HEAD.match(head) or _ID_IN_TAIL.search(tail)
-    return int(found[1]) if found else None
 
 
 def error_in(message: Json) -> DownstreamError | None:

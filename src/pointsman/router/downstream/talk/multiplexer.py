@@ -9,6 +9,7 @@ from typing import Any
 
 from pointsman.config.model import Limits
 from pointsman.core import wire
+from pointsman.core.lines import HEAD_BYTES, TAIL_BYTES, id_of_undecoded
 from pointsman.core.model import Json
 from pointsman.router.downstream.connection import (
     BudgetExceededError,
@@ -18,15 +19,7 @@ from pointsman.router.downstream.connection import (
     Introduction,
     OnNotification,
 )
-from pointsman.router.downstream.talk.decoding import (
-    HEAD_BYTES,
-    NO_RESULT,
-    TAIL_BYTES,
-    decode,
-    decode_off_loop,
-    error_in,
-    id_of_undecoded,
-)
+from pointsman.router.downstream.talk.decoding import NO_RESULT, decode, decode_off_loop, error_in
 from pointsman.router.downstream.talk.handshake import UNCANCELLABLE
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
 from pointsman.router.downstream.talk.request_meta import with_meta

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
-from pointsman.core.sdk import SealError, Sealing
+from pointsman.core.sealing import SealError, Sealing
 from pointsman.core.seams import Client
 from pointsman.core.wire import decode, encode
 from pointsman.router.front.legacy.replay import EventStore, SessionEvents

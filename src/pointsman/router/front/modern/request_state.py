@@ -1,6 +1,7 @@
 """Seals the `requestState` of the modern era, which a client stores for us between two rounds of one call.
 
-The cryptography is the SDK's. A state opens only for the same caller, method, target and arguments, before it expires.
+The format of the token is the SDK's (`core/sealing.py`). A state opens only for the same caller, method, target and
+arguments, before it expires.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Final
 import msgspec
 
 from pointsman.core.model import Json
-from pointsman.core.sdk import NAME_BEARING_METHODS, SealError, Sealing
+from pointsman.core.sdk import NAME_BEARING_METHODS
+from pointsman.core.sealing import SealError, Sealing
 from pointsman.core.seams import INVALID_PARAMS, FrontRequest, ProtocolError
 from pointsman.core.wire import InvalidJsonError, decode, encode
 from pointsman.router.front.state import WallClock

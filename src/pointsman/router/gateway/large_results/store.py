@@ -21,7 +21,7 @@ from typing import Any
 
 from pointsman.core import wire
 from pointsman.core.model import WallClock
-from pointsman.core.sdk import SealError, Sealing
+from pointsman.core.sealing import SealError, Sealing
 
 FOLDER = "results"
 KEEP_S = 3600.0

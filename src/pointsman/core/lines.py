@@ -1,10 +1,17 @@
-"""Splits a stream of bytes into lines, in linear time; a line over the limit is discarded as it arrives."""
+"""Splits a stream of bytes into lines, in linear time; of a line over the limit, only its two ends are kept."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from pointsman.router.downstream.talk.decoding import HEAD_BYTES, TAIL_BYTES
+HEAD_BYTES, TAIL_BYTES = 256, 128  # of a discarded line
+# Implementations write the id first (after the version) or last. Nothing inside a result can match: the head is
+# anchored at the first brace, the tail at the last.
+_ID_IN_HEAD = re.compile(rb'\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?\s*"id"\s*:\s*(\d{1,15})\s*,')
+_ID_IN_TAIL = re.compile(
+    rb'[,}]\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
+)
 
 Line = bytes | bytearray
 TooLong = Callable[[bytes, bytes], None]
@@ -76,3 +83,9 @@ class LineAssembler:
         self._partial += piece
         if len(self._partial) > self._limit:
             self.discard()
+
+
+def id_of_undecoded(head: bytes | bytearray, tail: bytes | bytearray) -> int | None:
+    """Find the id of a message that is too large or too broken to be decoded."""
+    found = _ID_IN_HEAD.match(head) or _ID_IN_TAIL.search(tail)
+    return int(found[1]) if found else None
