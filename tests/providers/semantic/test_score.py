@@ -63,6 +63,9 @@ def test_the_relevance_is_a_probability_that_grows_with_the_cosine(text: str) ->
 
 
 def test_misspelt_words_are_replaced_before_a_sentence_is_encoded() -> None:
-    assert index().as_meant(parse("renmae a fiel. Send it to Jhon.")).sentences == ("rename a file.", "Send it to Jhon.")
+    assert index().as_meant(parse("renmae a fiel. Send it to Jhon.")).sentences == (
+        "rename a file.",
+        "Send it to Jhon.",
+    )
     query = parse("rename a file")
     assert index().as_meant(query).sentences == query.sentences
