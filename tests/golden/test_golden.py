@@ -35,7 +35,7 @@ WORDS = {
     "chinese": Floor(0.8, 1.0),
     "mixed": Floor(1.0, 1.0),
 }
-EMBEDDINGS = WORDS | {"plain": Floor(1.0, 1.0), "other words": Floor(0.46, 0.67)}
+EMBEDDINGS = WORDS | {"plain": Floor(1.0, 1.0), "other words": Floor(0.5, 0.67)}
 FLOORS = {False: WORDS, True: EMBEDDINGS}
 
 both_ways = pytest.mark.parametrize("embeddings", [False, True], ids=["words", "embeddings"])
