@@ -16,9 +16,9 @@ LEAST_MISSING = 6  # words
 MOST = 0.98  # less than an exact name has
 
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (1.89, -0.96, 1.82, 0.64, 0.05, 0.94, -0.12, 0.61, -0.34, -0.21)
-WITH_MEANING = (0.24, -1.02, 0.65, 0.59, 0.04, 0.56, -0.13, 0.68, -1.28, -0.12, 3.86, 2.91)
-WITH_SENTENCES = (0.3, -1.06, 0.24, 0.53, 0.04, 0.51, -0.13, 0.66, -2.46, -0.08, 0.63, 2.8, 6.89)
+WORDS_ALONE = (2.29, -0.99, 1.75, 0.63, 0.05, 0.95, -0.13, 0.63, -0.55, -0.23)
+WITH_MEANING = (0.48, -1.04, 0.62, 0.59, 0.04, 0.58, -0.13, 0.7, -1.41, -0.13, 3.7, 2.91)
+WITH_SENTENCES = (0.59, -1.08, 0.21, 0.53, 0.04, 0.53, -0.14, 0.68, -2.62, -0.09, 0.51, 2.8, 6.82)
 
 
 @dataclass(frozen=True, slots=True)
