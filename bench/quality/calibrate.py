@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
+from statistics import fmean
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,16 +17,23 @@ from numpy.typing import NDArray
 
 from bench.quality.in_process import STRANGERS, sentence_encoder
 from bench.quality.metrics import area_under_curve
-from bench.quality.sets import ToolSet, load_sets, spread
+from bench.quality.sets import Asked, ToolSet, load_sets, spread
+from pointsman.catalog.results import DOUBTFUL
 from pointsman.core.extras import semantic_is_installed
+from pointsman.providers.base import ToolDocument
 from pointsman.providers.bm25.documents import PreparedTools
 from pointsman.providers.bm25.index import Index, Meaning
 from pointsman.providers.bm25.query import parse
-from pointsman.providers.bm25.relevance import Evidence, features
+from pointsman.providers.bm25.relevance import MOST, Evidence, features
 from pointsman.providers.embeddings import load
 
 Floats = NDArray[np.float64]
 OWN = 1_000  # requests of each set that are put to its own catalog
+DRAWN = 10  # small catalogs that are drawn from each set
+DRAWN_TOOLS = (50, 75, 100, 150)
+DRAWN_OWN, DRAWN_STRANGERS = 80, 40  # requests that are put to each of them: of its own set, and of each other one
+DRAWN_WEIGHT = 0.35  # of all cases in drawn catalogs, relative to those in whole ones
+MOST_OF_A_SERVER = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +42,90 @@ class Case:
 
     asked_by: int
     searched: int
+    drawn: bool  # whether the catalog is a small one that was drawn from its set
     right: bool
     evidence: Evidence
 
 
 Mode = Literal["words alone", "with embeddings", "with the sentence encoder"]
-# How much foreign requests weigh: what nothing fits in `tests/golden` then stays below .2.
-FOREIGN: dict[Mode, float] = {"words alone": 4.3, "with embeddings": 3.6, "with the sentence encoder": 4.3}
+# How much foreign requests weigh: about the least with which what nothing fits in `tests/golden` stays below .2.
+FOREIGN: dict[Mode, float] = {"words alone": 2.0, "with embeddings": 2.3, "with the sentence encoder": 2.6}
+
+Requests = list[tuple[int, Asked]]  # each with the number of the set that it was made for
 
 
-def index_of(tools: ToolSet, embeddings: bool) -> Index:
-    library = PreparedTools()
-    prepared = [library.prepared(document) for document in tools.documents]
-    meaning = Meaning(library.vectors(tools.documents, prepared, load()), load()) if embeddings else None
-    return Index(tools.documents, prepared, library.vocabulary, meaning)
+class Catalogs:
+    """The catalogs that requests are put to: each set as a whole, and small catalogs drawn from it."""
+
+    def __init__(self, mode: Mode) -> None:
+        self._library = PreparedTools(kept=100_000)
+        self._embeddings = mode != "words alone"
+        self._encoder = sentence_encoder() if mode == "with the sentence encoder" else None
+
+    def cases(self, searched: int, tools: Sequence[ToolDocument], requests: Requests, drawn: bool) -> Iterator[Case]:
+        index = self._index(tools)
+        encoded = self._encoder.encode_now(tuple(tools)) if self._encoder else None
+        for asked_by, asked in requests:
+            query = parse(asked.query)
+            ranking = index.score(query, *(encoded.match([index.as_meant(query)]) if encoded else ()))
+            if ranking is None or (self._embeddings and ranking.evidence.cosine is None):
+                continue
+            right = asked_by == searched and any(index.tool_keys[ranking.best] in each for each in asked.wanted)
+            if right or asked_by != searched:
+                yield Case(asked_by, searched, drawn, right, ranking.evidence)
+
+    def _index(self, tools: Sequence[ToolDocument]) -> Index:
+        prepared = [self._library.prepared(document) for document in tools]
+        meaning = Meaning(self._library.vectors(tools, prepared, load()), load()) if self._embeddings else None
+        return Index(tools, prepared, self._library.vocabulary, meaning)
 
 
 def cases(sets: Sequence[ToolSet], mode: Mode) -> list[Case]:
-    found = []
-    embeddings = mode != "words alone"
-    for searched, tools in enumerate(sets):
-        index = index_of(tools, embeddings)
-        encoded = sentence_encoder().encode_now(tools.documents) if mode == "with the sentence encoder" else None
-        for asked_by, other in enumerate(sets):
-            for asked in spread(other.asked, OWN if asked_by == searched else STRANGERS):
-                query = parse(asked.query)
-                ranking = index.score(query, *(encoded.match([query]) if encoded else ()))
-                if ranking is None or (embeddings and ranking.evidence.cosine is None):
-                    continue
-                right = asked_by == searched and any(index.tool_keys[ranking.best] in each for each in asked.wanted)
-                if right or asked_by != searched:
-                    found.append(Case(asked_by, searched, right, ranking.evidence))
+    found: list[Case] = []
+    catalogs, chance = Catalogs(mode), Random(7)
+    for number, tools in enumerate(sets):
+        requests = [
+            (by, asked)
+            for by, other in enumerate(sets)
+            for asked in spread(other.asked, OWN if by == number else STRANGERS)
+        ]
+        found += catalogs.cases(number, tools.documents, requests, drawn=False)
+        for _ in range(DRAWN):
+            small = draw(tools, chance.choice(DRAWN_TOOLS), chance)
+            found += catalogs.cases(number, small, drawn_requests(sets, number, small, chance), drawn=True)
     return found
+
+
+def draw(tools: ToolSet, size: int, chance: Random) -> list[ToolDocument]:
+    """Tools of servers drawn at random, or single tools where a set has few servers."""
+    by_server: dict[str, list[ToolDocument]] = {}
+    for document in tools.documents:
+        by_server.setdefault(document.server_name, []).append(document)
+    if len(by_server) * MOST_OF_A_SERVER < size:
+        return chance.sample(tools.documents, size)
+    drawn: list[ToolDocument] = []
+    for server in chance.sample(list(by_server), len(by_server)):
+        drawn += by_server[server][:MOST_OF_A_SERVER]
+        if len(drawn) >= size:
+            break
+    return drawn
+
+
+def drawn_requests(sets: Sequence[ToolSet], number: int, tools: Sequence[ToolDocument], chance: Random) -> Requests:
+    keys = {document.tool_key for document in tools}
+    own = [asked for asked in sets[number].asked if any(keys & wanted for wanted in asked.wanted)]
+    requests = [(number, asked) for asked in chance.sample(own, min(len(own), DRAWN_OWN))]
+    for by, other in enumerate(sets):
+        if by != number:
+            requests += [(by, asked) for asked in chance.sample(other.asked, DRAWN_STRANGERS)]
+    return requests
 
 
 def fit(known: Sequence[Case], foreign: float) -> Floats:
     """Logistic regression by Newton's method. The right hits of all sets weigh alike, foreign requests more."""
     rows = np.array([[1.0, *features(case.evidence)] for case in known])
     right = np.array([float(case.right) for case in known])
-    hits = Counter(case.searched for case in known if case.right)
-    each = np.array([1 / hits[case.searched] / len(hits) for case in known])
-    weights = np.where(right == 1, each, foreign / (1 - right).sum()) * len(known) / (1 + foreign)
+    weights = _weights(known, foreign) * len(known)
     found: Floats = np.zeros(rows.shape[1])
     for _ in range(30):
         chance = 1 / (1 + np.exp(-rows @ found))
@@ -82,25 +135,49 @@ def fit(known: Sequence[Case], foreign: float) -> Floats:
     return found
 
 
-def score(found: Floats, judged: Sequence[Case]) -> list[tuple[bool, float]]:
-    return [(case.right, float(found @ np.array([1.0, *features(case.evidence)]))) for case in judged]
+def _weights(known: Sequence[Case], foreign: float) -> Floats:
+    alike = Counter((case.drawn, case.right, case.searched if case.right else None) for case in known)
+    sets = len({case.searched for case in known})
+    return np.array(
+        [
+            (DRAWN_WEIGHT if case.drawn else 1.0)
+            * (1 / sets if case.right else foreign)
+            / alike[case.drawn, case.right, case.searched if case.right else None]
+            for case in known
+        ]
+    )
+
+
+def score(found: Floats, judged: Sequence[Case]) -> list[tuple[Case, float]]:
+    return [(case, float(found @ np.array([1.0, *features(case.evidence)]))) for case in judged]
 
 
 def separation(scored: Sequence[tuple[bool, float]]) -> float:
     return area_under_curve([s for right, s in scored if right], [s for right, s in scored if not right])
 
 
+def under_and_over(scored: Sequence[tuple[bool, float]]) -> str:
+    """Shares of right hits below, and of foreign requests above what is called doubtful."""
+    edge = -math.log(MOST / DOUBTFUL - 1)
+    under = fmean([figure < edge for right, figure in scored if right])
+    over = fmean([figure >= edge for right, figure in scored if not right])
+    return f"right below {DOUBTFUL}: {under:.3f}, foreign above: {over:.3f}"
+
+
 def main() -> None:
     sets = load_sets(Path(os.environ["POINTSMAN_TOOL_SEARCH_DATA"]))
     for mode in get_args(Mode) if semantic_is_installed() else get_args(Mode)[:2]:
         known = cases(sets, mode)
-        held_out: list[tuple[bool, float]] = []
+        held_out: list[tuple[Case, float]] = []
         for number in range(len(sets)):
             kept = [case for case in known if number not in (case.asked_by, case.searched)]
             held_out += score(fit(kept, FOREIGN[mode]), [case for case in known if case.asked_by == number])
         found = fit(known, FOREIGN[mode])
-        print(mode, found.round(2).tolist(), end=": ")
-        print(f"AUC {separation(score(found, known)):.4f}, held out {separation(held_out):.4f}")
+        print(mode, found.round(2).tolist())
+        for drawn, catalogs in ((False, "whole"), (True, "small")):
+            for name, scored in (("", score(found, known)), (", set held out", held_out)):
+                figures = [(case.right, figure) for case, figure in scored if case.drawn == drawn]
+                print(f"  {catalogs}{name}: AUC {separation(figures):.4f}, {under_and_over(figures)}")
 
 
 if __name__ == "__main__":

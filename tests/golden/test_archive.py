@@ -2,8 +2,8 @@
 
 `archive_requests.yaml` is known to whoever words the tools' descriptions. Of the sixty in `archive_fresh.yaml`, which
 were written before the wording, every other one was held out: its half tells how well the descriptions do on requests
-that they were not worded for. There the right tool is first for .80 by words (.90 with embeddings), and among the first
-three for .97 (1.0); the floors are just below. One author wrote both, so strangers' requests will do worse.
+that they were not worded for. There the right tool is first for .83 by words (.93 with embeddings), and among the first
+three for .97 both ways; the floors are one request below. One author wrote both, so strangers' requests will do worse.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.golden.golden import ME, golden_catalog, keys, place, servers
 from tests.golden.golden import requests as golden_requests
 
 FIRST = 0.85  # the share of requests whose right tool must come first
-HELD_OUT_FIRST = {False: 0.79, True: 0.79}  # by words, with embeddings
+HELD_OUT_FIRST = {False: 0.79, True: 0.89}  # by words, with embeddings
 HELD_OUT_FIRST_THREE = {False: 0.96, True: 0.96}
 
 Asked = list[tuple[str, str]]  # a request and its right tool

@@ -60,3 +60,12 @@ def test_the_relevance_is_a_probability_that_grows_with_the_cosine(text: str) ->
         tops.append(float(fit[row("files:move_file")]))
     assert tops == sorted(tops)
     assert tops[-1] > tops[0]
+
+
+def test_misspelt_words_are_replaced_before_a_sentence_is_encoded() -> None:
+    assert index().as_meant(parse("renmae a fiel. Send it to Jhon.")).sentences == (
+        "rename a file.",
+        "Send it to Jhon.",
+    )
+    query = parse("rename a file")
+    assert index().as_meant(query).sentences == query.sentences

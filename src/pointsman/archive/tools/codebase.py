@@ -210,13 +210,13 @@ GREP_CODEBASE = ArchiveTool(
     title="Find usages and callers in the code",
     description=(
         "Search the codebase by regex: find every place in the source files of the project where a name or string "
-        "occurs, with file and line. Grep for who calls or invokes a function, its callers, usages, uses, references, "
-        "each occurrence; where a class, constant, flag, env var or CSS class is called, used, read, set or imported; "
-        "find struct and interface definitions; whether it is still used anywhere, which files or modules depend on "
-        "it, which to touch and what breaks when you rename, remove or change its signature; the line that prints an "
-        "exact error or log message; lines matching a pattern such as jwt.sign, TODO comments, hard-coded addresses, "
-        "old wording, names that begin with a prefix, how often it appears. Good for exact matches and when semantic "
-        "search is unavailable. Respects .gitignore."
+        "appears, with file and line. Shows who calls or invokes a function, its callers, usages, uses, references, "
+        "each occurrence; where a class, constant, flag, env var, struct or import is defined, called, used, read or "
+        "set, how often, and whether it is still used anywhere. Tells which files or modules import or depend on it, "
+        "which to touch and what breaks when you rename, remove or change its signature. Finds the line that prints "
+        "an exact error or log message, and lines matching a pattern: TODO comments, hard-coded addresses, old "
+        "wording, names that begin with a prefix. Good for exact matches and when semantic search is unavailable. "
+        "Respects .gitignore."
     ),
     input_schema={
         "type": "object",
@@ -289,8 +289,8 @@ READ_FILE = ArchiveTool(
     title="Read a source file",
     description=(
         "Read a source file by its path: open, load, show or see the contents of a module, its implementation, or a "
-        "config file. With includeDeps it brings along the project files that it imports or depends on (level 1 "
-        "dependencies). Tracks file access for context scoring. Not for documentation."
+        "config file. With includeDeps it brings along the project files that it imports, pulls in or depends on "
+        "(level 1 dependencies). Tracks file access for context scoring. Not for documentation."
     ),
     input_schema={
         "type": "object",

@@ -69,8 +69,8 @@ DOCUMENTS_LIST_COLLECTIONS = ArchiveTool(
     title="Overview of the collections",
     description=(
         "List the collections of documents that there are: which libraries, knowledge bases, documentation sets and "
-        "sources are available or loaded and can be searched, with the name and version of each, what it is about, how "
-        "big it is and how many documents it holds."
+        "sources are available or loaded and can be searched, with the name and version of each, what it is about, "
+        "how big it is and how many documents it holds. Gives an overview when you do not know where to look."
     ),
     input_schema={"type": "object", "properties": {}},
     output_schema={
@@ -100,9 +100,9 @@ DOCUMENTS_LIST_DOCUMENTS = ArchiveTool(
     name="documents_list_documents",
     title="List documents",
     description=(
-        "List all documents in a collection, with IDs, titles and sizes: what documents are inside that collection, an "
-        "inventory of the pages, articles and files in a handbook or library. Use this to browse everything before "
-        "searching, or instead of it. Supports pagination for large collections."
+        "List all documents in a collection, with their IDs, titles and sizes: what documents are inside that "
+        "collection, an inventory of the pages, articles, guides and files in a handbook or library. Lets you browse "
+        "everything filed there before searching, or instead of it. Large collections come page by page."
     ),
     input_schema={
         "type": "object",

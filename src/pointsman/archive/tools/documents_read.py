@@ -103,9 +103,9 @@ DOCUMENTS_GET_DOCUMENT = ArchiveTool(
     name="documents_get_document",
     title="Read a whole document",
     description=(
-        "Get the full content of a document by its ID: open, read, show or print the complete, entire text of a guide, "
-        "policy, article, page or search hit, the whole of it from start to finish. Use this when an excerpt is not "
-        "enough. For one part use documents_get_section; for source code, read_file."
+        "Get the full content of a document by its ID: open, read, show or print the complete, entire text of a "
+        "guide, policy, article, page or search hit, the whole of it from start to finish, for when an excerpt is not "
+        "enough. For one part there is documents_get_section; for source code, read_file."
     ),
     input_schema={
         "type": "object",
@@ -129,9 +129,9 @@ DOCUMENTS_GET_OUTLINE = ArchiveTool(
     name="documents_get_outline",
     title="Table of contents of a document",
     description=(
-        "Get the outline of a document, its headings: which chapters and topics a guide, manual or handbook has, with "
-        "levels and line numbers. Use this to see its structure or skeleton, how the chapters are organized, before "
-        "reading. Headings only, without the text."
+        "Get the outline of a document, its headings: which chapters, sections and topics a guide, manual, paper or "
+        "handbook has, with levels and line numbers. Shows its structure or skeleton, how the chapters are organized, "
+        "before you read it. Headings only, without the text."
     ),
     input_schema={
         "type": "object",
@@ -177,9 +177,9 @@ DOCUMENTS_GET_SECTION = ArchiveTool(
     name="documents_get_section",
     title="Read a section",
     description=(
-        "Get a specific section of a document by heading: read only one chapter, part or paragraph of a guide or "
-        "contract, just that part without the rest, not all of it. A part of the heading will do; `Install > Linux` "
-        "means the Linux below Install, and `Notes (2)` the second Notes."
+        "Get a specific section of a document by its heading: read only one chapter, part or paragraph of a guide, "
+        "manual or contract, just that part without the rest, not all of it. Some words of the heading will do; "
+        "`Install > Linux` means the Linux below Install, and `Notes (2)` the second Notes."
     ),
     input_schema={
         "type": "object",

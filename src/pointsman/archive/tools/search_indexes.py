@@ -152,7 +152,8 @@ SEARCH_CREATE_INDEX = ArchiveTool(
     title="Create a search index",
     description=(
         "Create a new named search index: set up, make or start a fresh, separate, empty index as a place for content "
-        "of your own, with its own tokenizer. Fails when the name is taken. All who use this archive share its indexes."
+        "of your own, with its own tokenizer. Fails when the name is taken. All who share this archive see its "
+        "indexes."
     ),
     input_schema={
         "type": "object",
@@ -209,11 +210,11 @@ SEARCH_ADD_DOCUMENT = ArchiveTool(
     name="search_add_document",
     title="Index a text",
     description=(
-        "Add or update a document in a search index: index this text, add a text to the index, put in, store, save, "
-        "upload, paste, feed in or ingest a note, page, article, FAQ, transcript, summary or minutes, the following or "
-        "the text below. Makes it searchable and findable for later, so that others find it and it turns up when "
-        "somebody looks for it in the archive or knowledge base. A document with the same doc_id is replaced: "
-        "re-indexed with the new, corrected version. Without index_name it goes into the `default` index, in memory."
+        "Add or update a document in a search index: index this text so that you and others can find it later. Puts "
+        "in, stores, saves, uploads, feeds in or ingests a note, page, article, FAQ, transcript, summary or minutes, "
+        "the following or the text below, makes it searchable and lets it turn up when somebody looks for it in the "
+        "archive or knowledge base. A document with the same doc_id is replaced: re-indexed with the new, changed or "
+        "corrected version. Without index_name it goes into the `default` index, in memory."
     ),
     input_schema={
         "type": "object",
@@ -252,9 +253,9 @@ SEARCH_INDEX = ArchiveTool(
     name="search_index",
     title="Search an index",
     description=(
-        "Search an index that you made: query it for words or a phrase; entries and records that match or mention them "
-        'are ranked, with TF-IDF scores, highlights and metadata. `+word` must be there, `-word` must not, `"a '
-        'phrase"` is an exact match.'
+        "Search an index that you made: query it for words or a phrase, and get the entries and records that match or "
+        "mention them, ranked, with TF-IDF scores, highlights and metadata. `+word` must be there, `-word` must not, "
+        '`"a phrase"` is an exact match.'
     ),
     input_schema={
         "type": "object",

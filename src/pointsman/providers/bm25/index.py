@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
@@ -123,6 +123,10 @@ class Index:
         share: Floats = scored.scores / scored.scores[scored.best]
         return relevance(scored.evidence) * share**FALL
 
+    def as_meant(self, query: Query) -> Query:
+        """The query with its sentences as they are meant: with the words of the tools in place of misspelt ones."""
+        return replace(query, sentences=_as_meant(query.sentences, query, self._corrections(query)))
+
     def score(self, query: Query, sentence: SentenceMatch | None = None) -> Scored | None:
         """None: no tool matches."""
         if not query.tokens or not self.documents:
@@ -230,10 +234,7 @@ class Index:
     def _match_meaning(self, query: Query, corrections: Corrections) -> Match[Vectors] | None:
         if self._meaning is None or not query.embedded:
             return None
-        meant = {query.tokens[token]: words[0] for token, words in corrections.items()}
-        parts = self._meaning.embedder.sums(
-            [replace_words(text, meant) for text in query.embedded] if meant else query.embedded
-        )
+        parts = self._meaning.embedder.sums(_as_meant(query.embedded, query, corrections))
         vectors = self._meaning.vectors
         whole: Vectors = (vectors @ unit(parts.sum(axis=0, keepdims=True))[0]).round(COSINE_DIGITS)
         return Match(whole, whole[None, :] if len(parts) == 1 else (unit(parts) @ vectors.T).round(COSINE_DIGITS))
@@ -300,6 +301,11 @@ class Word(NamedTuple):
     worth: float  # its idf
     share: float  # 1: the tool has it; less: it has one that stands for it; 0: it has neither
     described: bool  # whether it is in the description, and not in a name
+
+
+def _as_meant(texts: tuple[str, ...], query: Query, corrections: Corrections) -> tuple[str, ...]:
+    meant = {query.tokens[token]: words[0] for token, words in corrections.items()}
+    return tuple([replace_words(text, meant) for text in texts]) if meant else texts
 
 
 def _mean(figures: Sequence[float]) -> float:

@@ -33,7 +33,7 @@ _Numbers = tuple[list[int], list[int]]  # of a word itself, and of its synonyms
 def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = None) -> SearchHits:
     """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
     *queries, context = parsed = parse_all([*request.queries, request.context or ""])
-    sentences = encoded.match(parsed) if encoded else [None] * len(parsed)
+    sentences = encoded.match(list(map(index.as_meant, parsed))) if encoded else [None] * len(parsed)
     *fits, context_fit = [index.fit(*each) for each in zip(parsed, sentences, strict=True)]
     named = [index.exact_names.rows(text) for text in request.queries]
     for fit, rows in zip(fits, named, strict=True):

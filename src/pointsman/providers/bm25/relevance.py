@@ -1,8 +1,8 @@
 """The relevance of the best hit: the probability that it is what was asked for.
 
-A logistic function, fitted on public sets of tools and requests, with right hits on one side and the best hits for
-requests that were made for other catalogs on the other (figures: docs/concepts/search.md, fit:
-bench/quality/calibrate.py).
+A logistic function, fitted on public sets of tools and requests, as a whole and on small catalogs drawn from them, with
+right hits on one side and the best hits for requests that were made for other catalogs on the other (figures:
+docs/concepts/search.md, fit: bench/quality/calibrate.py).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ LEAST_MISSING = 6  # words
 MOST = 0.98  # less than an exact name has
 
 # Coefficients of the fit: the intercept, then one for each of `features`.
-WORDS_ALONE = (3.85, -1.1, 1.35, 0.55, 0.06, 0.91, -0.16, 0.78, -1.95, -0.28)
-WITH_MEANING = (1.95, -1.14, 0.46, 0.56, 0.04, 0.62, -0.16, 0.78, -1.98, -0.21, 3.04, 2.68)
-WITH_SENTENCES = (1.6, -1.13, 0.09, 0.49, 0.04, 0.57, -0.16, 0.81, -3.57, -0.15, 0.0, 2.83, 6.4)
+WORDS_ALONE = (2.29, -0.99, 1.75, 0.63, 0.05, 0.95, -0.13, 0.63, -0.55, -0.23)
+WITH_MEANING = (0.48, -1.04, 0.62, 0.59, 0.04, 0.58, -0.13, 0.7, -1.41, -0.13, 3.7, 2.91)
+WITH_SENTENCES = (0.59, -1.08, 0.21, 0.53, 0.04, 0.53, -0.14, 0.68, -2.62, -0.09, 0.51, 2.8, 6.82)
 
 
 @dataclass(frozen=True, slots=True)
