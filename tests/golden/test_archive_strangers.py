@@ -10,7 +10,7 @@ descriptions before, which were lists of words:
     second                       .21 / .58    .29 / .55      .26 / .55      .29 / .55
 
 The descriptions are worded for the needs in the first set, A and B. The texts of the second set were not read for this
-wording, but an author of an earlier one had read them, and of seven wordings one was chosen that stays above the
+wording, but an author of an earlier one had read them, and of six wordings one was chosen that stays above the
 second set's floors: it is nearly, not wholly, unseen. One author wrote A and B; strangers' requests do worse.
 
 More than half of what is missed of the first set shares a word with the name of the tool that wins (`reset`, `upload`,
