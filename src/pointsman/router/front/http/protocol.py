@@ -2,21 +2,26 @@
 
 `connections.py` decides which connections are admitted, `unread.py` how many unread bytes may accumulate.
 
+Calls, which are POSTs of `/mcp`, go straight from here to the front as a `DirectCycle`. ASGI's scope, messages and
+header checks would add a fifth to the cost of a call. uvicorn serves all other requests.
+
 Builds on `HttpToolsProtocol`, which is not public API: hence the narrow pin of uvicorn, and the tests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, ClassVar
 
 import httptools
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from pointsman.config.model import Limits
 from pointsman.router.front.http.connections import (
@@ -27,7 +32,7 @@ from pointsman.router.front.http.connections import (
     address_key,
     is_exempt,
 )
-from pointsman.router.front.http.responses import HttpError, overloaded, respond
+from pointsman.router.front.http.responses import Headers, HttpError, overloaded, respond
 from pointsman.router.front.http.unread import UnreadBudget
 
 HEAD_BYTES = 64 << 10
@@ -51,7 +56,12 @@ _TOO_MANY = {
     "share": "Too many connections are open from this address. Close some of them, or try again later; "
     "the operator names proxies in `listen.trusted_proxies`.",
 }
-_PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
+_DIRECT_URL = b"/mcp"
+_JSON_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
+_EMPTY_HEAD = b"%bcontent-length: %d\r\n%b\r\n"
+
+ServePost = Callable[["DirectCycle"], Coroutine[Any, Any, None]]
+"""Serves a POST of `/mcp` and answers it in any case."""
 
 
 class HeadTooLargeError(Exception):
@@ -64,13 +74,15 @@ def guarded_protocol(
     error_body: Callable[[HttpError], bytes] = HttpError.body,
     exempt: Exempt = lambda host: is_exempt(host, ()),
     unread: UnreadBudget | None = None,
+    serve_post: ServePost | None = None,
 ) -> type[GuardedProtocol]:
     """Return a class for `uvicorn.Config(http=...)`.
 
     `limits` and `exempt` are called for each connection, so that a reload takes effect. `error_body` encodes errors
-    that are answered below ASGI.
+    that are answered below ASGI. Without `serve_post`, the ASGI app serves all requests.
     """
     shared = {
+        "serve_post": (serve_post,),
         "limits_now": (limits,),
         "read_s": read_s,
         "error_body": (error_body,),
@@ -88,6 +100,7 @@ class GuardedProtocol(HttpToolsProtocol):
     read_s: ClassVar[float]
     error_body: ClassVar[tuple[Callable[[HttpError], bytes]]]
     exempt: ClassVar[tuple[Exempt]]
+    serve_post: ClassVar[tuple[ServePost | None]]
     table: ClassVar[ConnectionTable]
     budget: ClassVar[UnreadBudget]
 
@@ -180,7 +193,9 @@ class GuardedProtocol(HttpToolsProtocol):
     # The parser's callbacks
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
         self._head_bytes = 0
         self._reading_head = True
 
@@ -202,8 +217,40 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._request_timer is not None:
             self._stop_request_timer()
         self.table.idle.pop(self, None)
+        serve_post = self.serve_post[0]
+        if serve_post is not None and self.url == _DIRECT_URL and self.app is self.config.loaded_app:
+            if self.parser.get_method() == b"POST":
+                self._begin_direct(serve_post)
+                return
+        self._begin_asgi()
+
+    def _begin_direct(self, serve_post: ServePost) -> None:
+        before, cycle = self.cycle, DirectCycle(self, serve_post)
+        self.cycle = cycle
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, cycle.serve)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, cycle.serve))
+
+    def _begin_asgi(self) -> None:
+        """Let uvicorn serve the request; its scope is built only here, because direct requests need none."""
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.headers, self.expect_100_continue = url, headers, expects
+        self.scope["headers"] = headers
         self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if cycle.body or type(cycle) is not DirectCycle or cycle.response_complete:
+            super().on_body(body)
+            return
+        cycle.body = body  # not copied: most bodies come in one piece
+        cycle.message_event.set()
+        if len(body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         if self._declining:
@@ -212,7 +259,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._piece_bytes = 0  # the rest of these bytes belongs to the next request
         if self._request_timer is not None:
             self._stop_request_timer()
-        super().on_message_complete()
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     def _measure_head(self) -> None:
         """Measure the head alone: it was received together with other bytes."""
@@ -244,6 +294,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self._answer_and_close(_SLOW_BODY)
         else:
             self.transport.abort()
+
+    def write_response(self, head: bytes, body: bytes) -> None:
+        self._coalescing.write_response(head, body)
 
     # The read timer: a client that never reads must not keep its response in memory
 
@@ -310,14 +363,68 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         body = self.error_body[0](error)
-        head = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (error.status, _PHRASES[error.status], len(body)) + body)
+        head = _JSON_HEAD % (STATUS_LINE[error.status], len(body), b"connection: close\r\n")
+        self.write_response(head, body)
         self.transport.close()
         self._start_read_timer()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
+
+
+class DirectCycle(RequestResponseCycle):
+    """A POST of `/mcp` on its way to the front.
+
+    `respond` writes a whole response at once. `send` and `receive` are uvicorn's, for streams and for bodies in pieces.
+    """
+
+    scope: ClassVar[dict[str, str]] = {"method": "POST"}  # type: ignore[assignment]  # all that `send` reads of it
+    logger = logging.getLogger("uvicorn.error")
+    access_log = False
+    default_headers: ClassVar[list[tuple[bytes, bytes]]] = []
+    disconnected = False
+    more_body = True
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+
+    def __init__(self, connection: GuardedProtocol, serve_post: ServePost) -> None:
+        """Set only what differs between requests: the constructor of the base costs as much as a system call."""
+        self.connection = connection
+        self.headers = connection.headers
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.message_event = asyncio.Event()
+        self.waiting_for_100_continue = connection.expect_100_continue
+        parser = connection.parser
+        self.keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
+        self.on_response = connection.on_response_complete
+        self.body = b""  # type: ignore[assignment]  # a bytearray once it has a second piece
+        self._serve_post = serve_post
+
+    def serve(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        """The app for `run_asgi` of the base, which handles failures."""
+        return self._serve_post(self)
+
+    async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+        """Write a whole response."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        more = b"".join([b"%b: %b\r\n" % header for header in headers]) if headers else b""
+        if not self.keep_alive:
+            more += b"connection: close\r\n"
+        head = (_JSON_HEAD if body else _EMPTY_HEAD) % (STATUS_LINE[status], len(body), more)
+        self.connection.write_response(head, body)
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class CoalescingTransport:
@@ -335,6 +442,11 @@ class CoalescingTransport:
         self.last = 0  # bytes of the latest write
         self.is_closing = transport.is_closing  # bound here, because each request calls these two
         self.get_write_buffer_size = transport.get_write_buffer_size
+
+    def write_response(self, head: bytes, body: bytes) -> None:
+        """Write a whole response."""
+        self.head = head
+        self.write(body)
 
     def write(self, data: bytes) -> None:
         if self.head and len(data) > _LARGE_BYTES:
