@@ -11,7 +11,7 @@ from typing import NoReturn
 from pointsman.core.model import Json
 from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
-from pointsman.router.downstream.http.client import HttpResponse
+from pointsman.router.downstream.http.exchange import HttpResponse
 from pointsman.router.downstream.http.event_stream import EventStreamParser
 from pointsman.router.downstream.http.failures import FAILURES, failure_reason, status_reason
 from pointsman.router.downstream.stderr_log import sanitize
@@ -85,7 +85,7 @@ async def read_result(
     finally:
         if answer.lease is not None:
             answer.release()
-    if not response.content.is_eof():
+    if not response.ended:
         _close_late(response)
     result = message.get("result")
     if isinstance(result, dict):
@@ -94,15 +94,15 @@ async def read_result(
 
 
 async def read_body(response: HttpResponse, answer: IncomingAnswer) -> bytes | bytearray:
-    """Return the whole body, decompressed. Raises BudgetExceededError, and what aiohttp raises."""
-    content, limit_bytes = response.content, answer.limit_bytes
-    first = await content.readany()
-    if content.at_eof() and len(first) <= limit_bytes:
+    """Return the whole body, decompressed. Raises BudgetExceededError, ExchangeError, OSError."""
+    limit_bytes = answer.limit_bytes
+    first = await response.read()
+    if response.read_all and len(first) <= limit_bytes:
         return first
     await answer.adjust_lease(response.length or 0, response.length)
     body = bytearray(first)  # one growing block: many small ones would fragment the heap
     while len(body) <= limit_bytes:
-        part = await content.readany()
+        part = await response.read()
         if not part:
             return body
         body += part
@@ -121,7 +121,7 @@ async def read_stream(
     """
     parser = EventStreamParser(limit_bytes)
     try:
-        while chunk := await response.content.readany():
+        while chunk := await response.read():
             for event in parser.feed(chunk):
                 for message in await _messages(event.data) if event.data else ():
                     on_message(message)
@@ -149,7 +149,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, answer: Incomin
     last_id: str | None = None
     retry_ms: int | None = None
     try:
-        while chunk := await response.content.readany():
+        while chunk := await response.read():
             size += len(chunk)
             if size > limit_bytes:
                 raise BudgetExceededError(f"it sent more than {limit_bytes} bytes for one call")
@@ -210,4 +210,4 @@ async def read_error(response: HttpResponse) -> Iterable[Json]:
 def _close_late(response: HttpResponse) -> None:
     """Close the connection unless the body ends soon: a stream usually ends right after its answer."""
     timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
-    response.content.on_eof(timer.cancel)
+    response.on_end(timer.cancel)
