@@ -20,7 +20,6 @@ from pointsman.router.front.legacy.replay import EventLog, SessionEvents
 from pointsman.router.front.state import FrontState
 from pointsman.router.serving.in_flight import LARGE_BYTES
 
-WATCH_AFTER_S = 0.05  # most calls finish sooner and never need a disconnect watcher
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
 
 _STOPPING = (
@@ -100,7 +99,7 @@ class Exchange:
         """Await `work` and write its outcome as the response. `method` is for the log."""
         state = self._state
         self._task = asyncio.current_task(state.loop)
-        self._timer = state.loop.call_later(WATCH_AFTER_S, self._watch)
+        state.unwatched.add(self)
         state.running.add(self)
         try:
             outcome = await self._outcome(method, work)
@@ -228,7 +227,7 @@ class Exchange:
             self._log.attach(stream)
         return stream
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         """Watch for a disconnect and keep the connection alive, because the call takes long."""
         loop = self._state.loop
         self._disconnect_watcher = loop.create_task(self._watch_disconnect())
@@ -258,6 +257,7 @@ class Exchange:
             self._log.prime()
 
     def _stop_watching(self) -> None:
+        self._state.unwatched.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         if self._disconnect_watcher is not None:

@@ -34,6 +34,7 @@ from pointsman.router.front.http.connections import (
 )
 from pointsman.router.front.http.responses import Headers, HttpError, overloaded, respond
 from pointsman.router.front.http.unread import UnreadBudget
+from pointsman.router.serving.timer_queue import TimerQueue
 
 HEAD_BYTES = 64 << 10
 READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or the rest if that is less
@@ -83,6 +84,7 @@ def guarded_protocol(
     """
     shared = {
         "serve_post": (serve_post,),
+        "keep_alive": KeepAlive(),
         "limits_now": (limits,),
         "read_s": read_s,
         "error_body": (error_body,),
@@ -101,6 +103,7 @@ class GuardedProtocol(HttpToolsProtocol):
     error_body: ClassVar[tuple[Callable[[HttpError], bytes]]]
     exempt: ClassVar[tuple[Exempt]]
     serve_post: ClassVar[tuple[ServePost | None]]
+    keep_alive: ClassVar[KeepAlive]
     table: ClassVar[ConnectionTable]
     budget: ClassVar[UnreadBudget]
 
@@ -117,6 +120,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._declining = False
         self._request_timer: asyncio.TimerHandle | None = None  # for the head or body being received
         self._read_timer: asyncio.TimerHandle | None = None  # for a client that reads slowly
+        self._kept: TimerQueue[GuardedProtocol] | None = None  # closes the connection; None: it is not idle
         self._goal = 0  # bytes that the client must have read when the timer fires
 
     # The connection
@@ -139,6 +143,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave_table()
+        self._stop_keep_alive()
         self._stop_request_timer()
         self._stop_read_timer()
         super().connection_lost(exc)
@@ -168,7 +173,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._verdict = None
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        if self._kept is not None:
+            self._stop_keep_alive()
         self._piece_bytes = len(data)
         try:
             self.parser.feed_data(data)
@@ -186,7 +192,7 @@ class GuardedProtocol(HttpToolsProtocol):
         idle = self.cycle is None or self.cycle.response_complete
         if self._reading_body:
             self._expect(self._limits.body_s, self._body_is_late)
-        elif self._reading_head or (idle and self.timeout_keep_alive_task is None):
+        elif self._reading_head or (idle and self._kept is None):
             # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
             self._expect(self._limits.header_s, self._head_is_late)
 
@@ -305,17 +311,28 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_timer()
 
     def on_response_complete(self) -> None:
-        if self.table.total * 2 >= self._limits.connections:
-            self.timeout_keep_alive = min(self.config.timeout_keep_alive, PRESSURE_KEEP_ALIVE_S)
-        else:
-            self.timeout_keep_alive = self.config.timeout_keep_alive
-        super().on_response_complete()
+        """Override the base's method, which starts a timer of the event loop for each response."""
+        self.server_state.total_requests += 1
         if self._coalescing.head:
             self._coalescing.flush()
         if self.transport.get_write_buffer_size():
             self._start_read_timer()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            else:
+                pressed = self.table.total * 2 >= self._limits.connections
+                self._stop_keep_alive()
+                self._kept = self.keep_alive.queue(self.loop, self.config.timeout_keep_alive, pressed=pressed)
+                self._kept.add(self)
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
             self.table.idle[self] = None
+
+    def _stop_keep_alive(self) -> None:
+        if self._kept is not None:
+            self._kept.discard(self)
+            self._kept = None
 
     def _start_read_timer(self) -> None:
         if self._read_timer is None:
@@ -371,6 +388,20 @@ class GuardedProtocol(HttpToolsProtocol):
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
+
+
+class KeepAlive:
+    """Closes connections that were idle for too long, which is sooner when there are many."""
+
+    def __init__(self) -> None:
+        self._queues: dict[bool, TimerQueue[GuardedProtocol]] = {}
+
+    def queue(self, loop: asyncio.AbstractEventLoop, usual_s: float, *, pressed: bool) -> TimerQueue[GuardedProtocol]:
+        queue = self._queues.get(pressed)
+        if queue is None:
+            delay_s = min(usual_s, PRESSURE_KEEP_ALIVE_S) if pressed else usual_s
+            queue = self._queues[pressed] = TimerQueue(loop, delay_s, HttpToolsProtocol.timeout_keep_alive_handler)
+        return queue
 
 
 class DirectCycle(RequestResponseCycle):

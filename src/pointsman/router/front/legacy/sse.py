@@ -61,7 +61,7 @@ class SseExchange(Exchange):
     async def _write(self, status: int, response: bytes) -> None:
         self.sse.respond(response)
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         """Not needed: the stream pings, and the session ends with it."""
 
 
