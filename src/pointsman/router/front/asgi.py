@@ -148,8 +148,8 @@ class Front:
         http = HttpRequest(
             *(scope["method"], scope["path"], scope["headers"]),
             *(receive, send, partial(respond, send), self._in_flight, connection),
-            path_params.get("id") if path_params else None,
-            scope["query_string"],
+            path_project=path_params.get("id") if path_params else None,
+            query=scope["query_string"],
         )
         await self._serve_or_answer(http)
 
@@ -157,7 +157,7 @@ class Front:
         """Serve a POST of `/mcp` that comes straight from the protocol; answer every error."""
         http = HttpRequest(
             *("POST", "/mcp", cycle.headers),
-            *(cycle.receive, cycle.send, cycle.respond, self._in_flight, cycle.connection),
+            *(cycle.receive, cycle.send, cycle.respond, self._in_flight, cycle.connection, cycle.small_body),
         )
         await self._serve_or_answer(http)
 

@@ -31,15 +31,17 @@ class TimerQueue(Generic[T]):
             self._timer = self._loop.call_later(self.delay_s, self._run)
 
     def discard(self, entry: T) -> None:
-        """Remove the entry if it has not expired. The timer keeps running: the next entry may need it."""
+        """Remove the entry, which then never expires. The timer keeps running: the next entry may need it."""
         self._due.pop(entry, None)
 
     def _run(self) -> None:
-        self._timer = None
         now = self._loop.time()
-        for entry, due in list(self._due.items()):
-            if due > now:
-                self._timer = self._loop.call_later(due - now, self._run)
-                return
-            if self._due.pop(entry, None) is not None:  # an earlier one may have removed it
-                self._loop.call_soon(self._expire, entry)
+        try:
+            for entry, due in list(self._due.items()):
+                if due > now:
+                    break
+                if self._due.pop(entry, None) is not None:  # an earlier one may have discarded it
+                    self._expire(entry)
+        finally:
+            first = next(iter(self._due.values()), None)
+            self._timer = None if first is None else self._loop.call_later(max(first - now, 0.0), self._run)

@@ -47,6 +47,7 @@ class HttpRequest:
     respond: Respond  # writes a whole response
     in_flight: InFlight
     connection: Any = None  # the `GuardedProtocol`; None under another server
+    small_body: Callable[[int], bytes | None] | None = None  # a body up to that size, if it has arrived
     path_project: str | None = None
     query: bytes = b""
     lease: Lease | None = None  # of a large body, released when the request ends
@@ -91,7 +92,10 @@ class RequestReader:
         request.body_read = True
         if caller is not None:
             request.token_id = caller.token_id
-        body = await read_body(request.head, request.receive, self._current.config.limits.body_bytes, request.reserve)
+        limit = self._current.config.limits.body_bytes
+        body = request.small_body(limit) if request.small_body is not None else None
+        if body is None:
+            body = await read_body(request.head, request.receive, limit, request.reserve)
         try:
             message = request.message = parse_message(body)
         except HttpError:

@@ -439,6 +439,14 @@ class DirectCycle(RequestResponseCycle):
         """The app for `run_asgi` of the base, which handles failures."""
         return self._serve_post(self)
 
+    def small_body(self, limit: int) -> bytes | None:
+        """Return the whole body if it has arrived and is small; None: use `receive`, which waits."""
+        if self.more_body or len(self.body) > min(limit, HIGH_WATER_LIMIT):
+            return None
+        body, self.body = bytes(self.body), b""  # type: ignore[assignment]
+        self.message_event.clear()
+        return body
+
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
         """Write a whole response."""
         if self.flow.write_paused and not self.disconnected:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HEADER_MISMATCH, PROTOCOL_VERSION_META_KEY
