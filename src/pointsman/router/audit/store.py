@@ -23,9 +23,7 @@ from pointsman.router.audit.segments import Runs, Segment, delete_run, list_segm
 # Many rows per statement: each statement releases the GIL and has to reacquire it from a busy event loop. To bind
 # NULLs takes as long as the rest of an insert, so most rows bind only the columns that they have.
 ROWS_PER_STATEMENT = 128
-_COMMON = (
-    "run, seq, time_ms, request_id, kind, token, project, client, method, tool_key, server_id, outcome, ms, bytes"
-)
+_COMMON = "run, seq, time_ms, request_id, kind, token, project, client, method, tool_key, server_id, outcome, ms, bytes"
 _RARE = "queries, arguments, code, results, provider, fallback, repeats, read_as"  # NULL in the rows of most calls
 _UPDATE = (
     "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?, repeats = ?,"

@@ -95,7 +95,9 @@ def chunks(*parts: bytes) -> bytes:
         WHOLE.replace(b"Content-Length", b"cOnTeNt-LeNgTh"),
         OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(gzip.compress(BODY)) + gzip.compress(BODY),
         OK + b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(zlib.compress(BODY)),
-        OK + b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(zlib.compress(BODY, wbits=-15)),
+        OK
+        + b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + chunks(zlib.compress(BODY, wbits=-15)),
         OK + b"Content-Encoding: identity\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks(BODY),
     ],
 )
@@ -123,7 +125,9 @@ async def test_a_body_without_a_length_ends_with_the_connection(head: bytes) -> 
 
 
 async def test_a_connection_that_the_server_closes_is_not_used_again() -> None:
-    async with client_of(answers(WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), close=True)) as client:
+    async with client_of(
+        answers(WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1), close=True)
+    ) as client:
         for _ in range(5):
             assert await get(client) == BODY
 

@@ -45,7 +45,18 @@ class Owner(Protocol):
 class HttpResponse:
     """A response. Its connection returns to the pool when the body has ended."""
 
-    __slots__ = ("_at_end", "_connection", "_error", "_inflater", "_parts", "_size", "_waiter", "ended", "head", "status")
+    __slots__ = (
+        "_at_end",
+        "_connection",
+        "_error",
+        "_inflater",
+        "_parts",
+        "_size",
+        "_waiter",
+        "ended",
+        "head",
+        "status",
+    )
 
     def __init__(self, connection: HttpConnection, status: int, head: dict[bytes, bytes]) -> None:
         self._connection = connection
