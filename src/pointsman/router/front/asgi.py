@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -144,10 +145,16 @@ class Front:
                 raise RuntimeError(f"the front serves /mcp, not {scope['type']} {scope.get('path', '')}")
             await self.other_paths(scope, receive, send)
             return
-        path_params, connection = scope.get("path_params"), scope.get("connection")
+        path_params = scope.get("path_params")
         http = HttpRequest(
-            *(scope["method"], scope["path"], scope["headers"]),
-            *(receive, send, partial(respond, send), self._in_flight, connection),
+            verb=scope["method"],
+            path=scope["path"],
+            headers=scope["headers"],
+            receive=receive,
+            send=send,
+            respond=partial(respond, send),
+            in_flight=self._in_flight,
+            connection=scope.get("connection"),
             path_project=path_params.get("id") if path_params else None,
             query=scope["query_string"],
         )
@@ -155,9 +162,17 @@ class Front:
 
     async def serve_post(self, cycle: DirectCycle) -> None:
         """Serve a POST of `/mcp` that comes straight from the protocol; answer every error."""
+        asgi: Any = cycle  # uvicorn types its messages more narrowly than ASGI does
         http = HttpRequest(
-            *("POST", "/mcp", cycle.headers),
-            *(cycle.receive, cycle.send, cycle.respond, self._in_flight, cycle.connection, cycle.small_body),
+            verb="POST",
+            path="/mcp",
+            headers=cycle.headers,
+            receive=asgi.receive,
+            send=asgi.send,
+            respond=cycle.respond,
+            in_flight=self._in_flight,
+            connection=cycle.connection,
+            small_body=cycle.small_body,
         )
         await self._serve_or_answer(http)
 

@@ -11,8 +11,8 @@ from typing import NoReturn
 from pointsman.core.model import Json
 from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
-from pointsman.router.downstream.http.exchange import HttpResponse
 from pointsman.router.downstream.http.event_stream import EventStreamParser
+from pointsman.router.downstream.http.exchange import HttpResponse
 from pointsman.router.downstream.http.failures import FAILURES, failure_reason, status_reason
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.decoding import NO_RESULT, OFF_LOOP_BYTES, decode, decode_off_loop, error_in

@@ -170,7 +170,7 @@ class SystemChild:
         return self._process.pid
 
     def write(self, data: bytes) -> int:
-        """Write all data of one round of the event loop at once: a system call takes longer than the rest of a write."""
+        """Write the data of one round of the event loop at once: a system call costs more than the rest of a write."""
         if self._stdin.is_closing():
             return 0
         if not self._unwritten:

@@ -16,7 +16,7 @@ import socket
 import struct
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httptools
 from starlette.types import Receive, Scope, Send
@@ -224,11 +224,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._stop_request_timer()
         self.table.idle.pop(self, None)
         serve_post = self.serve_post[0]
-        if serve_post is not None and self.url == _DIRECT_URL and self.app is self.config.loaded_app:
-            if self.parser.get_method() == b"POST":
-                self._begin_direct(serve_post)
-                return
-        self._begin_asgi()
+        direct = self.url == _DIRECT_URL and self._verdict == "admitted" and self.parser.get_method() == b"POST"
+        if direct and serve_post is not None:
+            self._begin_direct(serve_post)
+        else:
+            self._begin_asgi()
 
     def _begin_direct(self, serve_post: ServePost) -> None:
         before, cycle = self.cycle, DirectCycle(self, serve_post)
@@ -253,7 +253,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle.body or type(cycle) is not DirectCycle or cycle.response_complete:
             super().on_body(body)
             return
-        cycle.body = body  # not copied: most bodies come in one piece
+        cycle.body = body  # type: ignore[assignment]  # not copied: most bodies come in one piece
         cycle.message_event.set()
         if len(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
@@ -410,10 +410,10 @@ class DirectCycle(RequestResponseCycle):
     `respond` writes a whole response at once. `send` and `receive` are uvicorn's, for streams and for bodies in pieces.
     """
 
-    scope: ClassVar[dict[str, str]] = {"method": "POST"}  # type: ignore[assignment]  # all that `send` reads of it
+    scope = cast(Any, {"method": "POST"})  # all that `send` reads of it
     logger = logging.getLogger("uvicorn.error")
     access_log = False
-    default_headers: ClassVar[list[tuple[bytes, bytes]]] = []
+    default_headers = cast(list[tuple[bytes, bytes]], [])
     disconnected = False
     more_body = True
     response_started = False
@@ -435,7 +435,7 @@ class DirectCycle(RequestResponseCycle):
         self.body = b""  # type: ignore[assignment]  # a bytearray once it has a second piece
         self._serve_post = serve_post
 
-    def serve(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+    def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
         """The app for `run_asgi` of the base, which handles failures."""
         return self._serve_post(self)
 

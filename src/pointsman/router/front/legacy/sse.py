@@ -18,7 +18,6 @@ from pointsman.router.front.http.responses import (
     error_message,
     event,
     method_not_allowed,
-    respond,
     result_message,
     too_many_sessions,
     unknown_session,
