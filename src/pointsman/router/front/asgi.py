@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -160,7 +160,7 @@ class Front:
         )
         await self._serve_or_answer(http)
 
-    async def serve_post(self, cycle: DirectCycle) -> None:
+    def serve_post(self, cycle: DirectCycle) -> Coroutine[Any, Any, None]:
         """Serve a POST of `/mcp` that comes straight from the protocol; answer every error."""
         asgi: Any = cycle  # uvicorn types its messages more narrowly than ASGI does
         http = HttpRequest(
@@ -174,7 +174,7 @@ class Front:
             connection=cycle.connection,
             small_body=cycle.small_body,
         )
-        await self._serve_or_answer(http)
+        return self._serve_or_answer(http)
 
     async def _serve_or_answer(self, http: HttpRequest) -> None:
         try:

@@ -22,6 +22,7 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream"
 _LINGER_S = 1.0  # how long a stream may stay open after its answer before its connection is closed
 _NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _ERROR_BYTES = 64 * 1024  # read of an error page
+_NOT_JSON = "it answered with something that is not JSON"
 
 OnMessage = Callable[[Json], None]
 """Called with each notification and question. Raises BudgetExceededError when there are too many."""
@@ -134,7 +135,9 @@ async def read_stream(
 
 
 async def _answer_in_json(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
-    for message in await _messages(await read_body(response, answer)):
+    body = response.whole_body(min(answer.limit_bytes, OFF_LOOP_BYTES))
+    messages = _decoded(body) if body is not None else await _messages(await read_body(response, answer))
+    for message in messages:
         if "method" in message:
             on_message(message)
         elif message.get("id") == number:
@@ -175,11 +178,24 @@ def _refuse_kind(kind: str) -> NoReturn:
 
 
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:
-    """The JSON-RPC messages in one body or event; a batch (protocol 2025-03-26) holds several."""
+    """The JSON-RPC messages in one body or event."""
+    if len(data) <= OFF_LOOP_BYTES:
+        return _decoded(data)
     try:
-        value = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
+        return _objects(await decode_off_loop(data))
     except InvalidJsonError:
-        raise ConnectionLostError("it answered with something that is not JSON") from None
+        raise ConnectionLostError(_NOT_JSON) from None
+
+
+def _decoded(data: bytes | bytearray) -> Iterable[Json]:
+    try:
+        return _objects(decode(data))
+    except InvalidJsonError:
+        raise ConnectionLostError(_NOT_JSON) from None
+
+
+def _objects(value: object) -> Iterable[Json]:
+    """The messages; a batch (protocol 2025-03-26) holds several."""
     if type(value) is dict:
         return (value,)
     return [message for message in value if type(message) is dict] if type(value) is list else ()

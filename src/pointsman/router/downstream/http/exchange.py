@@ -21,6 +21,7 @@ HEAD_BYTES: Final = 64 << 10  # of a response's head, and of what frames its bod
 FRAMING_FACTOR: Final = 8  # framing may be this many times the body: servers may send chunks of one byte
 HIGH_WATER: Final = 128 << 10  # bytes of a body that wait to be read; above that the socket is not read
 UNPACKED_BYTES: Final = 256 << 10  # a part of a compressed body, so that a small one cannot fill the memory
+_USUAL_KINDS: Final = {b"application/json": "application/json", b"text/event-stream": "text/event-stream"}
 _ZIPPED: Final = {b"gzip": 31, b"x-gzip": 31, b"deflate": 15}
 _RAW_DEFLATE: Final = -15
 _DEFLATE_METHOD: Final = 8  # in the first byte of a zlib stream
@@ -73,7 +74,8 @@ class HttpResponse:
     @property
     def kind(self) -> str:
         """The media type without parameters."""
-        return self.head.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        given = self.head.get(b"content-type", b"")
+        return _USUAL_KINDS.get(given) or given.partition(b";")[0].strip().lower().decode("latin-1")
 
     @property
     def length(self) -> int | None:
@@ -90,6 +92,12 @@ class HttpResponse:
         """The value of a header, with other bytes than UTF-8 escaped as surrogates."""
         value = self.head.get(name)
         return None if value is None else value.decode(errors="surrogateescape")
+
+    def whole_body(self, limit: int) -> bytes | None:
+        """The body, if it has arrived in one part, not compressed, and within `limit`; None: `read` it."""
+        if not self.ended or len(self._parts) != 1 or self._size > limit or self._inflater is not None:
+            return None
+        return self._parts.pop()
 
     async def read(self) -> bytes:
         """The next part of the body; empty at its end. Raises ExchangeError, OSError."""
