@@ -50,3 +50,9 @@ def test_a_modified_seal_is_refused() -> None:
     for broken in (sealed[:-1], "v1." + sealed, "", sdk.Sealing([b"x" * 32]).seal(b"state")):
         with pytest.raises(sdk.SealError):
             sealing.unseal(broken)
+
+
+def test_a_call_over_http_does_not_load_aiohttp() -> None:
+    code = "import pointsman.router.downstream.http.connect, sys; print('aiohttp' in sys.modules)"
+    found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
