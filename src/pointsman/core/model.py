@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from pointsman.core.kinds import Family
 
 __all__ = ["Caller", "Json", "ServerState", "ServerStatus", "ToolKey", "ToolSource", "WallClock"]
@@ -15,16 +17,17 @@ ServerState = Literal["starting", "running", "failed", "stopped"]
 WallClock = Callable[[], float]  # seconds since the epoch; injected so that tests can set it
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+# Structs instead of dataclasses, because each call makes and looks up several: they are made, compared and hashed in C.
+
+
+class Caller(msgspec.Struct, frozen=True, gc=False):
     """A token and a project. Holds no rights: those are looked up in the current configuration each time."""
 
     token_id: str
     project_id: str | None  # None: unassigned
 
 
-@dataclass(frozen=True, slots=True)
-class ToolKey:
+class ToolKey(msgspec.Struct, frozen=True, gc=False):
     """`serverId:toolName`. Server ids contain no colon, so the first one separates; tool names may contain more."""
 
     server_id: str

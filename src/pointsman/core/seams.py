@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from pointsman.core.model import Caller, Json
 
 Era = Literal["legacy", "modern"]
@@ -36,8 +38,7 @@ class ClientGoneError(Exception):
     """The client left before it answered."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Client:
+class Client(msgspec.Struct, frozen=True, eq=False):  # a struct, because each call makes one
     """The client as it introduced itself. None of it is trusted."""
 
     name: str
@@ -48,8 +49,7 @@ class Client:
     log_level: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FrontRequest:
+class FrontRequest(msgspec.Struct, frozen=True, eq=False):  # a struct, because each call makes one
     """One request of one client, whatever its era or transport."""
 
     id: str  # ours, the audit row's requestId; the client's own id never leaves the front

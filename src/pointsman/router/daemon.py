@@ -223,6 +223,7 @@ class Daemon:
             lambda: self._current.config.limits,
             exempt=lambda host: is_exempt(host, self._front.hosts.trusted_proxies),
             unread=self._front.unread,
+            serve_post=self._front.serve_post,
         )
         server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
         async with AsyncExitStack() as stack:

@@ -33,3 +33,9 @@ def test_what_is_loaded_alone_is_what_the_sdk_has() -> None:
     assert ours is not None
     assert theirs is not None
     assert (ours.code, ours.message, ours.data) == (theirs.code, theirs.message, theirs.data)
+
+
+def test_a_call_over_http_does_not_load_aiohttp() -> None:
+    code = "import pointsman.router.downstream.http.connect, sys; print('aiohttp' in sys.modules)"
+    found = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"

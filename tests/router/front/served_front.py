@@ -127,7 +127,9 @@ async def serving(
     current = CurrentConfig(GatewayConfig(limits=limits or Limits()))
     front = Front(gateway, current, hosts, **about, resume_s=resume_s, **front_settings)
     front.other_paths = Starlette(routes=[*front.routes(), *oauth_routes()])
-    protocol = guarded_protocol(lambda: current.config.limits, read_s, exempt=exempt, unread=front.unread)
+    protocol = guarded_protocol(
+        lambda: current.config.limits, read_s, exempt=exempt, unread=front.unread, serve_post=front.serve_post
+    )
     reaping = asyncio.create_task(front.run())
     try:
         async with listening(front, listener, http=protocol, timeout_keep_alive=timeout_keep_alive) as server:

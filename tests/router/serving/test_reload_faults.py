@@ -208,7 +208,7 @@ async def test_only_a_regular_file_is_read(daemon: Any, kind: str, tmp_path: Pat
 async def test_a_reload_that_fails_half_way_revokes_the_token_and_the_next_edit_works(tmp_path: Path) -> None:
     broken = tmp_path / "packages"
     broken.mkdir()
-    (broken / "aiohttp.py").write_text("raise ImportError('this installation is broken')")
+    (broken / "aiohappyeyeballs.py").write_text("raise ImportError('this installation is broken')")
     async with gateway(tmp_path, env={"PYTHONPATH": str(broken)}) as operator:
         operator.write("stays", servers={"far": {"url": "http://127.0.0.1:1/mcp"}})
         await operator.until_refused("goes")
@@ -229,11 +229,11 @@ async def test_a_reload_that_fails_half_way_revokes_the_token_and_the_next_edit_
 async def test_a_failed_attempt_is_repeated_without_another_edit(tmp_path: Path) -> None:
     broken = tmp_path / "packages"
     broken.mkdir()
-    (broken / "aiohttp.py").write_text("raise ImportError('this installation is broken')")
+    (broken / "aiohappyeyeballs.py").write_text("raise ImportError('this installation is broken')")
     async with gateway(tmp_path, env={"PYTHONPATH": str(broken)}) as operator:
         operator.write("stays", "goes", servers={"far": {"url": "http://127.0.0.1:1/mcp"}})
         await operator.until_said("could not apply the configuration")
-        (broken / "aiohttp.py").unlink()
+        (broken / "aiohappyeyeballs.py").unlink()
         shutil.rmtree(broken / "__pycache__", ignore_errors=True)
         await operator.until_healthy()
         assert "far" in (await operator.health())["servers"]

@@ -13,7 +13,9 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -23,6 +25,8 @@ from pointsman.router.audit.rows import Intent, Outcome
 FOLDER = "journal"
 _SEGMENT = re.compile(r"(?P<run>\d{16}-[0-9a-f]{8})\.(?P<number>\d{6,})\.(?P<next_seq>\d{16,})\.jsonl")
 _RUN = re.compile(r"(?P<run>\d{16}-[0-9a-f]{8})\.run")
+BATCH_BYTES = 32_768  # about 128 calls: few enough that the event loop does not wait long for the GIL
+_UNDECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
 _decoder: msgspec.json.Decoder[Intent | Outcome] = msgspec.json.Decoder(Intent | Outcome)
 
 
@@ -54,14 +58,24 @@ def read_entries(path: Path) -> Iterator[Intent | Outcome]:
     Skips a partial line (crash, full disk), which was never acknowledged, and any line that cannot be decoded: one
     bad line must not keep all others out of the database.
     """
-    with path.open("rb") as lines:
-        for line in lines:
-            if not line.endswith(b"\n"):
-                return
+    return chain.from_iterable(read_batches(path))
+
+
+def read_batches(path: Path) -> Iterator[list[Intent | Outcome]]:
+    """`read_entries` in batches of about `BATCH_BYTES`, each decoded at once: that takes half of the time."""
+    with path.open("rb") as file:
+        while data := file.read(BATCH_BYTES) + file.readline():
+            whole = data[: data.rfind(b"\n") + 1]
             try:
-                yield _decoder.decode(line)
-            except (msgspec.DecodeError, ValueError, RecursionError):
-                continue
+                yield _decoder.decode_lines(whole)
+            except _UNDECODABLE:
+                yield list(_decode_each(whole))
+
+
+def _decode_each(lines: bytes) -> Iterator[Intent | Outcome]:
+    for line in lines.splitlines():
+        with suppress(*_UNDECODABLE):
+            yield _decoder.decode(line)
 
 
 def last_seq(folder: Path) -> int:

@@ -7,28 +7,24 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import groupby, islice
+from functools import cache
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from pointsman.core.sqlite import write_transaction
 from pointsman.router.audit.database import BUSY_S, is_broken, is_unexpected, open_database, set_aside
-from pointsman.router.audit.rows import Intent, Outcome
-from pointsman.router.audit.segments import Runs, Segment, delete_run, list_segments, read_entries
+from pointsman.router.audit.rows import Ending, Intent, Outcome
+from pointsman.router.audit.segments import Runs, Segment, delete_run, list_segments, read_batches
 
-# Many rows per statement: each statement releases the GIL and has to reacquire it from a busy event loop.
-# Few lines at a time, so that the event loop does not wait long for the GIL.
+# Many rows per statement: each statement releases the GIL and has to reacquire it from a busy event loop. To bind
+# NULLs takes as long as the rest of an insert, so most rows bind only the columns that they have.
 ROWS_PER_STATEMENT = 128
-LINES_AT_ONCE = 256
-_COLUMNS = (
-    "seq, run, time_ms, request_id, kind, token, project, client, method, queries, tool_key, server_id, arguments,"
-    " outcome, code, ms, results, bytes, provider, fallback, repeats, read_as"
-)
-_MARKS = f"({', '.join('?' * len(_COLUMNS.split(',')))})"
-_INSERT = f"INSERT OR IGNORE INTO audit ({_COLUMNS}) VALUES "  # noqa: S608 - constants
+_COMMON = "run, seq, time_ms, request_id, kind, token, project, client, method, tool_key, server_id, outcome, ms, bytes"
+_RARE = "queries, arguments, code, results, provider, fallback, repeats, read_as"  # NULL in the rows of most calls
 _UPDATE = (
     "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?, repeats = ?,"
     " read_as = ? WHERE seq = ? AND run = ? AND outcome IS NULL"
@@ -105,16 +101,21 @@ class Store:
 
     def _move_segment(self, segment: Segment) -> None:
         with self._transaction() as connection:
-            entries = read_entries(segment.path)
-            while chunk := list(islice(entries, LINES_AT_ONCE)):
-                outcomes = {entry.seq: entry for entry in chunk if isinstance(entry, Outcome)}
-                rows = [
-                    _values(segment.run, entry, outcomes.pop(entry.seq, None))
-                    for entry in chunk
-                    if isinstance(entry, Intent)
-                ]
-                _insert(connection, rows)
-                connection.executemany(_UPDATE, [(*_ending(late), late.seq, segment.run) for late in outcomes.values()])
+            unfinished: dict[int, Intent] = {}
+            for batch in read_batches(segment.path):
+                calls: list[tuple[Intent, Outcome]] = []
+                late: list[Outcome] = []  # whose intents are in earlier segments
+                for entry in batch:
+                    if type(entry) is Intent:
+                        unfinished[entry.seq] = entry
+                    elif (intent := unfinished.pop(entry.seq, None)) is not None:
+                        calls.append((intent, cast(Outcome, entry)))
+                    else:
+                        late.append(cast(Outcome, entry))
+                _insert_calls(connection, segment.run, calls)
+                if late:
+                    connection.executemany(_UPDATE, [(*_ending(outcome), outcome.seq, segment.run) for outcome in late])
+            _insert_calls(connection, segment.run, [(intent, _UNFINISHED) for intent in unfinished.values()])
 
     def _count(self, where: str = "", *arguments: int) -> int:
         return int(self._execute(f"SELECT count(*) FROM audit {where}", *arguments).fetchone()[0])  # noqa: S608
@@ -185,44 +186,47 @@ def _movable(folder: Path, position: tuple[str, int] | None) -> Iterator[tuple[s
             yield run, of_run
 
 
-def _insert(connection: sqlite3.Connection, rows: list[Values]) -> None:
+def _insert_calls(connection: sqlite3.Connection, run: str, calls: list[tuple[Intent, Outcome]]) -> None:
+    common: list[Values] = []
+    full: list[Values] = []
+    for intent, outcome in calls:
+        row = (run, *_common_of_intent(intent), *_common_of_outcome(outcome))
+        rare = _rare_values(intent, outcome)
+        if rare == _NO_RARE:
+            common.append(row)
+        else:
+            full.append(row + rare)
+    _insert(connection, _COMMON, common)
+    _insert(connection, f"{_COMMON}, {_RARE}", full)
+
+
+def _insert(connection: sqlite3.Connection, columns: str, rows: list[Values]) -> None:
     """Insert in powers of two, so that a few prepared statements serve any number of rows."""
     done = 0
     while left := len(rows) - done:
         size = min(ROWS_PER_STATEMENT, 1 << (left.bit_length() - 1))
-        values = [value for row in rows[done : done + size] for value in row]
-        connection.execute(_INSERT + ", ".join([_MARKS] * size), values)
+        connection.execute(_insert_statement(columns, size), list(chain.from_iterable(rows[done : done + size])))
         done += size
 
 
-def _values(run: str, intent: Intent, outcome: Outcome | None) -> Values:
-    return (
-        intent.seq,
-        run,
-        intent.time_ms,
-        intent.request_id,
-        intent.kind,
-        intent.token,
-        intent.project,
-        intent.client,
-        intent.method,
-        None if intent.queries is None else _encode(intent.queries).decode(),
-        intent.tool_key,
-        intent.server_id,
-        None if intent.arguments is msgspec.UNSET else _encode(intent.arguments).decode(),
-        *(_ending(outcome) if outcome else (None,) * 9),
-    )
+@cache
+def _insert_statement(columns: str, rows: int) -> str:
+    marks = f"({', '.join('?' * len(columns.split(',')))})"
+    return f"INSERT OR IGNORE INTO audit ({columns}) VALUES {', '.join([marks] * rows)}"  # noqa: S608 - constants
 
 
-def _ending(outcome: Outcome) -> Values:
-    return (
-        outcome.outcome,
-        outcome.code,
-        outcome.ms,
-        outcome.results,
-        outcome.bytes,
-        outcome.provider,
-        outcome.fallback,
-        outcome.repeats,
-        outcome.read_as,
-    )
+def _rare_values(intent: Intent, outcome: Outcome) -> Values:
+    queries = None if intent.queries is None else _encode(intent.queries).decode()
+    arguments = None if intent.arguments is msgspec.UNSET else _encode(intent.arguments).decode()
+    return (queries, arguments, *_rare_of_outcome(outcome))
+
+
+# In the order of the columns. `attrgetter` reads all in one step.
+_common_of_intent = attrgetter(
+    *("seq", "time_ms", "request_id", "kind", "token", "project", "client", "method", "tool_key", "server_id")
+)
+_common_of_outcome = attrgetter("outcome", "ms", "bytes")
+_rare_of_outcome = attrgetter("code", "results", "provider", "fallback", "repeats", "read_as")
+_ending = attrgetter("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as")
+_NO_RARE = (None,) * len(_RARE.split(","))
+_UNFINISHED = Outcome(0, cast(Ending, None))  # all of its columns are NULL

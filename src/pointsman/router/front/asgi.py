@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
 
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,12 +19,13 @@ from pointsman.core.seams import Gateway
 from pointsman.router.front.http.authentication import Claims, authenticate
 from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
 from pointsman.router.front.http.http_request import HttpRequest, RequestReader, echoed_id
+from pointsman.router.front.http.protocol import DirectCycle
 from pointsman.router.front.http.responses import (
     ClientDisconnectedError,
     HttpError,
     internal_error,
     method_not_allowed,
-    respond_error,
+    respond,
     too_many_streams,
 )
 from pointsman.router.front.http.stream import OpenStreams
@@ -142,26 +145,57 @@ class Front:
                 raise RuntimeError(f"the front serves /mcp, not {scope['type']} {scope.get('path', '')}")
             await self.other_paths(scope, receive, send)
             return
-        http = HttpRequest(receive, send, self._in_flight, scope.get("connection"))
+        path_params = scope.get("path_params")
+        http = HttpRequest(
+            verb=scope["method"],
+            path=scope["path"],
+            headers=scope["headers"],
+            receive=receive,
+            send=send,
+            respond=partial(respond, send),
+            in_flight=self._in_flight,
+            connection=scope.get("connection"),
+            path_project=path_params.get("id") if path_params else None,
+            query=scope["query_string"],
+        )
+        await self._serve_or_answer(http)
+
+    def serve_post(self, cycle: DirectCycle) -> Coroutine[Any, Any, None]:
+        """Serve a POST of `/mcp` that comes straight from the protocol; answer every error."""
+        asgi: Any = cycle  # uvicorn types its messages more narrowly than ASGI does
+        http = HttpRequest(
+            verb="POST",
+            path="/mcp",
+            headers=cycle.headers,
+            receive=asgi.receive,
+            send=asgi.send,
+            respond=cycle.respond,
+            in_flight=self._in_flight,
+            connection=cycle.connection,
+            small_body=cycle.small_body,
+        )
+        return self._serve_or_answer(http)
+
+    async def _serve_or_answer(self, http: HttpRequest) -> None:
         try:
-            await self._serve(scope, http)
+            await self._serve(http)
         except ClientDisconnectedError:
             return
         except Exception as error:
-            await self._respond_failure(scope["method"], http, error)
+            await self._respond_failure(http, error)
         finally:
             if http.lease is not None:
                 http.lease.release()
 
-    async def _serve(self, scope: Scope, http: HttpRequest) -> None:
+    async def _serve(self, http: HttpRequest) -> None:
         """Serve a request by path, method and era. Raises HttpError, ClientDisconnectedError."""
-        verb, path = scope["method"], scope["path"]
-        claims = self._reader.read_head(http, scope)
+        verb, path = http.verb, http.path
+        claims = self._reader.read_head(http)
         legacy = http.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
         if path.endswith("/sse"):
-            await self._sse.serve_stream(scope, http, claims)
+            await self._sse.serve_stream(http, claims)
         elif path.endswith("/messages/"):
-            await self._sse.serve_message(scope, http, claims)
+            await self._sse.serve_message(http, claims)
         elif verb == "POST":
             if http.head.get(b"accept") != USUAL_ACCEPT:
                 check_accepts_responses(http.head)
@@ -175,19 +209,20 @@ class Front:
         else:
             raise method_not_allowed(b"GET, POST, DELETE" if legacy else b"POST")
 
-    async def _respond_failure(self, verb: str, http: HttpRequest, error: Exception) -> None:
+    async def _respond_failure(self, http: HttpRequest, error: Exception) -> None:
         try:
             if isinstance(error, HttpError):
-                if error.audited and verb == "POST":
+                if error.audited and http.verb == "POST":
                     await self._reader.record_refusal(http, error)
-                await respond_error(http.send, error, echoed_id(http.message))
+                await http.respond(error.status, error.body(echoed_id(http.message)), error.headers)
                 return
         except ClientDisconnectedError:
             return
         except Exception as unexpected:
             error = unexpected
-        self._state.failures.report(verb, error)
-        await respond_error(http.send, internal_error(), echoed_id(http.message))
+        self._state.failures.report(http.verb, error)
+        internal = internal_error()
+        await http.respond(internal.status, internal.body(echoed_id(http.message)))
 
     def _authenticate_session(self, http: HttpRequest, claims: Claims) -> Caller:
         """Raises HttpError 400, 401, 403."""

@@ -7,11 +7,12 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from starlette.types import Message, Receive, Send
+from starlette.types import Message
 
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, REQUEST_CANCELLED, ClientGoneError, FrontRequest, ProtocolError
 from pointsman.core.wire import encode
+from pointsman.router.front.http.http_request import HttpRequest
 from pointsman.router.front.http.responses import INTERNAL, PING, error_message, event, respond, result_message
 from pointsman.router.front.http.stream import EventStream, until_disconnected
 from pointsman.router.front.http.unread import PendingResponse
@@ -19,7 +20,6 @@ from pointsman.router.front.legacy.replay import EventLog, SessionEvents
 from pointsman.router.front.state import FrontState
 from pointsman.router.serving.in_flight import LARGE_BYTES
 
-WATCH_AFTER_S = 0.05  # most calls finish sooner and never need a disconnect watcher
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
 
 _STOPPING = (
@@ -63,8 +63,7 @@ class Exchange:
 
     _state: FrontState
     _id: str | int  # the client's
-    _receive: Receive
-    _send: Send
+    _http: HttpRequest
     _rules: EraRules
     _asker: Asker
     _events: SessionEvents | None = None  # records a stream, so that a client that loses it can resume it
@@ -100,7 +99,7 @@ class Exchange:
         """Await `work` and write its outcome as the response. `method` is for the log."""
         state = self._state
         self._task = asyncio.current_task(state.loop)
-        self._timer = state.loop.call_later(WATCH_AFTER_S, self._watch)
+        state.unwatched.add(self)
         state.running.add(self)
         try:
             outcome = await self._outcome(method, work)
@@ -142,7 +141,7 @@ class Exchange:
         self._stop_watching()
         stream, writing, self._writing = self._stream, self._writing, None
         response = result_message(self._id, result)
-        self._state.spawn("answer", _finish(self._send, response, stream, writing))
+        self._state.spawn("answer", _finish(self._http, response, stream, writing))
 
     def expect_answer(self) -> asyncio.Future[Json]:
         """Return a future for the client's answer to a question; fails with ClientGoneError on a disconnect."""
@@ -202,9 +201,9 @@ class Exchange:
         elif self.disconnected:
             return
         elif self._stream is not None:
-            await _finish(self._send, response, self._stream, self._writing)
+            await _finish(self._http, response, self._stream, self._writing)
         elif len(response) <= LARGE_BYTES:
-            await respond(self._send, status, response)
+            await self._http.respond(status, response)
         else:
             await self._respond_large(status, response)
 
@@ -217,26 +216,26 @@ class Exchange:
         async def send(message: Message) -> None:
             if message["type"] == "http.response.body":
                 pending.pending_bytes = 0  # from here on it is in the transport's buffer
-            await self._send(message)
+            await self._http.send(message)
 
         await respond(send, status, response)
 
     def _open_stream(self) -> EventStream:
-        stream = self._stream = EventStream(self._send, self._state.ping_s, self._state.unread)
+        stream = self._stream = EventStream(self._http.send, self._state.ping_s, self._state.unread)
         self._writing = asyncio.ensure_future(stream.run())
         if self._events is not None:
             self._log = self._events.open(self._abandon_answers)
             self._log.attach(stream)
         return stream
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         """Watch for a disconnect and keep the connection alive, because the call takes long."""
         loop = self._state.loop
         self._disconnect_watcher = loop.create_task(self._watch_disconnect())
         self._timer = loop.call_later(self._state.ping_s, self._keep_alive)
 
     async def _watch_disconnect(self) -> None:
-        await until_disconnected(self._receive)
+        await until_disconnected(self._http.receive)
         if self._log is not None and self._stream is not None:
             self._log.detach(self._stream, self._state.resume_s)
             return
@@ -259,6 +258,7 @@ class Exchange:
             self._log.prime()
 
     def _stop_watching(self) -> None:
+        self._state.unwatched.discard(self)
         if self._timer is not None:
             self._timer.cancel()
         if self._disconnect_watcher is not None:
@@ -268,10 +268,12 @@ class Exchange:
             self._disconnect_watcher = None
 
 
-async def _finish(send: Send, response: bytes, stream: EventStream | None, writing: asyncio.Task[None] | None) -> None:
+async def _finish(
+    http: HttpRequest, response: bytes, stream: EventStream | None, writing: asyncio.Task[None] | None
+) -> None:
     """Write the response as the last event of the stream, or as JSON if there is no stream."""
     if stream is None:
-        await respond(send, 200, response)
+        await http.respond(200, response)
         return
     assert writing is not None
     stream.close(event(response))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Gateway
 from pointsman.router.front.http.unread import UnreadBudget
+from pointsman.router.serving.timer_queue import TimerQueue
 
 if TYPE_CHECKING:
     from pointsman.router.front.exchange import Exchange
@@ -29,6 +30,7 @@ async def no_instructions(caller: Caller) -> None:
 
 
 _LOGGED_PER_MINUTE = 10
+WATCH_AFTER_S = 0.05  # most calls finish sooner and never need a disconnect watcher
 
 
 class FailureLog:
@@ -77,6 +79,7 @@ class FrontState:
         self.request_ids: Iterator[str] = (f"{prefix}-{number:x}" for number in itertools.count(1))
         self.stopping = False  # no new requests are admitted
         self.running: set[Exchange] = set()
+        self.unwatched: TimerQueue[Exchange] = TimerQueue(self.loop, WATCH_AFTER_S, lambda exchange: exchange.watch())
         self.idle: asyncio.Future[None] | None = None  # set by `until_idle`; done when no request is running
         self._background: set[asyncio.Task[Any]] = set()
 

@@ -95,7 +95,7 @@ class Executor:
         try:
             if reading is None:
                 return await self._execute_leniently(request, back, given)
-            with self._begin(request, reading.tool_key, reading.arguments) as record:
+            with self._begin(request, reading.tool_key, reading.arguments, tool) as record:
                 return await self._run(request, back, record, tool, reading)
         except GatewayError as error:
             return failure(error, self._catalog.rights.view(request.caller))
@@ -176,10 +176,15 @@ class Executor:
         keys = self._flat.keys(request.caller, name)
         return str(keys[0]) if keys else name
 
-    def _begin(self, request: FrontRequest, tool_key: str | None, arguments: object) -> Record:
+    def _begin(
+        self, request: FrontRequest, tool_key: str | None, arguments: object, tool: KnownTool | None = None
+    ) -> Record:
         """Raises AuditUnavailableError."""
-        key = ToolKey.parse(tool_key) if tool_key is not None else None
-        server_id = key.server_id if key and self._fleet.servers.get(key.server_id) else None
+        if tool is not None:
+            server_id: str | None = tool.server_id
+        else:
+            key = ToolKey.parse(tool_key) if tool_key is not None else None
+            server_id = key.server_id if key and self._fleet.servers.get(key.server_id) else None
         return self._audit.begin(request, "execute", tool_key=tool_key, server_id=server_id, arguments=arguments)
 
     def _wait_for_connection(self, tool: KnownTool, asked_at: float) -> float:

@@ -14,8 +14,10 @@ A call is carried out in another form only if it has exactly one meaning. The fo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.service import ToolCatalogService
@@ -54,8 +56,7 @@ _OWN_TOOLS = {
 _WHERE_KEYS_ARE = NextStep(f"{DISCOVERY} returns the keys of the tools you can use.", ASK_OPERATOR)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """A call as it was read."""
 
     tool_key: str

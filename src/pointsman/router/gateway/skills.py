@@ -10,7 +10,8 @@ import asyncio
 import base64
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pointsman.catalog.definitions import encode_entry, visible_entry
 from pointsman.catalog.offers import Offers, Target

@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pointsman.config.model import GatewayConfig, Limits, Server
 from pointsman.core.errors import ServerUnavailableError

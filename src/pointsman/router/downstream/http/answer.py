@@ -11,8 +11,8 @@ from typing import NoReturn
 from pointsman.core.model import Json
 from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
-from pointsman.router.downstream.http.client import HttpResponse
 from pointsman.router.downstream.http.event_stream import EventStreamParser
+from pointsman.router.downstream.http.exchange import HttpResponse
 from pointsman.router.downstream.http.failures import FAILURES, failure_reason, status_reason
 from pointsman.router.downstream.stderr_log import sanitize
 from pointsman.router.downstream.talk.decoding import NO_RESULT, OFF_LOOP_BYTES, decode, decode_off_loop, error_in
@@ -22,6 +22,7 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream"
 _LINGER_S = 1.0  # how long a stream may stay open after its answer before its connection is closed
 _NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _ERROR_BYTES = 64 * 1024  # read of an error page
+_NOT_JSON = "it answered with something that is not JSON"
 
 OnMessage = Callable[[Json], None]
 """Called with each notification and question. Raises BudgetExceededError when there are too many."""
@@ -85,7 +86,7 @@ async def read_result(
     finally:
         if answer.lease is not None:
             answer.release()
-    if not response.content.is_eof():
+    if not response.ended:
         _close_late(response)
     result = message.get("result")
     if isinstance(result, dict):
@@ -94,15 +95,15 @@ async def read_result(
 
 
 async def read_body(response: HttpResponse, answer: IncomingAnswer) -> bytes | bytearray:
-    """Return the whole body, decompressed. Raises BudgetExceededError, and what aiohttp raises."""
-    content, limit_bytes = response.content, answer.limit_bytes
-    first = await content.readany()
-    if content.at_eof() and len(first) <= limit_bytes:
+    """Return the whole body, decompressed. Raises BudgetExceededError, ExchangeError, OSError."""
+    limit_bytes = answer.limit_bytes
+    first = await response.read()
+    if response.read_all and len(first) <= limit_bytes:
         return first
     await answer.adjust_lease(response.length or 0, response.length)
     body = bytearray(first)  # one growing block: many small ones would fragment the heap
     while len(body) <= limit_bytes:
-        part = await content.readany()
+        part = await response.read()
         if not part:
             return body
         body += part
@@ -121,7 +122,7 @@ async def read_stream(
     """
     parser = EventStreamParser(limit_bytes)
     try:
-        while chunk := await response.content.readany():
+        while chunk := await response.read():
             for event in parser.feed(chunk):
                 for message in await _messages(event.data) if event.data else ():
                     on_message(message)
@@ -134,7 +135,9 @@ async def read_stream(
 
 
 async def _answer_in_json(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
-    for message in await _messages(await read_body(response, answer)):
+    body = response.whole_body(min(answer.limit_bytes, OFF_LOOP_BYTES))
+    messages = _decoded(body) if body is not None else await _messages(await read_body(response, answer))
+    for message in messages:
         if "method" in message:
             on_message(message)
         elif message.get("id") == number:
@@ -149,7 +152,7 @@ async def _answer_in_stream(response: HttpResponse, number: int, answer: Incomin
     last_id: str | None = None
     retry_ms: int | None = None
     try:
-        while chunk := await response.content.readany():
+        while chunk := await response.read():
             size += len(chunk)
             if size > limit_bytes:
                 raise BudgetExceededError(f"it sent more than {limit_bytes} bytes for one call")
@@ -175,11 +178,24 @@ def _refuse_kind(kind: str) -> NoReturn:
 
 
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:
-    """The JSON-RPC messages in one body or event; a batch (protocol 2025-03-26) holds several."""
+    """The JSON-RPC messages in one body or event."""
+    if len(data) <= OFF_LOOP_BYTES:
+        return _decoded(data)
     try:
-        value = decode(data) if len(data) <= OFF_LOOP_BYTES else await decode_off_loop(data)
+        return _objects(await decode_off_loop(data))
     except InvalidJsonError:
-        raise ConnectionLostError("it answered with something that is not JSON") from None
+        raise ConnectionLostError(_NOT_JSON) from None
+
+
+def _decoded(data: bytes | bytearray) -> Iterable[Json]:
+    try:
+        return _objects(decode(data))
+    except InvalidJsonError:
+        raise ConnectionLostError(_NOT_JSON) from None
+
+
+def _objects(value: object) -> Iterable[Json]:
+    """The messages; a batch (protocol 2025-03-26) holds several."""
     if type(value) is dict:
         return (value,)
     return [message for message in value if type(message) is dict] if type(value) is list else ()
@@ -210,4 +226,4 @@ async def read_error(response: HttpResponse) -> Iterable[Json]:
 def _close_late(response: HttpResponse) -> None:
     """Close the connection unless the body ends soon: a stream usually ends right after its answer."""
     timer = asyncio.get_running_loop().call_later(_LINGER_S, response.close)
-    response.content.on_eof(timer.cancel)
+    response.on_end(timer.cancel)

@@ -1,60 +1,30 @@
-"""An HTTP client for one server: prepared requests over aiohttp's pooled connections, and a check that it is there.
-
-aiohttp's `ClientSession` costs 0.12 ms of CPU per request, most of it for objects that are the same each time. This
-client works one layer below, on the connector (pool, DNS, TLS) and the parser (C, decompression, flow control), for
-0.045 ms. Those APIs are not quite public; `test_http_client.py` pins what this client relies on.
-"""
+"""An HTTP client for one server: prepared requests over pooled connections, and a check that the server is there."""
 
 from __future__ import annotations
 
 import asyncio
-import select
+import base64
+import socket
+import ssl
 from collections.abc import Mapping
+from functools import cache
 
-import aiohttp
-from aiohttp.connector import Connection as PooledConnection
-from aiohttp.streams import StreamReader
-from multidict import CIMultiDict, CIMultiDictProxy
+import aiohappyeyeballs
+from multidict import CIMultiDict
 from yarl import URL
 
 from pointsman.router.downstream.connection import CallNotSentError, ConnectionLostError
-from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, failure_reason
+from pointsman.router.downstream.http.exchange import CLOSED, HttpConnection, HttpResponse
+from pointsman.router.downstream.http.failures import FAILURES, TCP_CONNECT_S, ExchangeError, failure_reason
 from pointsman.router.serving.tasks import TaskSet
 
 # Below the 5 s after which uvicorn and Node drop an idle connection, so that no call is sent into a closing one.
 KEEP_ALIVE_S = 4.0
 RECHECKS_S = (0.25, 0.5)  # delays of the connection attempts after a failure, before the server counts as unreachable
 HANDSHAKE_NUMBER = 1  # the id of the first request; not 0, which some servers treat as missing
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=TCP_CONNECT_S)
 _OURS = frozenset({"accept", "accept-encoding", "connection", "content-length", "content-type", "transfer-encoding"})
 _BODY = b"%sContent-Length: %d\r\n\r\n%s"  # after the head
-_STALE_CONNECTIONS = 100  # how many pooled connections that the server has closed one request may skip
-
-
-class HttpResponse:
-    """A response. Its connection returns to the pool when the body has ended."""
-
-    __slots__ = ("_connection", "content", "headers", "kind", "status")
-
-    def __init__(
-        self, connection: PooledConnection, status: int, headers: CIMultiDictProxy[str], content: StreamReader
-    ) -> None:
-        self._connection = connection
-        self.status = status
-        self.headers = headers
-        self.kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()  # media type without parameters
-        self.content = content
-        content.on_eof(connection.release)
-
-    @property
-    def length(self) -> int | None:
-        """The announced length of the body, if there is one."""
-        length = self.headers.get("Content-Length", "")
-        return int(length) if length.isdecimal() and "Content-Encoding" not in self.headers else None
-
-    def close(self) -> None:
-        """Discard the rest: unless the body has ended, the connection is closed."""
-        self._connection.close()
+_SECOND_ADDRESS_S = 0.25  # until a host's next address is tried as well (happy eyeballs)
 
 
 class HttpClient:
@@ -69,10 +39,14 @@ class HttpClient:
         self._rechecks_s = rechecks_s
         self._checking: asyncio.Task[None] | None = None
         self._tasks = TaskSet()
-        loop = asyncio.get_running_loop()
-        self._unreachable: asyncio.Future[str] = loop.create_future()
-        self._route = aiohttp.ClientRequest("POST", self._url, loop=loop)  # where the connector connects to
-        self._connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
+        self._loop = asyncio.get_running_loop()
+        self._unreachable: asyncio.Future[str] = self._loop.create_future()
+        self._idle: dict[HttpConnection, None] = {}  # the one that was used last is the last
+        self._open: set[HttpConnection] = set()
+        self._reaper: asyncio.TimerHandle | None = None
+        self._closed = False
+        if not self._url.host or self._url.scheme not in ("http", "https"):
+            raise ValueError("no URL of an HTTP server")
 
     def head(self, method: str, **protocol: str) -> bytes:
         """The head of a request, to be reused. The protocol's headers override the operator's."""
@@ -95,42 +69,85 @@ class HttpClient:
             CallNotSentError: no connection could be opened, so nothing was sent. The server counts as unreachable.
             ConnectionLostError: the exchange failed after the request was written.
         """
-        if self._connector.closed:
+        if self._closed:
             raise CallNotSentError("its connection was closed")
+        connection = self._take_idle()
+        if connection is None:
+            try:
+                connection = await self._connect()
+            except FAILURES as error:
+                reason = failure_reason(error)
+                self.give_up(reason)
+                raise CallNotSentError(reason) from None
         try:
-            connection = await self._live_connection()
+            return await connection.send(head + b"\r\n" if body is None else _BODY % (head, len(body), body))
         except FAILURES as error:
-            reason = failure_reason(error)
-            self.give_up(reason)
-            raise CallNotSentError(reason) from None
-        try:
-            protocol, transport = connection.protocol, connection.transport
-            if protocol is None or transport is None:
-                raise aiohttp.ServerDisconnectedError  # noqa: TRY301 - handled below like aiohttp's own
-            protocol.set_response_params(read_until_eof=True)
-            transport.write(head + b"\r\n" if body is None else _BODY % (head, len(body), body))
-            message, content = await protocol.read()
-            while message.code < 200:
-                message, content = await protocol.read()
-        except BaseException as error:
+            raise ConnectionLostError(failure_reason(error)) from None
+        except BaseException:
             connection.close()
-            if isinstance(error, FAILURES):
-                raise ConnectionLostError(failure_reason(error)) from None
             raise
-        return HttpResponse(connection, message.code, message.headers, content)
 
-    async def _live_connection(self) -> PooledConnection:
-        """A new connection, or a pooled one that the server has not closed.
+    # ------------------------------------------------------------------ connections
 
-        A pooled connection that is readable before we send anything was closed by the server, and the event loop has
-        not processed that yet. A request sent into it would be lost, and could not be retried safely.
-        """
-        for _ in range(_STALE_CONNECTIONS):
-            connection = await self._connector.connect(self._route, [], _TIMEOUT)
-            if self._url.scheme == "https" or not _readable(connection.transport):
-                return connection  # TLS may have session tickets to read
+    def _take_idle(self) -> HttpConnection | None:
+        oldest = self._loop.time() - KEEP_ALIVE_S
+        while self._idle:
+            connection, _ = self._idle.popitem()
+            if connection.idle_since >= oldest and connection.usable:
+                return connection
             connection.close()
-        raise aiohttp.ServerDisconnectedError
+        return None
+
+    async def _connect(self) -> HttpConnection:
+        """Raises OSError, ssl.SSLError."""
+        url, host = self._url, self._url.raw_host
+        tls = await self._loop.run_in_executor(None, _tls_context) if url.scheme == "https" else None
+        async with asyncio.timeout(TCP_CONNECT_S):
+            addresses = await self._loop.getaddrinfo(host, url.port, type=socket.SOCK_STREAM)
+            sock = await aiohappyeyeballs.start_connection(
+                addresses, happy_eyeballs_delay=_SECOND_ADDRESS_S, interleave=1, loop=self._loop
+            )
+            try:
+                _, connection = await self._loop.create_connection(
+                    lambda: HttpConnection(self._loop, self),
+                    sock=sock,
+                    ssl=tls,
+                    server_hostname=host if tls is not None else None,
+                )
+            except BaseException:
+                sock.close()
+                raise
+        if self._closed:
+            connection.close()
+            raise ExchangeError(CLOSED)
+        self._open.add(connection)
+        return connection
+
+    def released(self, connection: HttpConnection) -> None:
+        """Fits `Owner`."""
+        if self._closed:
+            connection.close()
+            return
+        connection.idle_since = self._loop.time()
+        self._idle[connection] = None
+        if self._reaper is None:
+            self._reaper = self._loop.call_later(KEEP_ALIVE_S, self._reap)
+
+    def lost(self, connection: HttpConnection) -> None:
+        """Fits `Owner`."""
+        self._idle.pop(connection, None)
+        self._open.discard(connection)
+
+    def _reap(self) -> None:
+        """Close the connections that were idle for too long."""
+        self._reaper = None
+        oldest = self._loop.time() - KEEP_ALIVE_S
+        for connection in list(self._idle):
+            if connection.idle_since > oldest:
+                self._reaper = self._loop.call_later(connection.idle_since - oldest, self._reap)
+                return
+            del self._idle[connection]
+            connection.close()
 
     # ------------------------------------------------------------------ reachability
 
@@ -147,7 +164,7 @@ class HttpClient:
 
     def check_reachable(self) -> None:
         """Check, after a failed exchange, whether the server still accepts connections."""
-        if self._checking is None and not self._unreachable.done() and not self._connector.closed:
+        if self._checking is None and not self._unreachable.done() and not self._closed:
             self._checking = self._tasks.spawn(self._recheck())
 
     async def _recheck(self) -> None:
@@ -175,7 +192,12 @@ class HttpClient:
         try:
             await self._tasks.close()
         finally:
-            await self._connector.close()
+            self._closed = True
+            if self._reaper is not None:
+                self._reaper.cancel()
+            for connection in list(self._open):
+                connection.close()
+            await asyncio.sleep(0)  # the transports close their sockets in the next round of the event loop
             self.give_up("its connection was closed")
 
 
@@ -192,17 +214,13 @@ def with_headers(head: bytes, headers: Mapping[str, str]) -> bytes:
 def _own_headers(url: URL, configured: Mapping[str, str]) -> CIMultiDict[str]:
     own: CIMultiDict[str] = CIMultiDict({"Host": url.host_port_subcomponent or ""})
     if url.user is not None:
-        own["Authorization"] = aiohttp.encode_basic_auth(url.user, url.password or "")
+        own["Authorization"] = "Basic " + base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
     for name, value in configured.items():
         if name.lower() not in _OURS:
             own[name] = value
     return own
 
 
-def _readable(transport: asyncio.Transport | None) -> bool:
-    handle = transport.get_extra_info("socket") if transport is not None else None
-    if handle is None:
-        return True
-    poll = select.poll()
-    poll.register(handle.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+@cache
+def _tls_context() -> ssl.SSLContext:
+    return ssl.create_default_context()  # reads the system's certificates, for some milliseconds

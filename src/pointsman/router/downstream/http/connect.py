@@ -81,7 +81,7 @@ class _HttpWire:
         result = await read_result(response, HANDSHAKE_NUMBER, self._limits.result_bytes, _ignore)
         if not modern:
             self._version = str(result.get("protocolVersion"))
-            self._session_id = response.headers.get("Mcp-Session-Id")
+            self._session_id = response.text(b"mcp-session-id")
         return result
 
     async def notify(self, method: str, params: Json) -> None:

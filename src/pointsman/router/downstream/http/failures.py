@@ -5,13 +5,16 @@ No reason names an address: reasons reach clients, and the operator knows the ad
 
 from __future__ import annotations
 
-import errno
+import socket
+import ssl
 from http import HTTPStatus
 
-import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
 
-FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
+class ExchangeError(Exception):
+    """The server broke off an exchange or did not keep to HTTP. `str(error)` is the reason."""
+
+
+FAILURES = (ExchangeError, OSError)
 """What an exchange can raise; `failure_reason` explains each."""
 
 TCP_CONNECT_S = 10.0
@@ -21,29 +24,23 @@ _NO_TLS_RECORD = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # what OpenSS
 
 def failure_reason(error: Exception) -> str:
     match error:
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            return _tls_reason(error)
-        case aiohttp.ClientConnectorDNSError():
+        case ExchangeError():
+            return str(error)
+        case ssl.SSLError():
+            return tls_reason(error)
+        case socket.gaierror():
             return "its host name was not found"
-        case aiohttp.ClientConnectorError() if error.os_error.errno == errno.ECONNREFUSED:
+        case ConnectionRefusedError():
             return "it refused the connection"
-        case aiohttp.ClientConnectorError():
-            return "it could not be reached"
-        case aiohttp.ServerTimeoutError() | TimeoutError():
+        case TimeoutError():
             return f"it took no connection within {TCP_CONNECT_S:g} s"
-        case aiohttp.ServerDisconnectedError():
-            return "it closed the connection before it answered"
-        case aiohttp.ClientPayloadError():
-            return "its answer was cut off or could not be unpacked"
-        case aiohttp.ClientResponseError() | HttpProcessingError():
-            return "its answer is not HTTP"
-        case aiohttp.InvalidURL():
-            return "its URL is not valid"
-    return "it reset the connection"
+        case ConnectionError():
+            return "it reset the connection"
+    return "it could not be reached"
 
 
-def _tls_reason(error: aiohttp.ClientError) -> str:
-    if getattr(getattr(error, "os_error", None), "reason", None) in _NO_TLS_RECORD:
+def tls_reason(error: BaseException | None) -> str:
+    if getattr(error, "reason", None) in _NO_TLS_RECORD:
         return "it does not speak TLS: write http:// instead of https:// in its `url`"
     return "its TLS certificate or handshake was not accepted"
 

@@ -31,7 +31,8 @@ from pointsman.router.downstream.http.answer import (
     read_result,
     read_stream,
 )
-from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
+from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, with_headers
+from pointsman.router.downstream.http.exchange import HttpResponse
 from pointsman.router.downstream.talk.decoding import error_in
 from pointsman.router.downstream.talk.question_routing import QuestionRouter
 from pointsman.router.downstream.talk.request_meta import with_meta

@@ -18,7 +18,8 @@ from pointsman.core.sdk import (
 from pointsman.core.wire import encode
 from pointsman.router.downstream.connection import Call, ConnectionLostError, Introduction, OnNotification
 from pointsman.router.downstream.http.answer import EVENT_STREAM, read_result, read_stream
-from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, HttpResponse, with_headers
+from pointsman.router.downstream.http.client import HANDSHAKE_NUMBER, HttpClient, with_headers
+from pointsman.router.downstream.http.exchange import HttpResponse
 from pointsman.router.downstream.talk.request_meta import with_meta
 from pointsman.router.downstream.talk.server_messages import ServerMessages
 from pointsman.router.downstream.talk.subscriptions import LISTEN

@@ -20,7 +20,8 @@ from pointsman.router.downstream.connection import (
     OnNotification,
 )
 from pointsman.router.downstream.http.event_stream import EventStreamParser, ServerEvent
-from pointsman.router.downstream.http.failures import TCP_CONNECT_S, failure_reason, status_reason
+from pointsman.router.downstream.http.exchange import CLOSED, CUT_OFF, NOT_HTTP
+from pointsman.router.downstream.http.failures import TCP_CONNECT_S, failure_reason, status_reason, tls_reason
 from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.handshake import WantedEra, negotiate
 from pointsman.router.downstream.talk.multiplexer import Multiplexer
@@ -117,7 +118,7 @@ class SseConnection:
         try:
             stream = await self._session.get(self._url, headers=headers, allow_redirects=False)
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLostError(failure_reason(error)) from None
+            raise ConnectionLostError(_reason(error)) from None
         if stream.status != HTTPStatus.OK:
             stream.close()
             raise ConnectionLostError(status_reason(stream.status, "the request for its event stream"))
@@ -140,9 +141,9 @@ class SseConnection:
             if clock.expired():
                 reason = f"it did not finish a large message within {LEASE_S:g} s"
             elif isinstance(error, aiohttp.ClientPayloadError):
-                reason = f"{reason}: {failure_reason(error)}"
+                reason = f"{reason}: {_reason(error)}"
             else:
-                reason = failure_reason(error)
+                reason = _reason(error)
         except (BudgetExceededError, ConnectionLostError) as error:
             reason = str(error)
         finally:
@@ -225,7 +226,7 @@ class SseConnection:
                 status = response.status
         except (aiohttp.ClientError, OSError) as error:
             kind = CallNotSentError if isinstance(error, _NO_CONNECTION) else ConnectionLostError
-            raise kind(failure_reason(error)) from None
+            raise kind(_reason(error)) from None
         if status in _SESSION_GONE:
             raise CallNotSentError(f"it no longer knows our session (HTTP {status})")
         if status >= HTTPStatus.MULTIPLE_CHOICES:
@@ -241,3 +242,23 @@ class _Wire:
 
     async def notify(self, method: str, params: Json) -> None:
         await self._post(wire.encode({"jsonrpc": "2.0", "method": method, "params": params}))
+
+
+def _reason(error: Exception) -> str:
+    """As `failure_reason`, of what aiohttp raises."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return tls_reason(None)
+        case aiohttp.ClientConnectorSSLError():
+            return tls_reason(error.os_error)
+        case aiohttp.ClientConnectorError():
+            return failure_reason(error.os_error)
+        case aiohttp.ServerDisconnectedError():
+            return CLOSED
+        case aiohttp.ClientPayloadError():
+            return CUT_OFF
+        case aiohttp.ClientResponseError():
+            return NOT_HTTP
+        case aiohttp.InvalidURL():
+            return "its URL is not valid"
+    return failure_reason(error)

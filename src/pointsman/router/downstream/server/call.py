@@ -22,6 +22,7 @@ from pointsman.core.seams import (
 )
 from pointsman.router.downstream.connection import Call, CallNotSentError, Connection, ConnectionLostError
 from pointsman.router.serving.shares import FairQueue
+from pointsman.router.serving.timer_queue import TimerQueue
 
 _ROUNDS = 10  # bounds a server that never stops asking
 _COMPLETE = "complete"  # the type of a result that is an answer; the default
@@ -41,6 +42,7 @@ class Deadline:
     _back: BackChannel
     _queue: FairQueue | None = None  # the call holds one of its slots, and releases it while the client is asked
     _token_id: str = ""
+    _timers: TimerQueue[Deadline] | None = None  # with the same delay
     _due: float = field(default=0.0, init=False)
     _paused: int = field(default=0, init=False)  # how many questions are open
     _expired: bool = field(default=False, init=False)
@@ -53,15 +55,17 @@ class Deadline:
         assert task is not None
         self._earlier_cancellations = task.cancelling()
         self._due = self._loop.time() + self._left_s
-        self._timer = self._loop.call_later(self._left_s, self._expire)
+        if self._timers is not None:
+            self._timers.add(self)
+        else:
+            self._timer = self._loop.call_later(self._left_s, self.expire)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         if self._paused and self._queue is not None:
             self._queue.resume(self._token_id)  # the caller that took the slot gives it back
         assert task is not None
@@ -86,10 +90,9 @@ class Deadline:
         self._paused += 1
         if self._paused == 1 and self._task is not None and self._queue is not None:
             self._queue.pause(self._token_id)
-        if self._paused == 1 and self._timer is not None:
+        if self._paused == 1 and self._task is not None and not self._expired:
             self._left_s = max(self._due - self._loop.time(), 0.0)
-            self._timer.cancel()
-            self._timer = None
+            self._stop_timer()
 
     def resume(self) -> None:
         self._paused -= 1
@@ -100,13 +103,22 @@ class Deadline:
             self._queue.resume(self._token_id)
         if not self._expired:
             self._due = self._loop.time() + self._left_s
-            self._timer = self._loop.call_later(self._left_s, self._expire)
+            self._timer = self._loop.call_later(self._left_s, self.expire)
 
-    def _expire(self) -> None:
-        self._timer = None
+    def expire(self) -> None:
+        if self._task is None or self._paused:
+            return  # it ended, or was paused, in the same round of the event loop
+        self._timer = self._timers = None
         self._expired = True
-        assert self._task is not None
         self._task.cancel()
+
+    def _stop_timer(self) -> None:
+        if self._timers is not None:
+            self._timers.discard(self)
+            self._timers = None
+        elif self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 async def request_with_input(

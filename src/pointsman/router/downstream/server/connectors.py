@@ -81,7 +81,7 @@ class Connectors:
     def _http(
         self, url: str, server: Server, limits: Limits, record: ServerRecord, answers: AnswerMemory, apps: bool
     ) -> Connect:
-        from pointsman.router.downstream.http.connect import connect_http  # imported on demand: aiohttp takes 25 MB
+        from pointsman.router.downstream.http.connect import connect_http  # imported on demand
 
         headers = secret_values(server.headers)
 

@@ -38,6 +38,7 @@ from pointsman.router.downstream.server.own_connections import OwnConnections
 from pointsman.router.downstream.talk.request_meta import APPS_CLIENT, NAMESPACE
 from pointsman.router.downstream.talk.subscriptions import ACKNOWLEDGED, SubscribedResources, Subscriptions
 from pointsman.router.serving.shares import FairQueue, TokenShares
+from pointsman.router.serving.timer_queue import TimerQueue
 
 OnChange = Callable[[str, Change], None]
 """Called with the server's id when one of its lists or a subscribed resource changed, or when it came or went."""
@@ -80,6 +81,7 @@ class DownstreamServer:
         self.id = server_id
         self.name = name
         self.timeouts = timeouts
+        self._deadlines: TimerQueue[Deadline] = TimerQueue(self._loop, timeouts.call_s, Deadline.expire)
         self.restarts = 0  # attempts to connect after the first one, whether or not they succeeded
         self._generations = generations
         self._clock = clock
@@ -275,7 +277,10 @@ class DownstreamServer:
     ) -> Json:
         limit_s, liveness = self.timeouts.call_s, lease.liveness
         answers = liveness.answers
-        deadline = Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id)
+        deadlines = None if spent_s else self._deadlines
+        if deadlines is not None and deadlines.delay_s != limit_s:  # a reload has changed it
+            deadlines = self._deadlines = TimerQueue(self._loop, limit_s, Deadline.expire)
+        deadline = Deadline(self._loop, limit_s - spent_s, back, queue, request.caller.token_id, deadlines)
         try:
             with lease, deadline:
                 level = request.client.log_level

@@ -91,13 +91,15 @@ class SystemChild:
         self._reported = False
         self._stopping: asyncio.Task[None] | None = None
         self._pipes: list[asyncio.BaseTransport] = []
+        self._unwritten: list[bytes] = []  # written at the end of this round of the event loop
+        self._unwritten_bytes = 0
         if guard is not None:
             guard.watch(process.pid)
         when_exited(process, self._on_exit)
 
     async def open(self) -> None:
         """Connect its pipes to the event loop."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._process.stdin)
         self._pipes.append(self._stdin)
         received, ended = self._events.received, self._on_end_of
@@ -168,9 +170,19 @@ class SystemChild:
         return self._process.pid
 
     def write(self, data: bytes) -> int:
-        if not self._stdin.is_closing():
-            self._stdin.write(data)
-        return self._stdin.get_write_buffer_size()
+        """Write the data of one round of the event loop at once: a system call costs more than the rest of a write."""
+        if self._stdin.is_closing():
+            return 0
+        if not self._unwritten:
+            self._loop.call_soon(self._flush)
+        self._unwritten.append(data)
+        self._unwritten_bytes += len(data)
+        return self._unwritten_bytes + self._stdin.get_write_buffer_size()
+
+    def _flush(self) -> None:
+        data, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+        if data and not self._stdin.is_closing():
+            self._stdin.write(data[0] if len(data) == 1 else b"".join(data))
 
     def pause(self) -> None:
         if not self._stdout.is_closing():
@@ -194,6 +206,7 @@ class SystemChild:
     async def _stop(self) -> None:
         if self._exited.is_set():
             return
+        self._flush()
         if self._stdin.get_write_buffer_size():
             self._stdin.abort()  # closing would wait for a child that does not read
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
@@ -18,6 +18,7 @@ from pointsman.router.front.http.headers import Head, HostRules, check_content_t
 from pointsman.router.front.http.responses import (
     ClientDisconnectedError,
     HttpError,
+    Respond,
     body_too_large,
     overloaded,
     too_many_large_bodies,
@@ -38,10 +39,17 @@ Reserve = Callable[[int], None]
 class HttpRequest:
     """One HTTP request and what has been read of it so far."""
 
+    verb: str
+    path: str
+    headers: list[tuple[bytes, bytes]]
     receive: Receive
     send: Send
+    respond: Respond  # writes a whole response
     in_flight: InFlight
     connection: Any = None  # the `GuardedProtocol`; None under another server
+    small_body: Callable[[int], bytes | None] | None = None  # a body up to that size, if it has arrived
+    path_project: str | None = None
+    query: bytes = b""
     lease: Lease | None = None  # of a large body, released when the request ends
     token_id: str = ""  # of the caller by its headers; unauthenticated requests count together
     head: Head = field(default_factory=dict)
@@ -67,13 +75,12 @@ class RequestReader:
         self.hosts = hosts
         self.draining = False
 
-    def read_head(self, request: HttpRequest, scope: Scope) -> Claims:
+    def read_head(self, request: HttpRequest) -> Claims:
         """Check the headers and read the claims in headers and path. Raises HttpError 400, 403, 421, 503."""
-        request.head = checked_head(scope["headers"], self.hosts)
+        request.head = checked_head(request.headers, self.hosts)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
-        path_params = scope.get("path_params")
-        claims = read_claims(request.head, path_params.get("id") if path_params else None)
+        claims = read_claims(request.head, request.path_project)
         request.token, request.project = claims.token, claims.project
         return claims
 
@@ -85,7 +92,10 @@ class RequestReader:
         request.body_read = True
         if caller is not None:
             request.token_id = caller.token_id
-        body = await read_body(request.head, request.receive, self._current.config.limits.body_bytes, request.reserve)
+        limit = self._current.config.limits.body_bytes
+        body = request.small_body(limit) if request.small_body is not None else None
+        if body is None:
+            body = await read_body(request.head, request.receive, limit, request.reserve)
         try:
             message = request.message = parse_message(body)
         except HttpError:

@@ -2,21 +2,26 @@
 
 `connections.py` decides which connections are admitted, `unread.py` how many unread bytes may accumulate.
 
+Calls, which are POSTs of `/mcp`, go straight from here to the front as a `DirectCycle`. ASGI's scope, messages and
+header checks would add a fifth to the cost of a call. uvicorn serves all other requests.
+
 Builds on `HttpToolsProtocol`, which is not public API: hence the narrow pin of uvicorn, and the tests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import httptools
 from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from pointsman.config.model import Limits
 from pointsman.router.front.http.connections import (
@@ -27,8 +32,9 @@ from pointsman.router.front.http.connections import (
     address_key,
     is_exempt,
 )
-from pointsman.router.front.http.responses import HttpError, overloaded, respond
+from pointsman.router.front.http.responses import Headers, HttpError, overloaded, respond
 from pointsman.router.front.http.unread import UnreadBudget
+from pointsman.router.serving.timer_queue import TimerQueue
 
 HEAD_BYTES = 64 << 10
 READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or the rest if that is less
@@ -51,7 +57,12 @@ _TOO_MANY = {
     "share": "Too many connections are open from this address. Close some of them, or try again later; "
     "the operator names proxies in `listen.trusted_proxies`.",
 }
-_PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
+_DIRECT_URL = b"/mcp"
+_JSON_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
+_EMPTY_HEAD = b"%bcontent-length: %d\r\n%b\r\n"
+
+ServePost = Callable[["DirectCycle"], Coroutine[Any, Any, None]]
+"""Serves a POST of `/mcp` and answers it in any case."""
 
 
 class HeadTooLargeError(Exception):
@@ -64,13 +75,16 @@ def guarded_protocol(
     error_body: Callable[[HttpError], bytes] = HttpError.body,
     exempt: Exempt = lambda host: is_exempt(host, ()),
     unread: UnreadBudget | None = None,
+    serve_post: ServePost | None = None,
 ) -> type[GuardedProtocol]:
     """Return a class for `uvicorn.Config(http=...)`.
 
     `limits` and `exempt` are called for each connection, so that a reload takes effect. `error_body` encodes errors
-    that are answered below ASGI.
+    that are answered below ASGI. Without `serve_post`, the ASGI app serves all requests.
     """
     shared = {
+        "serve_post": (serve_post,),
+        "keep_alive": KeepAlive(),
         "limits_now": (limits,),
         "read_s": read_s,
         "error_body": (error_body,),
@@ -88,6 +102,8 @@ class GuardedProtocol(HttpToolsProtocol):
     read_s: ClassVar[float]
     error_body: ClassVar[tuple[Callable[[HttpError], bytes]]]
     exempt: ClassVar[tuple[Exempt]]
+    serve_post: ClassVar[tuple[ServePost | None]]
+    keep_alive: ClassVar[KeepAlive]
     table: ClassVar[ConnectionTable]
     budget: ClassVar[UnreadBudget]
 
@@ -104,6 +120,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._declining = False
         self._request_timer: asyncio.TimerHandle | None = None  # for the head or body being received
         self._read_timer: asyncio.TimerHandle | None = None  # for a client that reads slowly
+        self._kept: TimerQueue[GuardedProtocol] | None = None  # closes the connection; None: it is not idle
         self._goal = 0  # bytes that the client must have read when the timer fires
 
     # The connection
@@ -126,6 +143,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave_table()
+        self._stop_keep_alive()
         self._stop_request_timer()
         self._stop_read_timer()
         super().connection_lost(exc)
@@ -155,7 +173,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self._verdict = None
 
     def data_received(self, data: bytes) -> None:
-        self._unset_keepalive_if_required()
+        if self._kept is not None:
+            self._stop_keep_alive()
         self._piece_bytes = len(data)
         try:
             self.parser.feed_data(data)
@@ -173,14 +192,16 @@ class GuardedProtocol(HttpToolsProtocol):
         idle = self.cycle is None or self.cycle.response_complete
         if self._reading_body:
             self._expect(self._limits.body_s, self._body_is_late)
-        elif self._reading_head or (idle and self.timeout_keep_alive_task is None):
+        elif self._reading_head or (idle and self._kept is None):
             # Bytes such as blank lines start no request, but have stopped the keep-alive timer.
             self._expect(self._limits.header_s, self._head_is_late)
 
     # The parser's callbacks
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
         self._head_bytes = 0
         self._reading_head = True
 
@@ -202,8 +223,40 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._request_timer is not None:
             self._stop_request_timer()
         self.table.idle.pop(self, None)
+        serve_post = self.serve_post[0]
+        direct = self.url == _DIRECT_URL and self._verdict == "admitted" and self.parser.get_method() == b"POST"
+        if direct and serve_post is not None:
+            self._begin_direct(serve_post)
+        else:
+            self._begin_asgi()
+
+    def _begin_direct(self, serve_post: ServePost) -> None:
+        before, cycle = self.cycle, DirectCycle(self, serve_post)
+        self.cycle = cycle
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, cycle.serve)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, cycle.serve))
+
+    def _begin_asgi(self) -> None:
+        """Let uvicorn serve the request; its scope is built only here, because direct requests need none."""
+        url, headers, expects = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.headers, self.expect_100_continue = url, headers, expects
+        self.scope["headers"] = headers
         self.scope["connection"] = self  # type: ignore[typeddict-unknown-key]  # the front sets its `token_id`
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        cycle = self.cycle
+        if cycle.body or type(cycle) is not DirectCycle or cycle.response_complete:
+            super().on_body(body)
+            return
+        cycle.body = body  # type: ignore[assignment]  # not copied: most bodies come in one piece
+        cycle.message_event.set()
+        if len(body) > HIGH_WATER_LIMIT:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         if self._declining:
@@ -212,7 +265,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._piece_bytes = 0  # the rest of these bytes belongs to the next request
         if self._request_timer is not None:
             self._stop_request_timer()
-        super().on_message_complete()
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
 
     def _measure_head(self) -> None:
         """Measure the head alone: it was received together with other bytes."""
@@ -245,6 +301,9 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self.transport.abort()
 
+    def write_response(self, head: bytes, body: bytes) -> None:
+        self._coalescing.write_response(head, body)
+
     # The read timer: a client that never reads must not keep its response in memory
 
     def pause_writing(self) -> None:
@@ -252,17 +311,28 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_timer()
 
     def on_response_complete(self) -> None:
-        if self.table.total * 2 >= self._limits.connections:
-            self.timeout_keep_alive = min(self.config.timeout_keep_alive, PRESSURE_KEEP_ALIVE_S)
-        else:
-            self.timeout_keep_alive = self.config.timeout_keep_alive
-        super().on_response_complete()
+        """Override the base's method, which starts a timer of the event loop for each response."""
+        self.server_state.total_requests += 1
         if self._coalescing.head:
             self._coalescing.flush()
         if self.transport.get_write_buffer_size():
             self._start_read_timer()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
+            else:
+                pressed = self.table.total * 2 >= self._limits.connections
+                self._stop_keep_alive()
+                self._kept = self.keep_alive.queue(self.loop, self.config.timeout_keep_alive, pressed=pressed)
+                self._kept.add(self)
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
             self.table.idle[self] = None
+
+    def _stop_keep_alive(self) -> None:
+        if self._kept is not None:
+            self._kept.discard(self)
+            self._kept = None
 
     def _start_read_timer(self) -> None:
         if self._read_timer is None:
@@ -310,14 +380,90 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         body = self.error_body[0](error)
-        head = b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (error.status, _PHRASES[error.status], len(body)) + body)
+        head = _JSON_HEAD % (STATUS_LINE[error.status], len(body), b"connection: close\r\n")
+        self.write_response(head, body)
         self.transport.close()
         self._start_read_timer()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
+
+
+class KeepAlive:
+    """Closes connections that were idle for too long, which is sooner when there are many."""
+
+    def __init__(self) -> None:
+        self._queues: dict[bool, TimerQueue[GuardedProtocol]] = {}
+
+    def queue(self, loop: asyncio.AbstractEventLoop, usual_s: float, *, pressed: bool) -> TimerQueue[GuardedProtocol]:
+        queue = self._queues.get(pressed)
+        if queue is None:
+            delay_s = min(usual_s, PRESSURE_KEEP_ALIVE_S) if pressed else usual_s
+            queue = self._queues[pressed] = TimerQueue(loop, delay_s, HttpToolsProtocol.timeout_keep_alive_handler)
+        return queue
+
+
+class DirectCycle(RequestResponseCycle):
+    """A POST of `/mcp` on its way to the front.
+
+    `respond` writes a whole response at once. `send` and `receive` are uvicorn's, for streams and for bodies in pieces.
+    """
+
+    scope = cast(Any, {"method": "POST"})  # all that `send` reads of it
+    logger = logging.getLogger("uvicorn.error")
+    access_log = False
+    default_headers = cast(list[tuple[bytes, bytes]], [])
+    disconnected = False
+    more_body = True
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+
+    def __init__(self, connection: GuardedProtocol, serve_post: ServePost) -> None:
+        """Set only what differs between requests: the constructor of the base costs as much as a system call."""
+        self.connection = connection
+        self.headers = connection.headers
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.message_event = asyncio.Event()
+        self.waiting_for_100_continue = connection.expect_100_continue
+        parser = connection.parser
+        self.keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
+        self.on_response = connection.on_response_complete
+        self.body = b""  # type: ignore[assignment]  # a bytearray once it has a second piece
+        self._serve_post = serve_post
+
+    def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
+        """The app for `run_asgi` of the base, which handles failures."""
+        return self._serve_post(self)
+
+    def small_body(self, limit: int) -> bytes | None:
+        """Return the whole body if it has arrived and is small; None: use `receive`, which waits."""
+        if self.more_body or len(self.body) > min(limit, HIGH_WATER_LIMIT):
+            return None
+        body, self.body = bytes(self.body), b""  # type: ignore[assignment]
+        self.message_event.clear()
+        return body
+
+    async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+        """Write a whole response."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        more = b"".join([b"%b: %b\r\n" % header for header in headers]) if headers else b""
+        if not self.keep_alive:
+            more += b"connection: close\r\n"
+        head = (_JSON_HEAD if body else _EMPTY_HEAD) % (STATUS_LINE[status], len(body), more)
+        self.connection.write_response(head, body)
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class CoalescingTransport:
@@ -335,6 +481,11 @@ class CoalescingTransport:
         self.last = 0  # bytes of the latest write
         self.is_closing = transport.is_closing  # bound here, because each request calls these two
         self.get_write_buffer_size = transport.get_write_buffer_size
+
+    def write_response(self, head: bytes, body: bytes) -> None:
+        """Write a whole response."""
+        self.head = head
+        self.write(body)
 
     def write(self, data: bytes) -> None:
         if self.head and len(data) > _LARGE_BYTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import Send
 
@@ -84,16 +84,18 @@ class HttpError(Exception):
         return error_message(request_id, self.code, self.message, self.data)
 
 
+class Respond(Protocol):
+    async def __call__(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+        """Write a whole response, once the client has read enough of those before."""
+        ...
+
+
 async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
-    """Send a complete response. `protocol.py` writes head and body in one system call."""
+    """Write a whole response over ASGI."""
     length = (b"content-length", b"%d" % len(body))
     head = [_JSON_TYPE, length, *headers] if body else [length, *headers]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})
-
-
-async def respond_error(send: Send, error: HttpError, request_id: Any) -> None:
-    await respond(send, error.status, error.body(request_id), error.headers)
 
 
 def result_message(request_id: Any, result: dict[str, Any]) -> bytes:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Raw
-from starlette.types import Send
+from msgspec.structs import replace
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HEADER_MISMATCH, PROTOCOL_VERSION_META_KEY
@@ -20,7 +19,6 @@ from pointsman.router.front.http.http_request import HttpRequest
 from pointsman.router.front.http.responses import (
     PING,
     HttpError,
-    respond,
     result_message,
     too_many_sessions,
     unknown_session,
@@ -130,14 +128,14 @@ class LegacyEndpoint:
         session = self._find_session(http, caller)
         if method is None:
             session.questions.resolve(message)
-            await self._accept(session, http.send)
+            await self._accept(session, http)
         elif "id" not in message:
             self._methods.notify(session, method, params or {})
-            await self._accept(session, http.send)
+            await self._accept(session, http)
         elif method == "initialize":
             raise HttpError(400, "This session is initialized already. Leave out Mcp-Session-Id to open another one.")
         else:
-            exchange = Exchange(self._state, message["id"], http.receive, http.send, RULES, session, session.events)
+            exchange = Exchange(self._state, message["id"], http, RULES, session, session.events)
             try:
                 await self._methods.run(session, message, caller, exchange)
             finally:
@@ -163,7 +161,7 @@ class LegacyEndpoint:
     async def delete(self, http: HttpRequest, caller: Caller) -> None:
         """Raises HttpError 400, 404."""
         self._sessions.end(self._find_session(http, caller))
-        await respond(http.send, 200)
+        await http.respond(200)
 
     def claims_of_session(self, claims: Claims, head: Head) -> Claims:
         """Add the project of the session: GET and DELETE have no `_meta` to state one in. Raises HttpError 400."""
@@ -190,11 +188,11 @@ class LegacyEndpoint:
             session = self._sessions.open(caller, http.project, client)
         except TooManySessionsError:
             raise too_many_sessions() from None
-        await respond(http.send, 200, body, ((b"mcp-session-id", session.id.encode()),))
+        await http.respond(200, body, ((b"mcp-session-id", session.id.encode()),))
 
-    async def _accept(self, session: Session, send: Send) -> None:
+    async def _accept(self, session: Session, http: HttpRequest) -> None:
         self._sessions.touch(session)
-        await respond(send, 202)
+        await http.respond(202)
 
     async def _serve_changes(
         self, http: HttpRequest, session: Session, caller: Caller, log: EventLog, after: int | None

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import parse_qs
 
-from starlette.types import Scope
-
 from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import INVALID_REQUEST, Change, ProtocolError
@@ -20,7 +18,6 @@ from pointsman.router.front.http.responses import (
     error_message,
     event,
     method_not_allowed,
-    respond,
     result_message,
     too_many_sessions,
     unknown_session,
@@ -63,7 +60,7 @@ class SseExchange(Exchange):
     async def _write(self, status: int, response: bytes) -> None:
         self.sse.respond(response)
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         """Not needed: the stream pings, and the session ends with it."""
 
 
@@ -89,9 +86,9 @@ class SseTransport:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    async def serve_stream(self, scope: Scope, http: HttpRequest, claims: Claims) -> None:
+    async def serve_stream(self, http: HttpRequest, claims: Claims) -> None:
         """`GET /sse`. Raises HttpError."""
-        if scope["method"] != "GET":
+        if http.verb != "GET":
             raise method_not_allowed(b"GET")
         check_accepts_stream(http.head)
         caller = authenticate(self._state.gateway, claims)
@@ -99,23 +96,23 @@ class SseTransport:
         if len(self._sessions) >= self._current.config.limits.sessions:
             raise too_many_sessions()
         sse = self._open(caller, http)
-        base = scope["path"].removesuffix("sse").encode("ascii", "ignore")  # project ids need no quoting
+        base = http.path.removesuffix("sse").encode("ascii", "ignore")  # project ids need no quoting
         sse.stream.put(b"event: endpoint\r\ndata: %bmessages/?session_id=%b\r\n\r\n" % (base, sse.session.id.encode()))
         try:
             await self._serve(sse, caller, http)
         except Exception as error:  # the response has begun, so no error can be sent
             self._state.failures.report("GET", error)
 
-    async def serve_message(self, scope: Scope, http: HttpRequest, claims: Claims) -> None:
+    async def serve_message(self, http: HttpRequest, claims: Claims) -> None:
         """`POST /messages/`. Raises HttpError, ClientDisconnectedError."""
-        if scope["method"] != "POST":
+        if http.verb != "POST":
             raise method_not_allowed(b"POST")
         message, caller = await self._reader.read_message(http, claims)
-        session_ids = parse_qs(scope["query_string"]).get(b"session_id", [b""])
+        session_ids = parse_qs(http.query).get(b"session_id", [b""])
         sse = self._sessions.get(session_ids[0].decode("latin-1"))
         if sse is None or sse.session.caller.token_id != caller.token_id or sse.session.project != http.project:
             raise unknown_session()
-        await respond(http.send, 202)
+        await http.respond(202)
         await self._handle(sse, message, caller, http)
 
     def _open(self, caller: Caller, http: HttpRequest) -> SseSession:
@@ -151,7 +148,7 @@ class SseTransport:
         elif session.client is _UNINITIALIZED and method != "ping":
             sse.respond(error_message(message["id"], INVALID_REQUEST, _INITIALIZE_FIRST))
         else:
-            exchange = SseExchange(self._state, message["id"], http.receive, http.send, RULES, session)
+            exchange = SseExchange(self._state, message["id"], http, RULES, session)
             exchange.sse = sse
             await self._methods.run(session, message, caller, exchange)
 

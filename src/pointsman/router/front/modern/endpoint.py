@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import (
@@ -19,7 +20,7 @@ from pointsman.core.seams import FrontRequest
 from pointsman.router.front.exchange import EraRules, Exchange
 from pointsman.router.front.http.headers import Head
 from pointsman.router.front.http.http_request import HttpRequest
-from pointsman.router.front.http.responses import HttpError, respond
+from pointsman.router.front.http.responses import HttpError
 from pointsman.router.front.methods import MODERN_METHODS, method_not_found, modern_client
 from pointsman.router.front.modern.listen import Listeners
 from pointsman.router.front.modern.parked_calls import ParkedCalls
@@ -61,7 +62,7 @@ class ModernEndpoint:
             rejection = unsupported_protocol_version_rejection(routing["mcp-protocol-version"])
             if rejection is not None:
                 raise _rejected(rejection)
-            await respond(http.send, 202)  # no notification of a client has an effect in this era
+            await http.respond(202)  # no notification of a client has an effect in this era
             return
         verdict = classify_inbound_request(message, headers=routing)
         if isinstance(verdict, InboundLadderRejection):
@@ -71,7 +72,7 @@ class ModernEndpoint:
             schema = self._state.gateway.tool_schema(caller, name) if type(name) is str else None
             if schema is not None:
                 _check_param_headers(head, schema, message["params"].get("arguments"))
-        exchange = Exchange(self._state, message["id"], http.receive, http.send, _RULES, self._parked)
+        exchange = Exchange(self._state, message["id"], http, _RULES, self._parked)
         await exchange.run(message["method"], self._handle(message, caller, exchange))
 
     async def _handle(self, message: Json, caller: Caller, exchange: Exchange) -> Json:
