@@ -7,8 +7,8 @@ from math import ceil, log10
 
 from markupsafe import Markup, escape
 
-WIDTH, HEIGHT = 720, 160
-LEFT, BOTTOM, TOP = 44, 20, 8
+WIDTH, HEIGHT = 440, 150
+LEFT, BOTTOM, TOP = 46, 20, 8
 _AREA_W, _AREA_H = WIDTH - LEFT, HEIGHT - BOTTOM - TOP
 
 
@@ -71,6 +71,11 @@ def _chart(label: str, top: float, unit: str, first: str, last: str, drawn: str)
         grid.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
         grid.append(f'<text class="axis" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}{escape(unit)}</text>')
     foot = HEIGHT - 4
+    if not drawn:
+        x, y = LEFT + _AREA_W / 2, TOP + _AREA_H / 2
+        drawn = (
+            f'<text class="nothing" x="{x:.0f}" y="{y - 6:.0f}" text-anchor="middle">Nothing in the last hour</text>'
+        )
     return Markup(  # noqa: S704 - numbers, and texts that are escaped here
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
         f"{''.join(grid)}{drawn}"

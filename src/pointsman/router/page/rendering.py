@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from pointsman import __version__
 from pointsman.router.page.registry import Screen
@@ -24,7 +25,9 @@ class Renderer:
             auto_reload=False,
         )
         self._environment.globals.update(static=static.url, screens=screens, version=__version__, plural=plural)
-        self._environment.filters.update(number=number, short=short, moment=moment, ms=milliseconds, ago=ago)
+        self._environment.filters.update(
+            number=number, short=short, moment=moment, ms=milliseconds, ago=ago, prose=prose
+        )
 
     def render(self, template: str, **context: Any) -> str:
         return self._environment.get_template(template).render(context)
@@ -60,6 +63,17 @@ def ago(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
+
+
+def prose(text: str) -> Markup:
+    """A sentence in which `words` between backticks are code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # one of them stands alone
+        return escape(text)
+    marked = [
+        Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece) for index, piece in enumerate(pieces)
+    ]
+    return Markup("").join(marked)
 
 
 def plural(count: int, word: str, several: str = "") -> str:
