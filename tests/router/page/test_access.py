@@ -106,7 +106,7 @@ async def test_a_rebound_name_gets_nothing(owner: Owner) -> None:
     ],
 )
 async def test_a_form_of_another_page_changes_nothing(owner: Owner, headers: dict[str, str]) -> None:
-    refused = await owner.post("/page/leave", **headers)
+    refused = await owner.post("/page/leave", {}, **headers)
     assert refused.status_code == 403
     assert "set-cookie" not in refused.headers
 

@@ -60,7 +60,7 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
             note(f"pointsman has {escaped(line)}")
 
         def page(link: str) -> None:
-            note(f"pointsman page at {link} (once, within 10 minutes)")
+            note(f"open the page (once, within 10 minutes): {link}")
 
         manager = ServiceManager.of(os.environ)
         launch = Launch(
