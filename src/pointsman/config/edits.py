@@ -13,7 +13,7 @@ from pointsman.config.loader import validate
 from pointsman.config.model import MAX_ID_CHARS
 from pointsman.config.pasted import CLIENT_SECTION, mended_id
 from pointsman.config.yaml.document import Document
-from pointsman.config.yaml.text_edits import NOT_EDITABLE, EditError, insert, put, remove
+from pointsman.config.yaml.text_edits import NOT_EDITABLE, EditError, Value, insert, put, remove
 from pointsman.config.yaml.tree import compose_pasted
 
 # `rewrite` or `preview` of config/files.py: what to do with the text that an edit changes.
@@ -126,6 +126,24 @@ def enable_server(
         opposite = isinstance(entry, dict) and "disabled" in entry
         key = ("disabled", not enabled) if opposite else ("enabled", enabled)
         return _with_value(old, text, (section, name, key[0]), key[1])
+
+    return write(path, change)
+
+
+def set_server(
+    path: Path,
+    server_id: str,
+    values: Mapping[tuple[str, ...], Value],
+    environ: Mapping[str, str],
+    write: Writer = rewrite,
+) -> Rewritten:
+    """Set values of a server, each by its path, such as `("tool_permissions", "erase")`. Raises as `remove_server`."""
+
+    def change(text: str) -> str:
+        for keys, value in values.items():
+            old = _document(text, str(path), environ)
+            text = _with_value(old, text, (*_require_server(old, server_id), *keys), value)
+        return text
 
     return write(path, change)
 
@@ -248,8 +266,8 @@ def _without_entry(old: Document, text: str, section: str, name: str) -> str:
     return _checked(old, new, section, rest)
 
 
-def _with_value(old: Document, text: str, keys: tuple[str, ...], value: bool | str | None) -> str:
-    """Set one value below a section: `(section, key)` or `(section, entry, key)`."""
+def _with_value(old: Document, text: str, keys: tuple[str, ...], value: Value) -> str:
+    """Set one value below a section: `(section, key)`, `(section, entry, key)` or deeper."""
     section, *steps = keys
     expected = dict(_entries(old, section))
     holder = expected

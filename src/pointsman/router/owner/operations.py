@@ -139,6 +139,15 @@ async def restart_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.n
     return await settled_server(parts, server_id)
 
 
+async def stop_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name) -> Json:
+    """Stop a server until it is started again; the configuration stays. Calls under way may finish."""
+    if not _require_server(parts, server_id).enabled:
+        raise _disabled(server_id)
+    parts.audit.record_change("server/stop", f"servers.{server_id}", client=asked_by, server_id=server_id)
+    parts.fleet.hold(server_id)
+    return _describe(parts, server_id, parts.current.config.servers[server_id])
+
+
 async def test_server(parts: Parts, server_id: str) -> Json:
     """Try a server now: one that runs lists its tools, one that failed is started again."""
     server = _require_server(parts, server_id)
@@ -275,6 +284,7 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "page_logout": plain(page_logout),
         "settled_server": of_server(settled_server),
         "restart_server": of_server(restart_server),
+        "stop_server": of_server(stop_server),
         "test_server": of_server(test_server),
         "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
         "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),

@@ -116,7 +116,7 @@ class View:
         return self.field("confirmed") == "yes"
 
     async def change(
-        self, edit: Edit, kind: str, *, title: str, done: str, to: str, danger: bool = False, text: str = ""
+        self, edit: Edit, kind: str, *, title: str, to: str, danger: bool = False, text: str = ""
     ) -> Response | None:
         """Edit the configuration file: show the diff first, then save exactly that, and have it in effect.
 
