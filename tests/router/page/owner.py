@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import httpx2
 
 from pointsman.router.owner.client import ask
 from tests.gateway_process import GatewayProcess, gateway_process
+from tests.program import run_program
 from tests.router.conftest import audit_rows, from_file, workshop
 
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}"  # must only ever be text
@@ -29,7 +31,6 @@ class Owner:
     gateway: GatewayProcess
     http: httpx2.AsyncClient
     csrf: str = ""
-    rows_before: int = field(default=0)
 
     async def link(self) -> str:
         """A new link, as `pointsman open` prints it."""
@@ -67,6 +68,17 @@ class Owner:
         """Client, method and code of the changes in the audit."""
         rows = await audit_rows(self.gateway.state_dir, "--kind", "change")
         return [(row["client"], row["method"], row["code"]) for row in rows]
+
+
+async def command(owner: Owner, *words: str) -> str:
+    """What a command of the owner prints."""
+    ended = await run_program(
+        *(sys.executable, "-P", "-m", "pointsman", *words, "--state-dir", owner.gateway.state_dir),
+        cwd=owner.gateway.state_dir,
+        limit_s=60,
+    )
+    assert ended.code == 0, ended.err
+    return ended.out
 
 
 def csrf_of(text: str) -> str:

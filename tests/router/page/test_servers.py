@@ -14,10 +14,9 @@ import pytest
 
 from pointsman.config.loader import load
 from tests.gateway_process import gateway_process
-from tests.program import run_program
 from tests.router.conftest import WORKSHOP, workshop
 from tests.router.page.browser import Screens
-from tests.router.page.owner import HOSTILE, Owner, hidden_fields, owner_of, running_page
+from tests.router.page.owner import HOSTILE, Owner, command, hidden_fields, owner_of, running_page
 from tests.servers.http_mcp import serving
 
 COMMENTED = """\
@@ -68,7 +67,7 @@ async def test_every_form_keeps_the_comments_and_the_commands_agree(tmp_path: Pa
         assert "far" not in owner.gateway.config_file.read_text()  # not before it is confirmed
         saved = await owner.confirm("/page/servers/add", typed)
         assert saved.headers["location"] == "/page/servers/far", saved.text
-        assert "runs with 1 tools" in await owner.flash()
+        assert "runs with 1 tool" in await owner.flash()
         assert remote.headers[-1]["X-Key"] == "abc"
         assert (await owner.confirm("/page/servers/far/edit", {"title": "Far away", "url": url})).status_code == 303
         assert (await owner.confirm("/page/servers/far/switch", {"enabled": "no"})).status_code == 303
@@ -76,7 +75,7 @@ async def test_every_form_keeps_the_comments_and_the_commands_agree(tmp_path: Pa
         assert all(comment in text for comment in ("# mine", "# the workshop", "# traced", "# under the roof"))
         entry = load(owner.gateway.config_file, {}).servers["far"]
         assert (entry.name, entry.projects, entry.enabled) == ("Far away", (), False)
-        listed = json.loads(await _command(owner, "server", "list", "--json"))["servers"]
+        listed = json.loads(await command(owner, "server", "list", "--json"))["servers"]
         (shown,) = (one for one in listed if one["id"] == "far")
         assert (shown["enabled"], shown["name"]) == (False, "Far away")
         assert (await owner.confirm("/page/servers/far/remove")).status_code == 303
@@ -192,7 +191,7 @@ async def test_adds_and_removes_in_a_browser_with_and_without_script(screens: Sc
                 await page.wait_for_selector(".diff .add")
                 await page.click("text=Save")
                 await page.wait_for_selector(".flash.ok")
-                assert "runs with 1 tools" in (await page.text_content(".flash") or "")
+                assert "runs with 1 tool" in (await page.text_content(".flash") or "")
                 await page.click("text=Remove")
                 await page.wait_for_selector(".button.danger:has-text('Save')")
                 await page.click(".button.danger")
@@ -214,13 +213,3 @@ async def _commented(folder: Path) -> AsyncIterator[Owner]:
         owner.gateway.config_file.write_text(_commented_text(folder))
         await owner.gateway.until_logged("server shop is running")
         yield owner
-
-
-async def _command(owner: Owner, *words: str) -> str:
-    ended = await run_program(
-        *(sys.executable, "-P", "-m", "pointsman", *words, "--state-dir", owner.gateway.state_dir),
-        cwd=owner.gateway.state_dir,
-        limit_s=60,
-    )
-    assert ended.code == 0, ended.err
-    return ended.out

@@ -106,7 +106,8 @@ class PageApp:
         return response
 
     async def _events(self, view: View) -> Response:
-        return self.streams.response(view.request.query_params.get("topics", "").split(","))
+        cookie, sign_ins = view.request.cookies.get(self.session_cookie), self.parts.sign_ins
+        return self.streams.response(view.query("topics").split(","), lambda: sign_ins.session(cookie) is not None)
 
     # ------------------------------------------------------------------ around every answer
 

@@ -12,6 +12,7 @@ from pointsman.config.edits import Writer, add_entries, add_server, enable_serve
 from pointsman.config.files import Rewritten
 from pointsman.config.secrets import mask_secrets
 from pointsman.core.model import Json
+from pointsman.core.sdk import MODERN_PROTOCOL_VERSIONS
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.operations import (
     described_server,
@@ -24,6 +25,7 @@ from pointsman.router.owner.operations import (
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.savings import schema_tokens
 from pointsman.router.page.registry import Screen
+from pointsman.router.page.rendering import plural
 from pointsman.router.page.screens.server_entries import changed_values, pasted, typed_entry
 from pointsman.router.page.view import CLIENT, View
 
@@ -149,7 +151,7 @@ async def _list(view: View, problem: str = "", paste_problem: str = "", http_sta
     return view.render(
         "servers.html",
         http_status,
-        servers=[one | {"tokens": tokens[one["id"]]} for one in listed],
+        servers=[one | {"tokens": tokens[one["id"]], "era": _era(one)} for one in listed],
         projects=view.parts.current.config.projects,
         problem=problem,
         paste_problem=paste_problem,
@@ -167,10 +169,15 @@ async def _one(view: View, problem: str = "", http_status: int = 200) -> Respons
         http_status,
         one=one | {"tokens": tokens[server_id]},
         entry=server,
+        era=_era(one),
         log=log,
         projects=view.parts.current.config.projects,
         problem=problem,
     )
+
+
+def _era(one: Json) -> str:
+    return "modern" if one["protocol"] in MODERN_PROTOCOL_VERSIONS else "legacy"
 
 
 def _require(view: View, server_id: str) -> Any:
@@ -188,7 +195,7 @@ def _told(view: View, one: Json, done: str) -> Response:
     if not one["enabled"]:
         return _back(view, server_id, "is switched off", "warn")
     if one["state"] == "running" and one["tools"] is not None:
-        return view.done(f"{done}: `{server_id}` runs with {one['tools']} tools.", f"{START}/{server_id}")
+        return view.done(f"{done}: `{server_id}` runs with {plural(one['tools'], 'tool')}.", f"{START}/{server_id}")
     reason = one["reason"] or f"it is {one['state']}"
     return view.done(f"{done}, but `{server_id}` does not run: {reason}", f"{START}/{server_id}", "bad")
 
