@@ -104,6 +104,7 @@ def small_config(folder: Path) -> dict[str, Any]:
             "shop": workshop(folder / "trace", name="Workshop", tool_permissions={"erase": False}),
             "hostile": from_file(folder / "hostile.json", "h", {"tools": hostile}, name=HOSTILE, projects=["attic"]),
             "gone": {"command": "no-such-program-anywhere"},
+            "noisy": {"command": "sh", "args": ["-c", "echo begun: no configuration >&2; exit 1"]},
             "off": workshop(folder / "trace", enabled=False),
         },
     }

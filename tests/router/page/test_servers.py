@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,9 @@ from tests.router.conftest import WORKSHOP, workshop
 from tests.router.page.browser import Screens
 from tests.router.page.owner import HOSTILE, Owner, command, hidden_fields, owner_of, running_page
 from tests.servers.http_mcp import serving
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 COMMENTED = """\
 # mine
@@ -213,3 +216,22 @@ async def _commented(folder: Path) -> AsyncIterator[Owner]:
         owner.gateway.config_file.write_text(_commented_text(folder))
         await owner.gateway.until_logged("server shop is running")
         yield owner
+
+
+@pytest.mark.browser
+async def test_a_log_is_followed_and_a_pasted_block_is_read(screens: Screens) -> None:
+    """The server writes a line with each start, and fails."""
+
+    async def paste(page: Page) -> None:
+        await page.fill(
+            "#text", json.dumps({"far": {"url": "http://127.0.0.1:9/"}, "near": {"command": "uvx", "args": ["x"]}})
+        )
+        await page.click("text=Read it")
+        await page.wait_for_selector("text=pointsman server add near uvx x")
+
+    await screens.check("servers-pasted", "/page/servers", paste)
+    async with screens.page() as page:
+        await page.goto(screens.owner.gateway.base_url + "/page/servers/noisy")
+        before = await page.inner_text("#log")
+        assert "begun" in before
+        await page.wait_for_function("n => document.getElementById('log').innerText.length > n", arg=len(before))
