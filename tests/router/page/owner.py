@@ -73,7 +73,7 @@ class Owner:
 async def command(owner: Owner, *words: str) -> str:
     """What a command of the owner prints."""
     ended = await run_program(
-        *(sys.executable, "-P", "-m", "pointsman", *words, "--state-dir", owner.gateway.state_dir),
+        *(sys.executable, "-P", "-m", "pointsman", *words, "--state-dir", str(owner.gateway.state_dir)),
         cwd=owner.gateway.state_dir,
         limit_s=60,
     )

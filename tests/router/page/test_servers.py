@@ -181,6 +181,14 @@ async def test_looks_right_in_a_browser(screens: Screens) -> None:
     await screens.check("servers", "/page/servers")
     await screens.check("server", "/page/servers/shop")
 
+    async def ask(page: Page) -> None:
+        await page.fill("#name", "tracker")
+        await page.fill("#url", "https://tracker.example/mcp")
+        await page.click("text=Show the change")
+        await page.wait_for_selector(".diff .add")
+
+    await screens.check("servers-confirm", "/page/servers", ask)
+
 
 @pytest.mark.browser
 async def test_adds_and_removes_in_a_browser_with_and_without_script(screens: Screens) -> None:
