@@ -32,6 +32,7 @@ async def test_a_code_works_once_and_leaves_no_trace(owner: Owner) -> None:
     link = await owner.link()
     code = link.partition("code=")[2]
     async with httpx2.AsyncClient() as first, httpx2.AsyncClient() as second:
+        assert (await second.head(link)).status_code == 405  # a preview does not use it up
         entered = await first.get(link)
         assert (entered.status_code, entered.headers["location"]) == (303, "/")
         assert entered.headers["referrer-policy"] == "no-referrer"

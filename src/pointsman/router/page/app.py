@@ -73,6 +73,8 @@ class PageApp:
 
     async def _enter(self, request: Request) -> Response:
         """Turn a code into a cookie. The redirect removes the code from the address bar and the history."""
+        if request.method != "GET":  # a program that looks at a link must not use it up
+            return Response(status_code=405, headers={"Allow": "GET"})
         code = request.query_params.get("code", "")
         sign_ins, audit = self.parts.sign_ins, self.parts.audit
         cookie = sign_ins.redeem(code) if _CODE.fullmatch(code) else None
