@@ -45,6 +45,19 @@ async def test_the_list_and_a_server_say_how_it_is(owner: Owner) -> None:
     assert (await owner.get("/page/servers/nothing")).status_code == 404
 
 
+async def test_many_servers_are_paged_and_filtered(tmp_path: Path) -> None:
+    servers = {f"s{number}": {"command": "no-such-program-anywhere", "enabled": False} for number in range(250)}
+    async with running_page(tmp_path, {"servers": servers}) as owner:
+        first = (await owner.get("/page/servers")).text
+        assert first.count("data-row") == 100
+        assert len(first) < 200 * 1024
+        assert "/page/servers?page=2" in first
+        assert (await owner.get("/page/servers?page=3")).text.count("data-row") == 50
+        found = (await owner.get("/page/servers?q=S24")).text
+        assert found.count("data-row") == 11  # s24 and s240 to s249
+        assert "No server fits" in (await owner.get("/page/servers?q=%3Cscript%3E&page=99999999999")).text
+
+
 async def test_restart_stop_and_start_are_in_the_audit(tmp_path: Path) -> None:
     async with running_page(tmp_path, {"servers": {"shop": workshop(tmp_path / "trace")}}) as owner:
         assert (await owner.post("/page/servers/shop/restart")).status_code == 303
