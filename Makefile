@@ -9,7 +9,7 @@ PIP_INSTALL := $(PIP) install --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
-.PHONY: help install run test check fix lock fuzz bench bench-archive semantic quality soak foreign clients conformance workflows \
+.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign clients conformance workflows \
   build sbom docs pictures
 .DEFAULT_GOAL := help
 
@@ -24,7 +24,7 @@ run: .venv/.runtime ## Start the gateway; the first run creates a configuration 
 	@$(BIN)/pointsman serve
 
 # A part of the tests, chosen by PYTEST_ARGS, is not held to the coverage of all of them.
-test: install foreign ## Run all tests but those of `make clients`, with coverage; PYTEST_ARGS=... runs some, without
+test: install foreign browser ## Run all tests but those of `make clients`, with coverage; PYTEST_ARGS=... runs some, without
 	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients' --cov --cov-report=)
 
 PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
@@ -140,6 +140,13 @@ conformance: install .foreign/conformance/.installed ## Run the official conform
 
 # Third-party programs from PyPI and npm. If one cannot be installed, its tests are skipped with a message.
 foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
+
+# The page's tests drive Debian's Chromium; Playwright's own is not downloaded. Where it cannot be installed, they are skipped.
+browser: ## Install Chromium for the tests of the page, where apt-get and root can
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing Chromium" && apt-get install -y -qq \
+	    --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1; } \
+	  || echo "Not installed: the tests of the page in Chromium will be skipped (apt install chromium)" >&2
 
 clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed foreign ## Install third-party clients and agents, and run the tests that drive them
 	$(PYTEST) -m clients tests/e2e

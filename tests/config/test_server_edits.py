@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,9 @@ from pointsman.config.edits import (
     enable_server,
     remove_server,
     set_project,
+    set_server,
 )
+from pointsman.config.files import preview
 from pointsman.config.loader import load
 from pointsman.config.yaml.text_edits import EditError
 
@@ -139,3 +142,56 @@ def test_a_project_is_set(text: str, tmp_path: Path) -> None:
     assert load(file, {}).projects["green"].optimization == "bm25"
     with pytest.raises(UnknownNameError):
         set_project(file, "rde", {"optimization": None}, {})
+
+
+WITH_LISTS = """\
+servers:
+  a:  # the first
+    url: https://a.example/mcp  # keep
+    projects: [x, y]  # these
+    tool_permissions: {erase: false}  # why
+  b:
+    command: cat
+    projects:
+      - x
+      - y  # both
+    # after the list
+    enabled: true
+projects: {x: {}, y: {}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("server_id", "keys", "value", "before", "after"),
+    [
+        ("a", ("projects",), ["y"], "projects: [x, y]  # these", "projects: [y]  # these"),
+        ("a", ("url",), "https://b.example/", "https://a.example/mcp  # keep", '"https://b.example/"  # keep'),
+        ("a", ("tool_permissions", "erase"), True, "{erase: false}", "{erase: true}"),
+        ("a", ("tool_permissions", "a b"), False, "{erase: false}", '{erase: false, "a b": false}'),
+        ("b", ("projects",), [], "projects:\n      - x\n      - y  # both", "projects: []  # both"),
+        (
+            "b",
+            ("tool_permissions", "x"),
+            False,
+            "    enabled: true\n",
+            "    enabled: true\n    tool_permissions: {x: false}\n",
+        ),
+    ],
+)
+def test_one_value_of_a_server_changes_and_all_else_stays(
+    server_id: str, keys: tuple[str, ...], value: Any, before: str, after: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text(WITH_LISTS)
+    shown = set_server(file, server_id, {keys: value}, {}, preview)
+    assert file.read_text() == WITH_LISTS
+    assert shown.after == WITH_LISTS.replace(before, after)
+    assert set_server(file, server_id, {keys: value}, {}) == shown
+    assert file.read_text() == shown.after
+
+
+def test_a_list_with_comments_between_its_items_is_left_to_the_person(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    file.write_text(WITH_LISTS.replace("      - x\n", "      - x\n      # and\n"))
+    with pytest.raises(EditError):
+        set_server(file, "b", {("projects",): ["y"]}, {})

@@ -16,6 +16,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from pointsman.config import model
+from pointsman.config.part import Part
 from pointsman.config.settings import PREFIX, Settings
 from tests.documentation.markdown import code, table
 
@@ -67,9 +68,9 @@ def values() -> str:
     return table(("Value", "Is"), [(name, f"{what}{_bounds(kind)}") for kind, (name, what) in VALUES.items()])
 
 
-def parts() -> list[type[model.Part]]:
-    found = [part for part in vars(model).values() if isinstance(part, type) and issubclass(part, model.Part)]
-    return [part for part in found if part is not model.Part]
+def parts() -> list[type[Part]]:
+    found = [part for part in vars(model).values() if isinstance(part, type) and issubclass(part, Part)]
+    return [part for part in found if part is not Part]
 
 
 @cache
@@ -108,7 +109,7 @@ def _kind(hint: Any, field: FieldInfo) -> str:
         return f"list of {_many(_kind(arguments[0], field))}"
     if origin is Mapping:
         return f"map of {_many(_kind(arguments[0], field))} to {_many(_kind(arguments[1], field))}"
-    assert issubclass(hint, model.Part), hint
+    assert issubclass(hint, Part), hint
     return "keys"
 
 
@@ -144,7 +145,7 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     default = field.default
-    if default is None or isinstance(default, model.Part):
+    if default is None or isinstance(default, Part):
         return ""
     if isinstance(default, bool):
         return code(str(default).lower())

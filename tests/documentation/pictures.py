@@ -115,6 +115,7 @@ def _neutral(text: str, replaced: Mapping[str, str]) -> str:
     for found, shown in replaced.items():
         text = text.replace(found, shown)
     text = re.sub(r"ptm_[\w-]+", "ptm_...", text)
+    text = re.sub(r"\?code=[\w-]+", "?code=...", text)
     text = re.sub(r"process \d+", "process 4711", text)
     text = OTHER_SEQUENCES.sub("", text.replace("\r\n", "\n"))
     return re.sub(r"^[^\n]*\r(?!\n)", "", text, flags=re.MULTILINE)  # a line of progress that was overwritten

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ from pointsman.config.loader import validate
 from pointsman.config.model import MAX_ID_CHARS
 from pointsman.config.pasted import CLIENT_SECTION, mended_id
 from pointsman.config.yaml.document import Document
-from pointsman.config.yaml.text_edits import NOT_EDITABLE, EditError, insert, put, remove
+from pointsman.config.yaml.text_edits import NOT_EDITABLE, EditError, Value, insert, put, remove
 from pointsman.config.yaml.tree import compose_pasted
+
+# `rewrite` or `preview` of config/files.py: what to do with the text that an edit changes.
+Writer = Callable[[Path, Callable[[str], str]], Rewritten]
 
 MAX_KEY = 1000  # YAML reads no longer one; an id is far shorter
 
@@ -48,17 +51,18 @@ def add_token(
     servers: Sequence[str],
     expires: str | None,
     environ: Mapping[str, str],
+    write: Writer = rewrite,
 ) -> Rewritten:
     """Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError."""
     token: dict[str, Any] = {"sha256": sha256, "projects": list(projects), "servers": list(servers)}
     if expires is not None:
         token["expires"] = expires
-    return add_entry(path, "tokens", name, token, environ)
+    return add_entry(path, "tokens", name, token, environ, write)
 
 
-def remove_token(path: Path, name: str, environ: Mapping[str, str]) -> Rewritten:
+def remove_token(path: Path, name: str, environ: Mapping[str, str], write: Writer = rewrite) -> Rewritten:
     """Raises UnknownNameError, InvalidEntryError (another entry needs it), ConfigError, EditError, ReplaceError."""
-    return remove_entry(path, "tokens", name, environ)
+    return remove_entry(path, "tokens", name, environ, write)
 
 
 def replace_token_hash(path: Path, old: str, new: str, environ: Mapping[str, str]) -> None:
@@ -83,7 +87,9 @@ def _hash_of(token: object) -> str | None:
     return sha256.lower() if isinstance(sha256, str) else None
 
 
-def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
+def add_server(
+    path: Path, server_id: str, entry: Mapping[str, Any], environ: Mapping[str, str], write: Writer = rewrite
+) -> Rewritten:
     """Add a server, also one that refers to variables that are not set here: the gateway may have them.
 
     Raises NameTakenError, InvalidEntryError, ConfigError (the file is not YAML), EditError, ReplaceError.
@@ -95,20 +101,22 @@ def add_server(path: Path, server_id: str, entry: Mapping[str, Any], environ: Ma
             raise NameTakenError("servers", server_id)
         return _with_entry(old, text, "servers", server_id, entry, unset_allowed=True)
 
-    return rewrite(path, change)
+    return write(path, change)
 
 
-def remove_server(path: Path, server_id: str, environ: Mapping[str, str]) -> Rewritten:
+def remove_server(path: Path, server_id: str, environ: Mapping[str, str], write: Writer = rewrite) -> Rewritten:
     """Raises UnknownNameError, InvalidEntryError (another entry names it), ConfigError, EditError, ReplaceError."""
 
     def change(text: str) -> str:
         old = _document(text, str(path), environ)
         return _without_entry(old, text, *_require_server(old, server_id))
 
-    return rewrite(path, change)
+    return write(path, change)
 
 
-def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[str, str]) -> Rewritten:
+def enable_server(
+    path: Path, server_id: str, enabled: bool, environ: Mapping[str, str], write: Writer = rewrite
+) -> Rewritten:
     """Set `enabled`, or `disabled` where a client's block has it. Raises as `remove_server`."""
 
     def change(text: str) -> str:
@@ -119,10 +127,30 @@ def enable_server(path: Path, server_id: str, enabled: bool, environ: Mapping[st
         key = ("disabled", not enabled) if opposite else ("enabled", enabled)
         return _with_value(old, text, (section, name, key[0]), key[1])
 
-    return rewrite(path, change)
+    return write(path, change)
 
 
-def set_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
+def set_server(
+    path: Path,
+    server_id: str,
+    values: Mapping[tuple[str, ...], Value],
+    environ: Mapping[str, str],
+    write: Writer = rewrite,
+) -> Rewritten:
+    """Set values of a server, each by its path, such as `("tool_permissions", "erase")`. Raises as `remove_server`."""
+
+    def change(text: str) -> str:
+        for keys, value in values.items():
+            old = _document(text, str(path), environ)
+            text = _with_value(old, text, (*_require_server(old, server_id), *keys), value)
+        return text
+
+    return write(path, change)
+
+
+def set_project(
+    path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str], write: Writer = rewrite
+) -> Rewritten:
     """Set keys of a project; of `unassigned` for the empty id. Raises as `remove_server`."""
 
     def change(text: str) -> str:
@@ -135,12 +163,14 @@ def set_project(path: Path, project_id: str, values: Mapping[str, Any], environ:
             text = _with_value(old, text, (*parents, key), value)
         return text
 
-    return rewrite(path, change)
+    return write(path, change)
 
 
-def add_project(path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
+def add_project(
+    path: Path, project_id: str, values: Mapping[str, Any], environ: Mapping[str, str], write: Writer = rewrite
+) -> Rewritten:
     """Raises as `add_server`."""
-    return add_entry(path, "projects", project_id, values, environ)
+    return add_entry(path, "projects", project_id, values, environ, write)
 
 
 def _find_server(document: Document, server_id: str) -> tuple[str, str] | None:
@@ -164,18 +194,24 @@ def _require_server(document: Document, server_id: str) -> tuple[str, str]:
     return found
 
 
-def add_entry(path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> Rewritten:
+def add_entry(
+    path: Path, section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str], write: Writer = rewrite
+) -> Rewritten:
     def change(text: str) -> str:
         old = _document(text, str(path), environ)
         if name in _entries(old, section):
             raise NameTakenError(section, name)
         return _with_entry(old, text, section, name, value)
 
-    return rewrite(path, change)
+    return write(path, change)
 
 
 def add_entries(
-    path: Path, section: str, entries: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
+    path: Path,
+    section: str,
+    entries: Mapping[str, Mapping[str, Any]],
+    environ: Mapping[str, str],
+    write: Writer = rewrite,
 ) -> Rewritten:
     """Add several at once: all of them, or none."""
 
@@ -191,10 +227,10 @@ def add_entries(
         added = _document(json.dumps({section: entries}), str(path), environ)  # as they are read back
         return _checked(old, new, section, {**_entries(old, section), **_entries(added, section)})
 
-    return rewrite(path, change)
+    return write(path, change)
 
 
-def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]) -> Rewritten:
+def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str], write: Writer = rewrite) -> Rewritten:
     def change(text: str) -> str:
         old = _document(text, str(path), environ)
         entries = _entries(old, section)
@@ -202,7 +238,7 @@ def remove_entry(path: Path, section: str, name: str, environ: Mapping[str, str]
             raise UnknownNameError(section, name, closest(name, entries))
         return _without_entry(old, text, section, name)
 
-    return rewrite(path, change)
+    return write(path, change)
 
 
 def variables_not_set(section: str, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
@@ -230,8 +266,8 @@ def _without_entry(old: Document, text: str, section: str, name: str) -> str:
     return _checked(old, new, section, rest)
 
 
-def _with_value(old: Document, text: str, keys: tuple[str, ...], value: bool | str | None) -> str:
-    """Set one value below a section: `(section, key)` or `(section, entry, key)`."""
+def _with_value(old: Document, text: str, keys: tuple[str, ...], value: Value) -> str:
+    """Set one value below a section: `(section, key)`, `(section, entry, key)` or deeper."""
     section, *steps = keys
     expected = dict(_entries(old, section))
     holder = expected

@@ -95,6 +95,23 @@ def rewrite(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRI
     raise ReplaceError(f"{path} cannot be changed: another program keeps writing it. Try again.")
 
 
+def preview(path: Path, change: Callable[[str], str], max_bytes: int = MAX_REWRITE_BYTES) -> Rewritten:
+    """What `rewrite` would do, without writing anything. Raises ReplaceError."""
+    try:
+        with open_regular(path) as file:
+            raw = file.read(max_bytes + 1)
+        if len(raw) > max_bytes:
+            raise ReplaceError(f"{path} cannot be changed: it is larger than {max_bytes} bytes.")
+        text = raw.removeprefix(_BOM).decode()
+    except NotRegularFileError as error:
+        raise ReplaceError(f"{path} cannot be changed: {error}.") from error
+    except OSError as error:
+        raise ReplaceError(_reason(path, error)) from error
+    except UnicodeDecodeError as error:
+        raise ReplaceError(f"{path} cannot be changed: it is not UTF-8 text.") from error
+    return Rewritten(text, change(text))
+
+
 def take_back(path: Path, change: Rewritten) -> bool:
     """Undo a change; False if the file was changed again since, and stays. Raises ReplaceError."""
 

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from pointsman.config.model import GatewayConfig, Part, Server, ServerTimeouts
+from pointsman.config.model import GatewayConfig, Server, ServerTimeouts
+from pointsman.config.part import Part
 
 MASK = "********"
 

@@ -10,13 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -24,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from pointsman.config.part import Part
 from pointsman.config.values import (
     check_base_url,
     check_bearer_token,
@@ -80,27 +79,6 @@ Variable = Annotated[SecretStr, AfterValidator(reject_null_character)]
 Network = Annotated[str, AfterValidator(parse_network)]
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
-
-
-class Part(BaseModel):
-    """Base class of every part of the configuration: frozen, and strict about its keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_keys_without_value(cls, data: Any) -> Any:
-        """A key without a value, such as `servers:` with every entry commented out, means the default."""
-        if data is None:
-            return {}
-        if not isinstance(data, Mapping) or None not in data.values():
-            return data
-        return {key: value for key, value in data.items() if value is not None or cls._takes_null(key)}
-
-    @classmethod
-    def _takes_null(cls, key: str) -> bool:
-        field = cls.model_fields.get(key)
-        return field is None or type(None) in get_args(field.annotation)
 
 
 class Listen(Part):
@@ -419,6 +397,14 @@ class Search(Part):
         return self
 
 
+class Page(Part):
+    enabled: bool = True
+    """`false` removes [the page](../guide/page.md) and all of its addresses."""
+    public: bool = False
+    """`true`: not only for browsers on this machine. Set `listen.allowed_hosts` to the name that they use, and put a
+    TLS proxy in front. A person still needs [a link](../guide/page.md#signing-in) that the owner has made."""
+
+
 class State(Part):
     database: DatabaseAddress | None = None
     """Reserved for a later version: setting it is an error."""
@@ -455,6 +441,8 @@ class GatewayConfig(Part):
     """[The log file](#log) in the state folder."""
     search: Search = Search()
     """[How local search ranks](#search)."""
+    page: Page = Page()
+    """[The page for the owner](#page), and who may open it."""
     state: State = State()
     """[Keys for state](#state) that clients carry."""
     _notes: tuple[str, ...] = PrivateAttr(())

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from pointsman.config.errors import closest
-from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Part, Server
+from pointsman.config.model import DIGEST_PATTERN, ID_PATTERN, PREFIX_PATTERN, GatewayConfig, Server
+from pointsman.config.part import Part
 from pointsman.config.yaml.document import Document, KeyPath
 
 MAX_EXPLAINED = 100

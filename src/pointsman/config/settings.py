@@ -43,6 +43,8 @@ class Settings(BaseModel):
     """Reserved for a later version: setting it is an error."""
     token: SecretStr | None = None
     """The token that `pointsman stdio` and `pointsman doctor` send, and that `pointsman client` writes."""
+    page_public: bool | None = None
+    """Overrides `page.public`. For a container whose port is published on the loopback interface only."""
     request_key: RequestKey | None = None
     """A key that precedes those in `state.request_keys`."""
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = "info"
@@ -72,7 +74,8 @@ def apply_overrides(
     if settings.request_key is not None:  # first, so that it seals; the file's keys only open what they sealed
         keys = (settings.request_key, *(key for key in keys if key != settings.request_key))
     state = config.state.model_copy(update=_given(database=settings.database, request_keys=keys))
-    return config.model_copy(update={"listen": listen, "state": state})
+    page = config.page.model_copy(update=_given(public=settings.page_public))
+    return config.model_copy(update={"listen": listen, "state": state, "page": page})
 
 
 def apply_search_api_overrides(

@@ -19,6 +19,7 @@ from pointsman.router.front.http.responses import HttpError
 from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
+from pointsman.router.page.mount import PATHS, PageMount
 
 Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 Page = Callable[[Caller | None], Awaitable[Response]]
@@ -36,9 +37,9 @@ _OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
 
 
 def build_app(
-    front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, lifespan: Lifespan
+    front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount, lifespan: Lifespan
 ) -> Starlette:
-    """Return the app for `Front.other_paths`. No route changes the configuration: only its file does."""
+    """Return the app for `Front.other_paths`. Only the page changes the configuration, for a browser signed in."""
 
     async def show_health(caller: Caller | None) -> Response:
         body = wire.encode(health.report(caller))
@@ -54,6 +55,7 @@ def build_app(
             Route("/health", _page(show_health, front, gateway)),
             Route("/metrics", _page(show_metrics, front, gateway)),
             *oauth_routes(),
+            *(Route(path, page) for path in PATHS),
         ],
         lifespan=lifespan,
     )

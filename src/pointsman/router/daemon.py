@@ -50,9 +50,14 @@ from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
+from pointsman.router.observe.recent import RecentFigures
 from pointsman.router.observe.usage import UsageMemory
+from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
-from pointsman.router.owner.operations import OWNER, Parts, operations_of, summary
+from pointsman.router.owner.operations import OWNER, operations_of, page_link, summary
+from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.page.mount import PageMount
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
@@ -90,6 +95,7 @@ class Launch:
     prepare: Callable[[GatewayConfig], bool] = lambda config: False
     first_token: FirstToken | None = None
     manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
+    page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
@@ -156,6 +162,7 @@ class Daemon:
         stack, launch = self._stack, self._launch
         self._start_downstream(await self._start_guard())
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
+        self._recent = RecentFigures(self._metrics)
         self._build_catalog()
         self._audit = await stack.enter_async_context(
             auditing(
@@ -197,6 +204,7 @@ class Daemon:
             self._tasks,
             launch.state_dir,
         )
+        self._sign_ins = SignIns(keys, launch.state_dir)
         self._build_front(keys)
         self._metrics.watch(self._gauges())
         _log_advice(self._current.config)
@@ -205,9 +213,8 @@ class Daemon:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
-        url = f"{url_of(self._listener)}/mcp"
-
-        parts = self._parts(url)
+        parts = self._parts
+        url = parts.url
 
         def opened() -> None:
             gc.set_threshold(*GARBAGE_THRESHOLDS)
@@ -218,6 +225,8 @@ class Daemon:
             self._say(f"pointsman {__version__} ready on {url} (process {os.getpid()})")
             self._launch.manager.ready(f"ready on {url}")
             self._tasks.start("first summary", lambda: self._summarize(parts), on_failure="log")
+            if self._launch.page is not None and self._current.config.page.enabled:
+                self._launch.page(page_link(parts)["url"])
 
         protocol = guarded_protocol(
             lambda: self._current.config.limits,
@@ -240,6 +249,7 @@ class Daemon:
                 if running:
                     logger.info("waiting for %d calls to end; a second signal ends at once", running)
                 server.should_exit = True
+                self._page.end_streams()
                 await asyncio.gather(self._front.drain(GRACE_S), owner.drain(GRACE_S))
                 await self._tasks.join(HTTP_SERVER)
 
@@ -256,6 +266,8 @@ class Daemon:
             self._log_file.configure(config.log)
         for key in _needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
+        for verb, what in changed_entries(before, config):
+            self._record_change(verb, what)
         _log_advice(config)
         self._cloud.configure(config.cloud_search)
         await self._fleet.apply(config)
@@ -326,14 +338,18 @@ class Daemon:
             full=self._shares.is_full,
             in_flight=self._in_flight,
         )
-        self._front.other_paths = build_app(self._front, self.gateway, self._health, self._metrics, self.lifespan)
+        self._parts = self._build_parts()
+        self._page = PageMount(self._parts, lambda: self._front.hosts)
+        self._front.other_paths = build_app(
+            self._front, self.gateway, self._health, self._metrics, self._page, self.lifespan
+        )
 
-    def _parts(self, url: str) -> Parts:
+    def _build_parts(self) -> Parts:
         return Parts(
             self._current,
             self._launch.config_path,
             self._launch.state_dir,
-            url,
+            f"{url_of(self._listener)}/mcp",
             time.time(),
             self._catalog,
             self._fleet,
@@ -343,6 +359,9 @@ class Daemon:
             self._context_use,
             self._health,
             self._reloader,
+            self._audit,
+            self._sign_ins,
+            self._recent,
         )
 
     def _gauges(self) -> Gauges:
@@ -369,12 +388,13 @@ class Daemon:
         tasks.start("session cleanup", self._front.run)
         tasks.start("server logs", self._logs.run)
         tasks.start("stored results", self.gateway.large_results.run)
+        tasks.start("recent figures", self._recent.run)
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
         yield
-        started = ("session cleanup", "server logs", "stored results", "cloud search preparation", "watchdog")
-        await tasks.cancel(*self._reloader.tasks, *started, "search model")
+        started = ("session cleanup", "server logs", "stored results", "recent figures", "watchdog")
+        await tasks.cancel(*self._reloader.tasks, *started, "cloud search preparation", "search model")
 
     async def _summarize(self, parts: Parts) -> None:
         with suppress(TimeoutError):
@@ -417,6 +437,16 @@ class Daemon:
 
     def _publish(self, server_id: str, change: Change) -> None:
         self.gateway.hub.publish(server_id, change)
+
+    def _record_change(self, verb: str, what: str) -> None:
+        section, _, name = what.partition(".")
+        self._audit.record_change(
+            f"configuration/{verb}",
+            what,
+            client=self._reloader.asked_by or "file",
+            server_id=name if section == "servers" else None,
+            project_id=name if section == "projects" else None,
+        )
 
     def _record_changed_tools(self, server_id: str, names: Sequence[str]) -> None:
         self._audit.record_changed_tools(server_id, names)

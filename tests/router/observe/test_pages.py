@@ -53,7 +53,7 @@ async def test_metrics_count_what_the_audit_wrote_and_name_servers_only_to_who_m
 
 
 async def test_there_is_no_other_page(shop: Shop) -> None:
-    for path in ("/", "/mcp/", "/docs", "/config", "/servers", "/projects/attic", "/openapi.json"):
+    for path in ("/mcp/", "/docs", "/config", "/servers", "/projects/attic", "/openapi.json"):
         page = await shop.http.get(shop.gateway.base_url + path, headers=shop.gateway.headers)
         assert page.status_code == 404, path
         assert "location" not in page.headers

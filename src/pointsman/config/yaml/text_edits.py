@@ -10,13 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pointsman.config.yaml.tree import CORE, NULL, child, compose
 
 NOT_EDITABLE = "`{}` is written in a form that Pointsman cannot edit safely; edit the file by hand"
 _STEP = "  "
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*")
+
+Value = bool | str | None | Sequence[str] | Mapping[str, Any]
 
 
 class EditError(Exception):
@@ -62,10 +64,12 @@ def remove(text: str, root: Node | None, section: str, key: str) -> str:
     return text[:start] + text[end:]
 
 
-def put(text: str, root: Node | None, keys: Sequence[str], value: bool | str | None) -> str:
+def put(text: str, root: Node | None, keys: Sequence[str], value: Value) -> str:
     """Set the value at `keys`; all but the last two of them have to exist. `root` is the tree of the text."""
     newline = "\r\n" if "\r\n" in text else "\n"
     place = _find_parent(text, root, keys[:-1])
+    if place is None and len(keys) > 2:
+        return put(text, root, keys[:-1], {keys[-1]: value})
     if place is None:
         return insert_value(text, root, keys, value, newline)
     key, body = keys[-1], place.body
@@ -88,7 +92,7 @@ def put(text: str, root: Node | None, keys: Sequence[str], value: bool | str | N
     return f"{text[:end]}{gap}{' ' * body.value[0][0].start_mark.column}{line}{text[end:]}"
 
 
-def insert_value(text: str, root: Node | None, keys: Sequence[str], value: bool | str | None, newline: str) -> str:
+def insert_value(text: str, root: Node | None, keys: Sequence[str], value: Value, newline: str) -> str:
     """Add a section with one value."""
     if len(keys) != 2:
         raise EditError(NOT_EDITABLE.format(".".join(keys)))
@@ -127,12 +131,25 @@ def _find_parent(text: str, root: Node | None, steps: Sequence[str]) -> _Place |
 
 
 def _replace_value(text: str, key: Node, value: Node, new: str) -> str:
+    if isinstance(value, SequenceNode):
+        return _replace_list(text, key, value, new)
     if not isinstance(value, ScalarNode) or value.style in ("|", ">"):
         raise EditError(NOT_EDITABLE.format(key.value))
     if value.end_mark.index > value.start_mark.index:
         return _replace(text, value, new)
     colon = text.index(":", key.end_mark.index) + 1
     return f"{text[:colon]} {new}{text[colon:]}"
+
+
+def _replace_list(text: str, key: Node, value: SequenceNode, new: str) -> str:
+    """A list in brackets stays on its line; one with a line for each item gets brackets, if it has no comments."""
+    if value.flow_style:
+        return _replace(text, value, new)
+    colon = text.index(":", key.end_mark.index) + 1
+    last = value.value[-1] if value.value else None
+    if not isinstance(last, ScalarNode) or last.style in ("|", ">") or "#" in text[colon : last.end_mark.index]:
+        raise EditError(NOT_EDITABLE.format(key.value))
+    return f"{text[:colon]} {new}{text[last.end_mark.index :]}"
 
 
 def _append_section(text: str, section: str, key: str, value: Mapping[str, Any], newline: str) -> str:
@@ -236,6 +253,8 @@ def _block(key: str, value: Mapping[str, Any], indent: int, newline: str) -> str
 def _inline(value: Any) -> str:
     if isinstance(value, str):
         return _scalar(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_scalar(key)}: {_inline(item)}' for key, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_inline(item) for item in value)}]"
     return json.dumps(value, ensure_ascii=False)

@@ -255,6 +255,38 @@ class AuditLog:
             for observer in self._observers:
                 observer.finished(intent, outcome)
 
+    def record_change(
+        self,
+        method: str,
+        what: str,
+        *,
+        client: str,
+        server_id: str | None = None,
+        project_id: str | None = None,
+        ending: Ending = "ok",
+    ) -> None:
+        """Write a row for what the owner changed, or tried to. Never raises.
+
+        `what` names the thing, such as `servers.time`; it becomes the code. `client` is the way: `page`, `pointsman
+        cli`, or `file` for a change of the file itself. A file that keeps changing gets a bounded number of rows.
+        """
+        now = self._monotonic()
+        bucket = self._changes.setdefault("", TokenBucket(CHANGES_BURST, now))
+        if bucket.fill(CHANGES_BURST, CHANGES_PER_S, now) < 1:
+            return
+        bucket.left -= 1
+        intent = Intent(
+            seq=0,
+            time_ms=int(self._wall() * 1000),
+            request_id=secrets.token_hex(8),
+            kind="change",
+            project=short_name(project_id, MAX_NAME_CHARS),
+            client=short_name(client, MAX_NAME_CHARS),
+            method=short_name(method, MAX_NAME_CHARS),
+            server_id=short_name(server_id, MAX_NAME_CHARS),
+        )
+        self._write_row(intent, Outcome(0, ending, short_name(what, MAX_NAME_CHARS), ms=0.0))
+
     def _has_own_row(self, intent: Intent, outcome: Outcome) -> bool:
         now = self._monotonic()
         if intent.token is None and outcome.code not in REPEATED:

@@ -32,6 +32,7 @@ MAX_TOOLS = 1000
 MAX_TOOLS_OF_A_SERVER = 200
 MAX_CODES = 64
 MAX_PROVIDERS = 16
+MAX_REFUSALS = 20  # clients and reasons that the page names
 _TOOL_CODES = BUNDLED_CODES - {"rate_limited"}  # which may also mean that nothing was sent to a server
 
 _ERRORS = frozenset({"error", "timeout", "interrupted"})
@@ -78,6 +79,7 @@ class Metrics:
         self._refused: dict[Labels, Count] = {}
         self._rate_limited: dict[Labels, Count] = {}
         self._tool_changes: dict[Labels, Count] = {}
+        self.refusals: dict[tuple[str, str | None, str | None], Refusal] = {}  # by client, token and code; latest last
         self._journal_failures = Count()
 
     def watch(self, gauges: Gauges) -> None:
@@ -132,12 +134,20 @@ class Metrics:
         """Count a refusal, a discovery, a read or a change."""
         if outcome.outcome == "denied":
             _counter(self._refused, (intent.kind, self._names.code(outcome.code))).count += 1
+            self._remember_refusal(intent, outcome)
         elif intent.kind == "discovery":
             self._discovered(outcome)
         elif intent.kind == "read":
             self._read(intent, outcome)
         else:
             _counter(self._tool_changes, (self._names.server(intent.server_id),)).count += 1
+
+    def _remember_refusal(self, intent: Intent, outcome: Outcome) -> None:
+        key = (intent.client, intent.token, outcome.code)
+        before = self.refusals.pop(key, None)
+        self.refusals[key] = Refusal(intent.time_ms, intent.method, before.count + 1 if before else 1)
+        if len(self.refusals) > MAX_REFUSALS:
+            del self.refusals[next(iter(self.refusals))]
 
     def _new_series(self, key: _Called) -> _Series:
         server_id, tool_key, ending, code = key
@@ -223,6 +233,15 @@ class Metrics:
         yield from exposition.gauge_families(gauges, may_see)
         if gauges.cloud is not None:
             yield from exposition.cloud_families(gauges.cloud)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The last refusal of one client for one reason, and how many there were."""
+
+    time_ms: int
+    method: str
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

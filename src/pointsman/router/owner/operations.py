@@ -11,39 +11,32 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pointsman import __version__
 from pointsman.catalog.list_cache import ListFailure
 from pointsman.catalog.names import display_name
 from pointsman.catalog.rights import OWNER_ID
-from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.errors import closest
-from pointsman.config.model import CurrentConfig, Server
+from pointsman.config.model import Server
 from pointsman.config.secrets import mask_secrets
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError
-from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import DownstreamServer
-from pointsman.router.downstream.stderr_log import ServerLogs
-from pointsman.router.gateway.gateway import PointsmanGateway
 from pointsman.router.gateway.large_results.large_results import WHOLE_KEY
 from pointsman.router.gateway.meta_tools import DISCOVERY, EXECUTE
-from pointsman.router.observe.context_use import ContextUse
-from pointsman.router.observe.health import Health
-from pointsman.router.observe.metrics import Figures, Metrics
+from pointsman.router.observe.metrics import Figures
 from pointsman.router.owner.channel import Operation, OwnerError
 from pointsman.router.owner.description import kind_of, target_of, with_path
 from pointsman.router.owner.last_words import telling_lines
+from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
+from pointsman.router.owner.sign_ins import CODE_S
 from pointsman.router.owner.typed_arguments import typed
 from pointsman.router.owner.wording import error_for_owner, for_owner
-from pointsman.router.serving.reload import Reloader
 
 OWNER = Caller(OWNER_ID, None)
 SHORT_S = 30.0  # for an operation that waits for no server to start
@@ -59,25 +52,6 @@ _ONLY_FOR_THE_OWNER = (
 _CLIENT = Client("pointsman cli", "legacy", "2025-11-25", {}, None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of the daemon that the operations use."""
-
-    current: CurrentConfig
-    config_path: Path
-    state_dir: Path
-    url: str
-    started: float  # wall clock
-    catalog: ToolCatalogService
-    fleet: Fleet
-    logs: ServerLogs
-    gateway: PointsmanGateway
-    metrics: Metrics
-    context_use: ContextUse
-    health: Health
-    reloader: Reloader
-
-
 async def about(parts: Parts) -> Json:
     """Which gateway this is."""
     return {
@@ -91,10 +65,13 @@ async def about(parts: Parts) -> Json:
     }
 
 
-async def status(parts: Parts) -> Json:
-    """How the gateway is: its servers, calls and the context that it saves."""
+async def status(parts: Parts, *, at_once: bool = False) -> Json:
+    """How the gateway is: its servers, calls and the context that it saves.
+
+    `at_once`: without a wait for the lists of servers that have just started.
+    """
     await parts.logs.flush()  # `doctor` shows the last words of servers next
-    listed = await _describe_listed(parts)
+    listed = _describe_all(parts) if at_once else await _describe_listed(parts)
     context = await estimate_savings(parts.catalog, parts.context_use)
     health, figures = parts.health.report(OWNER, to_owner=True), await parts.metrics.figures()
     enabled = [one for one in listed if one["enabled"]]
@@ -126,9 +103,14 @@ async def names(parts: Parts) -> Json:
     return {"servers": list(config.servers), "projects": list(config.projects), "tools": tools}
 
 
-async def servers(parts: Parts) -> Json:
-    """All servers of the configuration, and how each of them is."""
-    return {"servers": await _describe_listed(parts)}
+async def servers(parts: Parts, *, at_once: bool = False) -> Json:
+    """All servers of the configuration, and how each of them is. For `at_once` see `status`."""
+    return {"servers": _describe_all(parts) if at_once else await _describe_listed(parts)}
+
+
+def described_server(parts: Parts, server_id: str) -> Json:
+    """How a server is now, without a wait."""
+    return _describe(parts, server_id, _require_server(parts, server_id))
 
 
 async def settled_server(parts: Parts, server_id: str) -> Json:
@@ -153,12 +135,22 @@ async def settled_server(parts: Parts, server_id: str) -> Json:
     return described | {"tools": None, "reason": failure}
 
 
-async def restart_server(parts: Parts, server_id: str) -> Json:
+async def restart_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name) -> Json:
     """Start a server anew, and say what became of it. Calls under way may finish on the old connection."""
     if not _require_server(parts, server_id).enabled:
         raise _disabled(server_id)
+    parts.audit.record_change("server/restart", f"servers.{server_id}", client=asked_by, server_id=server_id)
     parts.fleet.restart(server_id)
     return await settled_server(parts, server_id)
+
+
+async def stop_server(parts: Parts, server_id: str, asked_by: str = _CLIENT.name) -> Json:
+    """Stop a server until it is started again; the configuration stays. Calls under way may finish."""
+    if not _require_server(parts, server_id).enabled:
+        raise _disabled(server_id)
+    parts.audit.record_change("server/stop", f"servers.{server_id}", client=asked_by, server_id=server_id)
+    parts.fleet.hold(server_id)
+    return _describe(parts, server_id, parts.current.config.servers[server_id])
 
 
 async def test_server(parts: Parts, server_id: str) -> Json:
@@ -172,11 +164,11 @@ async def test_server(parts: Parts, server_id: str) -> Json:
     return await settled_server(parts, server_id)
 
 
-async def reload(parts: Parts) -> Json:
+async def reload(parts: Parts, asked_by: str = _CLIENT.name) -> Json:
     """Read the configuration file now; the answer is sent when it is in effect, or rejected."""
     try:
         async with asyncio.timeout(RELOAD_S):
-            problem = await parts.reloader.reload()
+            problem = await parts.reloader.reload(asked_by)
     except TimeoutError:
         problem = f"The reload has not ended within {RELOAD_S:g} s. The gateway's log may say why."
         return {"configuration": str(parts.config_path.absolute()), "problem": problem, "rejected": False}
@@ -186,6 +178,28 @@ async def reload(parts: Parts) -> Json:
         "rejected": parts.reloader.rejected,
         "tokensWithdrawn": parts.reloader.rejected and parts.reloader.withdrew,
     }
+
+
+def page_link(parts: Parts) -> Json:
+    """A link that signs one browser in to the page, once and within 10 minutes."""
+    if not parts.current.config.page.enabled:
+        raise OwnerError("page_disabled", "The page is switched off: the configuration says `page: {enabled: false}`.")
+    base = parts.url.removesuffix("/mcp")
+    return {"url": f"{base}/page/enter?code={parts.sign_ins.new_code()}", "expiresS": CODE_S}
+
+
+async def _page_link(parts: Parts) -> Json:
+    return page_link(parts)
+
+
+async def page_logout(parts: Parts) -> Json:
+    """End all sessions of the page, and the links that nobody has opened."""
+    try:
+        parts.sign_ins.end_all()
+    except OSError as error:
+        raise OwnerError("state", f"Nobody was signed out: {error.strerror} ({parts.state_dir}).") from error
+    parts.audit.record_change("page/logout", "page", client=_CLIENT.name)
+    return {"url": parts.url.removesuffix("/mcp")}
 
 
 async def tools(parts: Parts, server_id: str | None = None) -> Json:
@@ -271,8 +285,11 @@ def operations_of(parts: Parts) -> dict[str, Operation]:
         "names": plain(names),
         "servers": plain(servers),
         "reload": plain(reload),
+        "page_link": plain(_page_link),
+        "page_logout": plain(page_logout),
         "settled_server": of_server(settled_server),
         "restart_server": of_server(restart_server),
+        "stop_server": of_server(stop_server),
         "test_server": of_server(test_server),
         "tools": lambda given: _limited(tools(parts, named(given, "server")), SHORT_S),
         "search": lambda given: search(parts, _texts(given, "queries"), named(given, "project"), _count(given)),

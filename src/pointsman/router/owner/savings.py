@@ -48,6 +48,11 @@ async def estimate_savings(catalog: ToolCatalogService, use: ContextUse) -> Json
     }
 
 
+def schema_tokens(tools: Iterable[Json]) -> int:
+    """What the definitions of these tools would take in a model's context."""
+    return _tokens(sum(_chars([tool]) for tool in tools))
+
+
 def _counts(catalog: ToolCatalogService, caller: Caller) -> bool:
     return caller.token_id != OWNER_ID and catalog.still_valid(caller) and not catalog.rights.is_flat(caller)
 

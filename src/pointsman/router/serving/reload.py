@@ -79,13 +79,16 @@ class Reloader:
         self._watching = True
         self._no_notifications = False  # so the file is polled
         self._gone = False  # and the log says so
+        self.asked_by = ""  # who asked for the reload under way; "": the file has changed
+        self._asked_by = ""  # of the next one
 
     def request(self) -> None:
         """Reload even if unchanged (SIGHUP: files named by `${file:...}` may have changed)."""
         self._wanted.set()
 
-    async def reload(self) -> str:
+    async def reload(self, asked_by: str = "") -> str:
         """Reload now, and return what is wrong with the file or with the reload; empty: it is in effect."""
+        self._asked_by = asked_by
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(done)
         self.request()
@@ -202,6 +205,7 @@ class Reloader:
                     await self._wanted.wait()
             self._wanted.clear()
             waiting, self._waiting = self._waiting, []
+            self.asked_by, self._asked_by = self._asked_by, ""
             try:
                 with self._around():
                     await self._reload()

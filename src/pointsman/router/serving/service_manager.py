@@ -28,6 +28,10 @@ class ServiceManager:
         wanted = environ.get("WATCHDOG_USEC", "")
         return cls(address, int(wanted) / 1e6 if wanted.isdecimal() else 0.0)
 
+    @property
+    def supervises(self) -> bool:
+        return bool(self._address)
+
     def ready(self, status: str) -> None:
         """The port is open. The process is named, because `uvx` would be taken for the main one."""
         self._ready = True

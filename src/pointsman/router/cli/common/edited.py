@@ -28,6 +28,7 @@ from pointsman.router.cli.common.options import (
 )
 from pointsman.router.cli.common.owner import owned_folder, progress
 from pointsman.router.owner.client import ALIVE_S, LOG_STEP, NoGatewayError, OperationError, ask
+from pointsman.router.owner.edit_errors import project_hint, sentences_of
 from pointsman.router.serving.state_folder import RunningGateway, find_running
 
 RELOAD_S = 30.0
@@ -182,12 +183,6 @@ def project_names(path: Path) -> list[str]:
     return list(projects) if isinstance(projects, dict) else []
 
 
-def project_hint(name: str, near: str | None) -> str:
-    """What to do where there is no project of this name."""
-    meant = f" Did you mean `{near}`?" if near else " `pointsman project list` shows them."
-    return f"{meant} `pointsman project set {shlex.quote(name)} --create` creates it."
-
-
 def reload_after_undo(path: Path, folder: Path) -> None:
     """Let the running gateway read a file that was put back, if it uses that. Raises CommandError."""
     used = used_config(folder)
@@ -201,19 +196,10 @@ def report_edit_errors(path: Path, kind: str = "entry") -> Iterator[None]:
     try:
         with report_config_errors():
             yield
-    except NameTakenError as error:
-        raise ConfigCommandError(f"There is already a {kind} `{error.name}` in {path}.") from None
-    except UnknownNameError as error:
-        near = f" Did you mean `{error.hint}`?" if error.hint else f" List them with `pointsman {kind} list`."
-        if kind == "project":
-            near = project_hint(error.name, error.hint)
-        raise ConfigCommandError(f"No {kind} `{error.name}` in {path}.{near}") from None
-    except ReplaceError as error:
-        raise CommandError(str(error)) from error
-    except InvalidEntryError as error:
-        raise ConfigCommandError(f"{path} was not changed:", *error.messages) from error
-    except EditError as error:
-        raise CommandError(f"{path}: {error}.") from error
+    except (NameTakenError, UnknownNameError, InvalidEntryError) as error:
+        raise ConfigCommandError(*sentences_of(error, path, kind)) from error
+    except (ReplaceError, EditError) as error:
+        raise CommandError(*sentences_of(error, path, kind)) from error
 
 
 def used_config(folder: Path) -> Path | None:

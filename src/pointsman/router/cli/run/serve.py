@@ -59,8 +59,22 @@ def serve(config_file: Path | None, host: str | None, port: int | None, state_di
         def summary(line: str) -> None:
             note(f"pointsman has {escaped(line)}")
 
+        def page(link: str) -> None:
+            note(f"open the page (once, within 10 minutes): {link}")
+
         manager = ServiceManager.of(os.environ)
-        launch = Launch(read(), file.path, read, folder, ready, summary, file.prepare, file.first_token, manager)
+        launch = Launch(
+            read(),
+            file.path,
+            read,
+            folder,
+            ready,
+            summary,
+            file.prepare,
+            file.first_token,
+            manager,
+            page=None if manager.supervises else page,  # a manager's log would keep the code
+        )
         try:
             run_event_loop(run_daemon(launch))
         except (StateFolderError, ListenError, DaemonError) as error:

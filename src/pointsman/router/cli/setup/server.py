@@ -241,6 +241,19 @@ def restart(server_id: str, state_dir: Path | None, as_json: bool) -> None:
     _show(found, as_json)
 
 
+@server.command()
+@server_argument
+@state_dir_option
+@json_option
+def stop(server_id: str, state_dir: Path | None, as_json: bool) -> None:
+    """Stop SERVER until `server restart`, or until its entry changes. The configuration stays as it is."""
+    found = ask_gateway(state_dir, "stop_server", server=server_id)
+    if as_json:
+        print_json(found)
+    else:
+        echo(f"Server `{server_id}` is stopped. `pointsman server restart {server_id}` starts it again.")
+
+
 def _toggle(enabled: bool) -> click.Command:
     verb = "Enable" if enabled else "Disable"
 

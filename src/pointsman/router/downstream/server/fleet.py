@@ -25,6 +25,7 @@ MakeConnect = Callable[[str, Server, Limits, bool], Connect]
 
 _DISABLED = "disabled in the configuration"
 _REMOVED = "removed from the configuration"
+_HELD = "stopped by its owner, until it is started again or its entry changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class ConnectionSpec:
 @dataclass(slots=True, eq=False)
 class _Slot:
     server: DownstreamServer
-    spec: ConnectionSpec | None = None  # None: disabled
+    spec: ConnectionSpec | None = None  # None: disabled, or held
+    held: ConnectionSpec | None = None  # what `start` uses: the owner has stopped it
     connect: Connect | None = None
     supervisor: Supervisor | None = None
     predecessors: list[Supervisor] = field(default_factory=list)  # serve until the supervisor has settled
@@ -111,8 +113,18 @@ class Fleet:
     def restart(self, server_id: str) -> None:
         """Open a new connection, which replaces the present one. Does nothing for a server that is disabled."""
         slot = self._slots.get(server_id)
-        if slot is not None and slot.spec is not None and slot.connect is not None:
-            self._restart(slot, slot.spec, slot.connect)
+        spec = (slot.spec or slot.held) if slot is not None else None
+        if slot is not None and spec is not None and slot.connect is not None:
+            slot.held = None
+            self._restart(slot, spec, slot.connect)
+
+    def hold(self, server_id: str) -> None:
+        """Stop a server until `restart`, or until its entry changes. Does nothing for one that is disabled."""
+        slot = self._slots.get(server_id)
+        if slot is not None and slot.spec is not None:
+            held = slot.spec
+            self._disable(slot, _HELD)
+            slot.held = held
 
     def retry_now(self) -> None:
         """Retry every failed server without further delay."""
@@ -177,13 +189,15 @@ class Fleet:
         slot.server.queue.hand_out()  # there may be more slots now
         spec = ConnectionSpec.of(wanted, config) if wanted.enabled else None
         if spec is None:
-            self._disable(slot)
-        elif spec != slot.spec:
+            slot.held = None
+            self._disable(slot, _DISABLED)
+        elif spec not in (slot.spec, slot.held):
+            slot.held = None
             slot.server.declares_apps = spec.apps
             self._restart(slot, spec, self._make_connect(server_id, wanted, config.limits, spec.apps))
 
-    def _disable(self, slot: _Slot) -> None:
-        slot.server.stop(_DISABLED)
+    def _disable(self, slot: _Slot, reason: str) -> None:
+        slot.server.stop(reason)
         self._retire(slot.server, slot.all_supervisors())
         slot.spec, slot.supervisor, slot.predecessors = None, None, []
         self._set_isolation(slot, None)

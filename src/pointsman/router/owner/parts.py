@@ -1,0 +1,43 @@
+"""The parts of the daemon that the owner's operations and the page use."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pointsman.catalog.service import ToolCatalogService
+from pointsman.config.model import CurrentConfig
+from pointsman.router.audit.log import AuditLog
+from pointsman.router.downstream.server.fleet import Fleet
+from pointsman.router.downstream.stderr_log import ServerLogs
+from pointsman.router.gateway.gateway import PointsmanGateway
+from pointsman.router.observe.context_use import ContextUse
+from pointsman.router.observe.health import Health
+from pointsman.router.observe.metrics import Metrics
+from pointsman.router.observe.recent import RecentFigures
+from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.serving.reload import Reloader
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Built once; each part changes in place."""
+
+    current: CurrentConfig
+    config_path: Path
+    state_dir: Path
+    url: str
+    started: float  # wall clock
+    catalog: ToolCatalogService
+    fleet: Fleet
+    logs: ServerLogs
+    gateway: PointsmanGateway
+    metrics: Metrics
+    context_use: ContextUse
+    health: Health
+    reloader: Reloader
+    audit: AuditLog
+    sign_ins: SignIns
+    recent: RecentFigures
+    editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself

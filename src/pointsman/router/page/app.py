@@ -1,0 +1,188 @@
+"""The page as an ASGI app: sign-in, static files, events, and the screens behind one check of session and form."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from pointsman.core.errors import UnauthorizedError
+from pointsman.router.owner.channel import OwnerError
+from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.sign_ins import SESSION_S, SIGN_IN, Session
+from pointsman.router.page.events import Streams
+from pointsman.router.page.forms import FormError, read_form
+from pointsman.router.page.registry import Handler, load_screens
+from pointsman.router.page.rendering import Renderer
+from pointsman.router.page.static import StaticFiles
+from pointsman.router.page.view import View
+
+logger = logging.getLogger(__name__)
+
+_CODE = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_SECURITY = {
+    "Content-Security-Policy": (
+        "default-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'; object-src 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # With `no-referrer`, browsers send `Origin: null` with our own forms, too, and no form could be told from a
+    # stranger's. Other hosts get no Referer with this, either. The answer that reads a code has `no-referrer`.
+    "Referrer-Policy": "same-origin",
+}
+
+
+class PageApp:
+    """Built at the first request. `streams` are the open streams of events, which the daemon ends."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.screens = load_screens()
+        self.static = StaticFiles()
+        self.renderer = Renderer(self.static, self.screens)
+        self.streams = Streams(parts, {name: topic for screen in self.screens for name, topic in screen.topics.items()})
+        port = urlsplit(parts.url).port
+        self.session_cookie, self.flash_cookie = f"pointsman_page_{port}", f"pointsman_flash_{port}"
+        routes = [
+            Route("/page/enter", self._bare(self._enter), methods=["GET"]),
+            Route("/page/leave", self._signed_in(self._leave), methods=["POST"]),
+            Route("/page/events", self._signed_in(self._events), methods=["GET"]),
+            Route("/page/static/{name}", self._bare(self._static), methods=["GET"]),
+            Route("/page", self._bare(self._to_start), methods=["GET"]),
+        ]
+        for screen in self.screens:
+            routes += [
+                Route(path, self._signed_in(handler, screen.name), methods=[verb])
+                for verb, path, handler in screen.routes
+            ]
+        self._router = Router(routes, redirect_slashes=False, default=self._bare_asgi(self._not_found))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._router(scope, receive, send)
+
+    # ------------------------------------------------------------------ without a session
+
+    async def _enter(self, request: Request) -> Response:
+        """Turn a code into a cookie. The redirect removes the code from the address bar and the history."""
+        if request.method != "GET":  # a program that looks at a link must not use it up
+            return Response(status_code=405, headers={"Allow": "GET"})
+        code = request.query_params.get("code", "")
+        sign_ins, audit = self.parts.sign_ins, self.parts.audit
+        cookie = sign_ins.redeem(code) if _CODE.fullmatch(code) else None
+        if cookie is None:
+            many = sign_ins.too_many_failures()
+            if not many:
+                audit.record_refusal(UnauthorizedError.code, kind="change", method=SIGN_IN, token_id=None)
+            response = self._render(request, "code_refused.html", 429 if many else 403, too_many=many)
+        else:
+            audit.record_change(SIGN_IN, "page", client="page")
+            response = RedirectResponse("/", 303)
+            self.set_cookie(request, response, self.session_cookie, cookie, int(SESSION_S))
+        response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+    async def _to_start(self, request: Request) -> Response:
+        return RedirectResponse("/", 303)
+
+    async def _static(self, request: Request) -> Response:
+        return self.static.response(request.path_params["name"]) or self._render(request, "not_found.html", 404)
+
+    async def _not_found(self, request: Request) -> Response:
+        return self._render(request, "not_found.html", 404)
+
+    # ------------------------------------------------------------------ with a session
+
+    async def _leave(self, view: View) -> Response:
+        """Sign this browser out. `pointsman page logout` signs all of them out."""
+        response = RedirectResponse("/", 303)
+        response.delete_cookie(self.session_cookie, path="/", httponly=True, samesite="strict")
+        return response
+
+    async def _events(self, view: View) -> Response:
+        cookie, sign_ins = view.request.cookies.get(self.session_cookie), self.parts.sign_ins
+        return self.streams.response(view.query("topics").split(","), lambda: sign_ins.session(cookie) is not None)
+
+    # ------------------------------------------------------------------ around every answer
+
+    def _bare(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                return _secured(await handler(request))
+            except Exception:
+                logger.exception("the page failed at %s", request.scope["path"])
+                return _secured(PlainTextResponse("This failed inside the gateway; its log has the reason.", 500))
+
+        return endpoint
+
+    def _bare_asgi(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[..., Awaitable[None]]:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            request = Request(scope, receive)
+            await _secured(await handler(request))(scope, receive, send)
+
+        return app
+
+    def _signed_in(self, handler: Handler, screen: str = "") -> Callable[[Request], Awaitable[Response]]:
+        """Require a session and, for a form, that it is one of ours. Never lets an exception out."""
+
+        async def endpoint(request: Request) -> Response:
+            session = self.parts.sign_ins.session(request.cookies.get(self.session_cookie))
+            if session is None:
+                own = request.scope["path"] == "/" and request.method == "GET"
+                return _secured(self._render(request, "welcome.html", 200 if own else 401))
+            view = View(self, request, session, screen)
+            try:
+                if request.method == "POST":
+                    view.form = await self._checked_form(request, session)
+                response = await handler(view)
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except FormError as error:
+                response = view.problem(str(error), error.status)
+            except OwnerError as error:
+                response = view.problem(str(error), 404 if error.code.startswith("unknown_") else 409)
+            except Exception:
+                logger.exception("the page failed at %s", request.scope["path"])
+                response = view.problem("This failed inside the gateway; its log has the reason.", 500)
+            return _secured(response)
+
+        return endpoint
+
+    async def _checked_form(self, request: Request, session: Session) -> dict[str, list[str]]:
+        """Raises FormError. The cookie alone proves nothing: a browser also sends it for pages on other ports."""
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        host = request.headers.get("host", "")
+        if origin is None or origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
+            raise FormError("This form does not come from this page, so nothing was changed.", 403)
+        if site not in (None, "same-origin"):
+            raise FormError("This form comes from another site, so nothing was changed.", 403)
+        form = await read_form(request, self.parts.current.config.limits.body_bytes)
+        given = form.pop("csrf", [""])[0]
+        if not secrets.compare_digest(given.encode(), session.csrf.encode()):
+            raise FormError("This form is of an earlier session. Load the page again, and repeat the change.", 403)
+        return form
+
+    def _render(self, request: Request, template: str, status: int = 200, **context: object) -> Response:
+        """A page for somebody who is not signed in, which says nothing about servers."""
+        url = f"{request.url.scheme}://{request.headers.get('host', '')}/mcp"
+        body = self.renderer.render(template, client_url=url, **context)
+        return Response(body, status, media_type="text/html")
+
+    def set_cookie(self, request: Request, response: Response, name: str, value: str, life_s: int) -> None:
+        secure = request.headers.get("x-forwarded-proto", "").lower() == "https"
+        response.set_cookie(name, value, max_age=life_s, path="/", secure=secure, httponly=True, samesite="strict")
+
+
+def _secured(response: Response) -> Response:
+    for name, value in _SECURITY.items():
+        response.headers.setdefault(name, value)
+    response.headers.setdefault("Cache-Control", "no-store")
+    return response

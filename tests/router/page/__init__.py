@@ -1,0 +1,1 @@
+"""The page, over HTTP and in a browser."""
