@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pointsman.core.model import WallClock
-from pointsman.core.sdk import SealError, Sealing
+from pointsman.core.sealing import SealError, Sealing
 from pointsman.core.wire import InvalidJsonError, decode, encode
 from pointsman.router.audit.row_rate import TokenBucket
 
