@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 
 # Control characters, line and paragraph separators, and characters that are invisible or change the direction.
-_UNSAFE_CLASS = (
-    "\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f"
+_UNSAFE_BUT_NEWLINE = (  # no lookahead for it: a class alone is five times as fast
+    "\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U0010ffff"
 )
+_UNSAFE_CLASS = f"\n{_UNSAFE_BUT_NEWLINE}"
 _KEPT = "\n\t\u200c\u200d\ufe0e\ufe0f"  # in text of several lines: joiners of letters and emoji, too
 _UNSAFE = re.compile(f"[{_UNSAFE_CLASS}]")
 _UNSAFE_IN_LINES = re.compile(f"(?![{_KEPT}])[{_UNSAFE_CLASS}]")
-_UNSAFE_IN_JSON = re.compile(f"(?!\n)[{_UNSAFE_CLASS}]")
+_UNSAFE_IN_JSON = re.compile(f"[{_UNSAFE_BUT_NEWLINE}]")
 
 
 def escaped(text: str) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pointsman.core.escape import escaped
-from pointsman.router.audit.display import Table, json_line
+from pointsman.core.escape import escaped, escaped_json
+from pointsman.router.audit.display import Table, in_blocks, json_line, json_lines
 from tests.router.audit.samples import open_log, request, rows
 
 NASTY = "a\x1b[31mred\x07\r\n\u202egnp.exe\u2066\u200b\U000e0041\x9bz"
@@ -31,6 +31,19 @@ def test_the_json_is_printable_and_says_the_same(tmp_path: Path) -> None:
     assert line.isprintable()
     assert "naïve 東京 😀" in line
     assert msgspec.json.decode(line)["client"] == NASTY
+
+
+def test_many_rows_at_once_are_the_lines_of_each(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for client in ("plain", NASTY, "DEL \x7f", "naïve 東京 😀", "line\u2028end\r\n"):
+        log.begin(request(client=client), "discovery", queries=[client, ""]).finish("ok", results=2)
+    found = rows(tmp_path)
+    expected = [escaped_json(msgspec.json.encode(row).decode()) for row in found]
+    assert json_lines(found).decode() == "".join(f"{line}\n" for line in expected)
+    assert [json_line(row) for row in found] == expected
+    blocks = list(in_blocks(found * 1_000))
+    assert [row for block in blocks for row in block] == found * 1_000
+    assert len(blocks[0]) == 1
 
 
 @pytest.mark.parametrize("text", ["plain", "naïve 東京 😀", "a\\b"])

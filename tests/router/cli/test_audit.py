@@ -19,7 +19,7 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
 from pointsman.router.cli.main import main
-from tests.router.audit.samples import request
+from tests.router.audit.samples import recording_arguments, request
 
 
 @pytest.fixture
@@ -115,6 +115,55 @@ def test_tail_follows_until_it_is_interrupted(tmp_path: Path, log: AuditLog) -> 
         tail.send_signal(signal.SIGINT)
         assert tail.wait(10) == 0
         assert tail.stderr.read() == ""
+
+
+def test_a_long_list_comes_while_it_is_read_whether_rows_are_moved_or_not(tmp_path: Path) -> None:
+    peaks = []
+    for count in (2_000, 60_000):
+        folder = tmp_path / str(count)
+        _fill(folder, in_database=count, in_journal=500)
+        with _listing(folder) as listing:
+            assert listing.stdout is not None
+            seqs = [json.loads(line)["seq"] for line in listing.stdout]
+            _, status, used = os.wait4(listing.pid, 0)
+            listing.returncode = os.waitstatus_to_exitcode(status)
+        assert (listing.returncode, seqs) == (0, list(range(1, count + 501)))
+        peaks.append(used.ru_maxrss / 1024)
+    assert peaks[1] - peaks[0] < 10  # MB; the rows have 25
+
+
+@pytest.mark.parametrize("options", [("--json",), ()], ids=["json", "table"])
+def test_a_reader_that_has_enough_ends_the_list_quietly(tmp_path: Path, options: tuple[str, ...]) -> None:
+    _fill(tmp_path, in_database=20_000, in_journal=10)
+    with _listing(tmp_path, *options) as listing:
+        assert listing.stdout is not None
+        assert listing.stderr is not None
+        assert listing.stdout.readline()
+        listing.stdout.close()
+        assert (listing.wait(30), listing.stderr.read()) == (128 + signal.SIGPIPE, "")
+
+
+def _listing(state_dir: Path, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", "-m", "pointsman", "audit", "list", *(options or ("--json",))]
+    environment = {**os.environ, "POINTSMAN_STATE_DIR": str(state_dir)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True)
+
+
+def _fill(state_dir: Path, *, in_database: int, in_journal: int) -> None:
+    """The rows of a gateway that has ended, with about 400 bytes of arguments each."""
+    state_dir.mkdir(exist_ok=True)
+    journal = Journal(state_dir / FOLDER)
+    log = AuditLog(journal, recording_arguments())
+    store = Store(state_dir / FILE)
+    for rows in (in_database, in_journal):
+        for number in range(rows):
+            caller = request(f"r{number}", token=f"token{number % 500}")  # each has its own rate limit
+            log.begin(caller, "execute", tool_key="a:x", arguments={"text": "x" * 400}).finish("ok", results=1)
+        if rows is in_database:
+            log.housekeep()
+            store.move(state_dir / FOLDER, journal.position)
+    store.close()
+    log.close()
 
 
 @pytest.mark.usefixtures("log")

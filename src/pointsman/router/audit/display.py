@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 import msgspec
@@ -14,12 +15,41 @@ from pointsman.router.audit.rows import Row
 _COLUMNS = (("TIME", 24), ("OUTCOME", 14), ("MS", 9), ("TOKEN", 16), ("PROJECT", 16), ("CLIENT", 16), ("WHAT", 100))
 _RIGHT = frozenset({"MS"})
 _LOOK_AHEAD = 200  # rows that determine the column widths
-_encode = msgspec.json.Encoder().encode
+_BLOCK_ROWS = 1_000
+_BLOCK_S = 0.1  # after which a block is complete with fewer rows
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def json_line(row: Row) -> str:
     """Encode a row as one JSON object, with terminal control characters escaped."""
-    return escaped_json(_encode(row).decode())
+    return json_lines([row]).decode().removesuffix("\n")
+
+
+def json_lines(rows: Sequence[Row]) -> bytes:
+    """Encode rows as `json_line` does, each with its line end."""
+    block = _encode_lines(rows)
+    if _is_plain(block):
+        return block
+    lines = block.splitlines(keepends=True)
+    return b"".join([line if _is_plain(line) else escaped_json(line.decode()).encode() for line in lines])
+
+
+def _is_plain(encoded: bytes) -> bool:
+    """Of the ASCII characters that need an escape, DEL is the only one that the encoder leaves as it is."""
+    return encoded.isascii() and b"\x7f" not in encoded
+
+
+def in_blocks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Group rows to be written together. The first is alone, so that it shows at once; later blocks are larger."""
+    block: list[Row] = []
+    room, began = 1, time.monotonic()
+    for row in rows:
+        block.append(row)
+        if len(block) >= room or time.monotonic() - began > _BLOCK_S:
+            yield block
+            block, room, began = [], min(2 * room, _BLOCK_ROWS), time.monotonic()
+    if block:
+        yield block
 
 
 class Table:

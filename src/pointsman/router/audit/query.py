@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import groupby, islice
+from functools import cache
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from pointsman.router.audit.database import FILE, columns_after, open_to_read
-from pointsman.router.audit.rows import Intent, Outcome, Row, row_of
+from pointsman.router.audit.rows import Intent, Outcome, Row, iso_time, row_of
 from pointsman.router.audit.segments import FOLDER, Runs, list_segments, read_entries
 
 POLL_S = 0.5
@@ -50,10 +52,10 @@ class Filter:
             return False
         return all(getattr(intent, name) == value for name, value in self._values())
 
-    def matches_outcome(self, outcome: Outcome | None) -> bool:
-        if self.outcome is not None and self.outcome != (outcome.outcome if outcome else ""):
+    def matches_outcome(self, outcome: str | None, code: str | None) -> bool:
+        if self.outcome is not None and self.outcome != (outcome or ""):
             return False
-        return self.code is None or (outcome is not None and outcome.code == self.code)
+        return self.code is None or code == self.code
 
     def conditions(self) -> tuple[str, list[Any]]:
         """Return a WHERE clause. A missing outcome may still be in the journal, or belong to a run that has ended."""
@@ -94,29 +96,52 @@ def read_rows(state_dir: Path, wanted: Filter | None = None, *, newest: int | No
     """
     wanted = wanted or Filter()
     if newest is None:
-        return (row_of(intent, outcome) for intent, outcome in read_calls(state_dir, wanted))
-    with closing(read_calls(state_dir, wanted, backwards=True)) as calls:
-        return reversed([row_of(intent, outcome) for intent, outcome in islice(calls, min(newest, sys.maxsize))])
+        return map(_row, _read(state_dir, wanted))
+    with closing(_read(state_dir, wanted, backwards=True)) as found:
+        return reversed([_row(stored) for stored in islice(found, min(newest, sys.maxsize))])
 
 
-def read_calls(state_dir: Path, wanted: Filter, *, backwards: bool = False) -> Generator[Call]:
+def read_calls(state_dir: Path, wanted: Filter, *, backwards: bool = False) -> Iterator[Call]:
     """Return the matching calls as intent and outcome. Raises as `read_rows`."""
+    return map(_call, _read(state_dir, wanted, backwards=backwards))
+
+
+# A row as a tuple of the values that the database has, in the order of the structs' fields: a list can have a million,
+# and only what is asked for is built of each.
+_Stored = tuple[Any, ...]
+_INTENT = Intent.__struct_fields__
+_OUTCOME = Outcome.__struct_fields__[1:]  # without its seq
+_SELECT = f"SELECT run, {', '.join((*_INTENT, *_OUTCOME))} FROM audit"  # noqa: S608 - constants
+_ENDS = 1 + len(_INTENT)  # where the values of the outcome begin
+_IN_PROGRESS = (None,) * len(_OUTCOME)
+_place = itemgetter(1, 0)  # seq and run
+
+
+def _read(state_dir: Path, wanted: Filter, *, backwards: bool = False) -> Generator[_Stored]:
+    """Return the matching rows of both places in order, each once."""
     folder = state_dir / FOLDER
     # The order matters. A run that has ended writes no more, and rows that move out of the journal while it is read
     # are in the database, which is read last.
     runs = Runs(folder)
     intents, outcomes = _read_journal(folder)
-    in_journal = sorted((each for each in intents if wanted.matches_intent(each.intent)), key=_place, reverse=backwards)
+    in_journal = [_stored(run, intent) for run, intent in intents if wanted.matches_intent(intent)]
+    in_journal.sort(key=_place, reverse=backwards)
     connection = open_to_read(state_dir / FILE)
-    in_database = _read_database(connection, wanted, backwards) if connection else iter(())
+    has_ended, any_outcome = cache(runs.has_ended), wanted.outcome is None and wanted.code is None
     try:
-        merged = heapq.merge(in_database, in_journal, key=_place, reverse=backwards)
-        for (seq, run), copies in groupby(merged, key=_place):
-            intent, outcome = _combine(list(copies), outcomes.get((run, seq)))
-            if outcome is None and runs.has_ended(run):
-                outcome = Outcome(seq, "interrupted")
-            if wanted.matches_outcome(outcome):
-                yield intent, outcome
+        in_database = _read_database(connection, wanted, backwards) if connection else iter(())
+        # Of two copies of a row the one of the database comes first: its outcome may be gone from the journal.
+        with closing(heapq.merge(in_database, in_journal, key=_place, reverse=backwards)) as merged:
+            last_seq, last_run = -1, ""
+            for stored in merged:
+                run, seq = stored[0], stored[1]
+                if seq == last_seq and run == last_run:
+                    continue
+                last_seq, last_run = seq, run
+                if stored[_ENDS] is None:
+                    stored = _completed(stored, outcomes.get((run, seq)), has_ended(run))
+                if any_outcome or wanted.matches_outcome(stored[_ENDS], stored[_ENDS + 1]):
+                    yield stored
     finally:
         if connection is not None:
             connection.close()
@@ -143,35 +168,26 @@ def follow(
                 under_way.add(intent.seq)
                 continue
             under_way.discard(intent.seq)
-            if wanted.matches_intent(intent) and wanted.matches_outcome(outcome):
+            if wanted.matches_intent(intent) and wanted.matches_outcome(outcome.outcome, outcome.code):
                 fresh.append(row_of(intent, outcome))
         yield fresh
 
 
-class _Found(NamedTuple):
-    seq: int
-    run: str
-    intent: Intent
-    outcome: Outcome | None
+def _completed(stored: _Stored, outcome: Outcome | None, run_has_ended: bool) -> _Stored:
+    if outcome is None and run_has_ended:
+        outcome = Outcome(stored[1], "interrupted")
+    return stored if outcome is None else stored[:_ENDS] + msgspec.structs.astuple(outcome)[1:]
 
 
-def _place(found: _Found) -> tuple[int, str]:
-    return found.seq, found.run
-
-
-def _combine(copies: list[_Found], outcome: Outcome | None) -> Call:
-    """Combine the copies of a row: it may be in both places, or its outcome in the other one."""
-    return copies[0].intent, next((found.outcome for found in copies if found.outcome), outcome)
-
-
-def _read_journal(folder: Path) -> tuple[list[_Found], dict[tuple[str, int], Outcome]]:
-    intents: list[_Found] = []
+def _read_journal(folder: Path) -> tuple[list[tuple[str, Intent]], dict[tuple[str, int], Outcome]]:
+    """Return the intents with their runs, and the outcomes by run and seq."""
+    intents: list[tuple[str, Intent]] = []
     outcomes: dict[tuple[str, int], Outcome] = {}
     for segment in list_segments(folder):
         try:
             for entry in read_entries(segment.path):
                 if isinstance(entry, Intent):
-                    intents.append(_Found(entry.seq, segment.run, entry, None))
+                    intents.append((segment.run, entry))
                 else:
                     outcomes[segment.run, entry.seq] = entry
         except FileNotFoundError:
@@ -179,36 +195,55 @@ def _read_journal(folder: Path) -> tuple[list[_Found], dict[tuple[str, int], Out
     return intents, outcomes
 
 
-# In the order of the structs' fields, so that a row becomes two structs without naming them: a list can have a million.
-_INTENT = Intent.__struct_fields__
-_OUTCOME = Outcome.__struct_fields__[1:]  # without its seq
-_SELECT = f"SELECT run, {', '.join((*_INTENT, *_OUTCOME))} FROM audit"  # noqa: S608 - constants
-_QUERIES, _ARGUMENTS = _INTENT.index("queries"), _INTENT.index("arguments")
-_FALLBACK = _OUTCOME.index("fallback")
-
-
-def _read_database(connection: sqlite3.Connection, wanted: Filter, backwards: bool) -> Iterator[_Found]:
+def _read_database(connection: sqlite3.Connection, wanted: Filter, backwards: bool) -> Iterator[_Stored]:
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
-        return  # created, but still without a table
+        return iter(())  # created, but still without a table
     select = _SELECT
     for column in columns_after(connection.execute("PRAGMA user_version").fetchone()[0]):
         select = select.replace(column.split()[0], "NULL")  # the daemon adds the column at its next write
     where, arguments = wanted.conditions()
     order = "DESC" if backwards else "ASC"
-    for values in connection.execute(f"{select} WHERE {where} ORDER BY seq {order}, run {order}", arguments):
-        yield _from_database(values)
+    return connection.execute(f"{select} WHERE {where} ORDER BY seq {order}, run {order}", arguments)
 
 
-def _from_database(values: tuple[Any, ...]) -> _Found:
-    run, *started = values[: len(_INTENT) + 1]
-    if started[_QUERIES] is not None:
-        started[_QUERIES] = msgspec.json.decode(started[_QUERIES])
-    arguments = started[_ARGUMENTS]
-    started[_ARGUMENTS] = msgspec.UNSET if arguments is None else msgspec.json.decode(arguments)
-    intent = Intent(*started)
-    ended = list(values[len(_INTENT) + 1 :])
-    if ended[0] is None:
-        return _Found(intent.seq, run, intent, None)
-    if ended[_FALLBACK] is not None:
-        ended[_FALLBACK] = bool(ended[_FALLBACK])
-    return _Found(intent.seq, run, intent, Outcome(intent.seq, *ended))
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def _stored(run: str, intent: Intent) -> _Stored:
+    """A row of the journal, with the values that the database would have."""
+    queries = None if intent.queries is None else _encode(intent.queries).decode()
+    arguments = None if intent.arguments is msgspec.UNSET else _encode(intent.arguments).decode()
+    as_text = msgspec.structs.replace(intent, queries=queries, arguments=arguments)
+    return (run, *msgspec.structs.astuple(as_text), *_IN_PROGRESS)
+
+
+def _row(stored: _Stored) -> Row:
+    # fmt: off
+    (
+        _, seq, time_ms, request_id, kind, token, project, client, method, queries, tool_key, server_id, arguments,
+        outcome, code, ms, results, size, provider, fallback, repeats, read_as,
+    ) = stored
+    return Row(
+        seq, iso_time(time_ms), request_id, kind, token, project, client,
+        None if queries is None else _decode(queries),
+        tool_key, server_id, method, outcome, code, ms, results, size, provider,
+        None if fallback is None else bool(fallback),
+        msgspec.UNSET if arguments is None else _decode(arguments),
+        msgspec.UNSET if repeats is None else repeats,
+        msgspec.UNSET if read_as is None else read_as,
+    )
+    # fmt: on
+
+
+def _call(stored: _Stored) -> Call:
+    started, ended = dict(zip(_INTENT, stored[1:_ENDS], strict=True)), dict(zip(_OUTCOME, stored[_ENDS:], strict=True))
+    if started["queries"] is not None:
+        started["queries"] = _decode(started["queries"])
+    started["arguments"] = msgspec.UNSET if started["arguments"] is None else _decode(started["arguments"])
+    intent = Intent(**started)
+    if ended["outcome"] is None:
+        return intent, None
+    if ended["fallback"] is not None:
+        ended["fallback"] = bool(ended["fallback"])
+    return intent, Outcome(intent.seq, **ended)

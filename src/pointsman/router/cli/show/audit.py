@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sqlite3
 import sys
 import time
@@ -19,7 +20,7 @@ from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.core.given_path import GivenPath
 from pointsman.router.audit.database import NewerSchemaError
-from pointsman.router.audit.display import Table, json_line
+from pointsman.router.audit.display import Table, in_blocks, json_lines
 from pointsman.router.audit.query import Filter, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, note, report_config_errors
@@ -153,11 +154,27 @@ def _folder(option: Path | None) -> Path:
 
 
 def _print(rows: Iterable[Row], as_json: bool, table: Table) -> int:
-    """Write all lines, flushed once: a flush after each would take longer than reading the rows."""
-    out = sys.stdout
-    lines: Iterable[str] = map(json_line, rows) if as_json else table.lines(rows)
-    count = 0
-    for line in lines:
+    """Write the rows while they are read, and return their number."""
+    try:
+        return _print_json(rows) if as_json else _print_table(rows, table)
+    except BrokenPipeError:  # `| head` has what it wants: end as a program does that handles no signal
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush would fail, too
+        raise SystemExit(128 + signal.SIGPIPE) from None
+
+
+def _print_json(rows: Iterable[Row]) -> int:
+    out, count = sys.stdout.buffer, 0
+    for block in in_blocks(rows):
+        out.write(json_lines(block))
+        out.flush()
+        count += len(block)
+    return count
+
+
+def _print_table(rows: Iterable[Row], table: Table) -> int:
+    """Flushed once: a flush after each line would take longer than reading the rows."""
+    out, count = sys.stdout, 0
+    for line in table.lines(rows):
         out.write(f"{line}\n")
         count += 1
     out.flush()
