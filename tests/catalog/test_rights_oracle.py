@@ -48,7 +48,9 @@ def test_rights_are_what_a_literal_reading_of_the_file_says(data: dict[str, Any]
             assert ours(rights, name, named) == oracle(data, name, named), (name, named)
 
 
-CALLERS = [Caller(token, project) for token in ("a", "b", "stranger", OWNER_ID) for project in (None, "a", "b", "nowhere")]
+CALLERS = [
+    Caller(token, project) for token in ("a", "b", "stranger", OWNER_ID) for project in (None, "a", "b", "nowhere")
+]
 
 
 @settings(max_examples=300, deadline=None)
