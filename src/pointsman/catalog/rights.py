@@ -15,8 +15,8 @@ from pointsman.core.model import Caller
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 MAX_NAMED_PROJECTS = 10  # in one sentence
 Denial = Literal["token", "project", "server", "token_servers", "server_projects", "permission"]
-"""Why a caller may not use a tool: there is no such token, it does not include the project, there is no such server, the
-token does not name it, it does not belong to the project, or `tool_permissions` forbid the tool."""
+"""Why a caller may not use a tool: there is no such token, it does not include the project, there is no such server,
+the token does not name it, it does not belong to the project, or `tool_permissions` forbid the tool."""
 
 OWNER_ID = "@owner"  # stands for a token id, and no token can have it: the owner's own commands act with it
 

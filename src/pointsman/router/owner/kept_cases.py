@@ -1,4 +1,4 @@
-"""Requests that are kept in a file, with the tools that they should find: read, added to, and shown with their ranks."""
+"""Requests that are kept in a file, with the tools that they should find: read, added to, and given their ranks."""
 
 from __future__ import annotations
 
