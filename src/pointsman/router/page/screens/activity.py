@@ -8,7 +8,6 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from pointsman.catalog.rights import OWNER_ID
 from pointsman.core.model import Json
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import in_blocks, json_lines, what_of
-from pointsman.router.audit.query import SCANNED, Filter, read_page, read_rounds, read_rows
+from pointsman.router.audit.query import SCANNED, Filter, Page, read_page, read_rounds, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
@@ -40,9 +39,9 @@ _exporting: set[object] = set()
 
 async def show(view: View) -> Response:
     parts, wanted = view.parts, _filter(view)
-    before = view.number("before", 0, most=2**53) or None
+    before = seq_of(view.query("before")) or None
 
-    def read() -> object:
+    def read() -> Page:
         return read_page(parts.state_dir, wanted, newest=parts.audit.last_seq, before=before, count=PER_PAGE)
 
     try:
@@ -67,8 +66,7 @@ async def show(view: View) -> Response:
 
 
 async def one(view: View) -> Response:
-    text = view.path("seq")
-    seq = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else 0
+    seq = seq_of(view.path("seq"))
     try:
         rounds = await asyncio.to_thread(read_rounds, view.parts.state_dir, seq)
     except _READ_ERRORS as error:
@@ -88,6 +86,11 @@ async def one(view: View) -> Response:
     )
 
 
+def seq_of(text: str) -> int:
+    """0: it is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else 0
+
+
 def _again(parts: Parts, row: Row) -> Json | None:
     """The fields of the lab's form that search again what this row searched, as the same caller if it still exists."""
     if row.kind != "discovery" or not row.queries:
@@ -95,10 +98,15 @@ def _again(parts: Parts, row: Row) -> Json | None:
     config = parts.current.config
     token = (row.code or "").removeprefix("tokens.") if row.method == "lab/search" else row.token or ""
     return {
-        "queries": "\n".join(" ".join(query.split()) for query in row.queries),
+        "queries": "\n".join(map(_one_line, row.queries)),
         "token": token if token in config.tokens else "",
         "project": row.project if row.project in config.projects else "",
     }
+
+
+def _one_line(query: str) -> str:
+    """Without control characters, which have no words for a search in them."""
+    return " ".join("".join(char if char.isprintable() else " " for char in query).split())
 
 
 async def export(view: View) -> Response:

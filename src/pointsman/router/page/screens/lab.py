@@ -69,7 +69,13 @@ async def search(view: View) -> Response:
 
 
 def _rendered(
-    view: View, typed: Json, *, problem: str = "", http_status: int = 200, finding: lab.Finding | None = None, **more: object
+    view: View,
+    typed: Json,
+    *,
+    problem: str = "",
+    http_status: int = 200,
+    finding: lab.Finding | None = None,
+    **more: object,
 ) -> Response:
     config = view.parts.current.config
     return view.render(

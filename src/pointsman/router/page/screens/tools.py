@@ -23,6 +23,7 @@ from pointsman.router.owner.operations import OWNER, call
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.savings import schema_tokens
 from pointsman.router.page.registry import Screen
+from pointsman.router.page.screens.activity import seq_of
 from pointsman.router.page.tool_form import MORE, draft, fields_of, pretty, read_arguments, typed_values
 from pointsman.router.page.view import CLIENT, View
 
@@ -70,7 +71,9 @@ async def show(view: View) -> Response:
     everything = list(_listed(parts))
     found = [one for one in everything if _matches(one, view.query("q"), server_id, shown)]
     config = parts.current.config
-    unlisted = [one for one, server in config.servers.items() if server.enabled and parts.catalog.last_list(one) is None]
+    unlisted = [
+        one for one, server in config.servers.items() if server.enabled and parts.catalog.last_list(one) is None
+    ]
     return view.render(
         "tools.html",
         tools=found[(page - 1) * PER_PAGE : page * PER_PAGE],
@@ -129,7 +132,7 @@ async def one(view: View) -> Response:
     """A tool and the form to try it. `row` names an audit row whose arguments are the draft."""
     key = _key(view.query("key"))
     listed = _require(view.parts, key)
-    arguments, seq = None, view.number("row", 0, most=2**53)
+    arguments, seq = None, seq_of(view.query("row"))
     if seq:
         rows = await asyncio.to_thread(read_rounds, view.parts.state_dir, seq)
         row = next((row for row in rows if row.seq == seq and row.tool_key == str(key)), None)
