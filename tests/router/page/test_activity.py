@@ -185,7 +185,8 @@ async def test_many_rows_are_paged_and_streamed(tmp_path: Path) -> None:
         connection.execute(
             "WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 200000) INSERT INTO audit"
             " (seq, run, time_ms, request_id, kind, token, client, method, queries, outcome, ms) SELECT seq, 'r',"
-            " 1700000000000 + seq, 'r' || seq, 'discovery', 't', ?, 'tools/call', '[\"' || ? || seq || '\"]', 'ok', 1 FROM n",
+            " 1700000000000 + seq, 'r' || seq, 'discovery', 't', ?, 'tools/call', '[\"' || ? || seq || '\"]', 'ok', 1"
+            " FROM n",
             ("c" * 200, "word " * 200),
         )
     async with running_page(tmp_path, {}) as owner:

@@ -52,7 +52,12 @@ def test_arguments_have_the_types_of_the_schema() -> None:
     arguments, errors = read_arguments(SCHEMA, {**typed, "other": ["ignored"]})
     assert errors == {}
     assert arguments == {
-        **{"name": " a\nb ", "size": 5, "ratio": -1500.0, "loud": False, "colour": True, "tags": ["x"]},
+        "name": " a\nb ",
+        "size": 5,
+        "ratio": -1500.0,
+        "loud": False,
+        "colour": True,
+        "tags": ["x"],
         "command": "ls",
     }
     assert read_arguments(SCHEMA, form(name="", size=""))[0] == {"name": ""}

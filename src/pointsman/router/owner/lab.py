@@ -66,6 +66,11 @@ class LeftOut:
     count: int | None = 0  # None: the server has not listed its tools
     names: list[str] = field(default_factory=list)
 
+    @property
+    def place(self) -> int:
+        """In the order of the reasons, what can be mended first."""
+        return _ORDER.index(self.why)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -228,6 +233,11 @@ _kept_providers: dict[tuple[Path, str], SearchProvider | Strategy] = {}  # with 
 
 
 def _provider(parts: Parts, search: str) -> SearchProvider | Strategy:
+    """The one in use where that ranks in the same way: its index of all tools is there already."""
+    settings = parts.current.config.search
+    local = WORDS_ALONE if not settings.embeddings else WITH_SENTENCES if settings.semantic else WITH_MEANING
+    if search == local:
+        return _LOCAL
     if search not in (WORDS_ALONE, WITH_MEANING):
         return provider_of(search, parts.current.config, parts.state_dir)
     key = (parts.state_dir, search)
@@ -293,7 +303,7 @@ _ORDER: tuple[Why, ...] = (
 
 
 def _grouped(reasons: Mapping[tuple[str, str | None], Why]) -> Iterator[LeftOut]:
-    """By reason, what can be mended first, and by server."""
+    """By reason, and by server."""
     groups: dict[tuple[Why, str], LeftOut] = {}
     for (server_id, name), why in reasons.items():
         group = groups.setdefault((why, server_id), LeftOut(why, server_id))
@@ -303,4 +313,4 @@ def _grouped(reasons: Mapping[tuple[str, str | None], Why]) -> Iterator[LeftOut]
             group.count += 1
             if len(group.names) < MAX_EXAMPLES:
                 group.names.append(name)
-    yield from sorted(groups.values(), key=lambda group: _ORDER.index(group.why))
+    yield from sorted(groups.values(), key=lambda group: group.place)

@@ -6,7 +6,7 @@ import asyncio
 import re
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,7 +133,7 @@ async def _lines(state_dir: Path, wanted: Filter) -> AsyncGenerator[bytes]:
         thread.shutdown(wait=False)
 
 
-def _blocks(state_dir: Path, wanted: Filter) -> Iterator[bytes]:
+def _blocks(state_dir: Path, wanted: Filter) -> Generator[bytes]:
     rows = read_rows(state_dir, wanted)
     for block in in_blocks(rows):
         yield json_lines(block)

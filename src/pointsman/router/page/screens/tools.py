@@ -58,11 +58,12 @@ class Listed:
 
 
 def effect_of(tool: KnownTool) -> str:
-    """What the annotations say: `reads`, `changes` or `may destroy`; the protocol's default is the last."""
+    """What the annotations say. The protocol's default is that a tool may destroy."""
     annotations = tool.tool.get("annotations", {})
     if annotations.get("readOnlyHint") is True:
         return "reads"
-    return "changes" if annotations.get("destructiveHint") is False else "may destroy"
+    stated = {False: "changes", True: "may destroy"}
+    return stated.get(annotations.get("destructiveHint"), "not stated")
 
 
 async def show(view: View) -> Response:
