@@ -109,7 +109,7 @@ async def test_compares_the_searches_and_names_the_queries_that_a_tool_serves(ow
     assert '<th class="num">bm25 ' in text
     assert '<th class="num">bm25+static ' in text
     assert "cloud" not in text.partition("Side by side")[2].partition("</section>")[0]
-    assert '<td data-label="Serves" class="nowrap">query[1]</td>' in text
+    assert '<td data-label="Serves" class="nowrap">query[0]</td>' in text
     other = await searched(owner, queries="send an email", project="research", search="bm25")
     assert re.search(r'<td data-label="By meaning" class="num">[^0-9]</td>', other)
     assert "%</td>" in text
