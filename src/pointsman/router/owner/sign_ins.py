@@ -22,6 +22,7 @@ from pointsman.core.wire import InvalidJsonError, decode, encode
 from pointsman.router.audit.row_rate import TokenBucket
 
 FILE = "page.mark"
+SIGN_IN = "page/sign-in"  # the method of its audit rows
 CODE_S = 600.0
 SESSION_S = 12 * 3600.0
 MAX_CODES = 16  # that are open at once; the oldest ends
@@ -75,7 +76,10 @@ class SignIns:
     def session(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie; None: it is not of this gateway, has expired, or was ended."""
         content = self.unsealed(cookie, _AUDIENCE)
-        if content is None or content.get("mark") != self._read_mark():
+        try:
+            if content is None or content.get("mark") != self._read_mark():
+                return None
+        except OSError:  # without its mark, no cookie can be trusted
             return None
         return Session(content["csrf"], content["exp"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 from pointsman.core.model import Json
+from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
@@ -19,10 +21,12 @@ from pointsman.router.clients.setup import snippet
 from pointsman.router.observe.metrics import Metrics
 from pointsman.router.owner.operations import status
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.sign_ins import SIGN_IN
 from pointsman.router.page import charts
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.view import View
 
+_LINK = "opened a link to this page that no longer works"
 LOOK_AGAIN_S = 2.0  # in the audit, for steps that were not taken yet
 _WHY = {
     "unauthorized": "sends no token, or one that is unknown or has expired",
@@ -83,9 +87,9 @@ def _refused(metrics: Metrics) -> Iterable[Json]:
     now_ms = time.time() * 1000
     for (client, token, code), last in reversed(metrics.refusals.items()):
         yield {
-            "client": client or "A client without a name",
+            "client": client or ("A browser" if last.method == SIGN_IN else "A client without a name"),
             "token": token,
-            "why": _WHY.get(code or "", f"was refused ({code})"),
+            "why": _LINK if last.method == SIGN_IN else _WHY.get(code or "", f"was refused ({code})"),
             "count": last.count,
             "ago_s": (now_ms - last.time_ms) / 1000,
         }
@@ -111,7 +115,12 @@ async def _first_steps(parts: Parts, found: Json) -> list[Json] | None:
 
 
 def _has(parts: Parts, kind: str) -> bool:
-    return any(row.outcome == "ok" for row in read_rows(parts.state_dir, Filter(kind=kind, outcome="ok"), newest=1))
+    """False also if the audit cannot be read; `status` then says so."""
+    try:
+        rows = read_rows(parts.state_dir, Filter(kind=kind, outcome="ok"), newest=1)
+        return any(row.outcome == "ok" for row in rows)
+    except (sqlite3.Error, OSError, NewerSchemaError):
+        return False
 
 
 def _snippets(view: View) -> Iterable[Json]:
