@@ -17,6 +17,7 @@ from tests.router.conftest import audit_rows
 from tests.router.page.browser import Screens
 from tests.router.page.office import office
 from tests.router.page.owner import HOSTILE, Owner, running_page
+from tests.servers.search_service import TOKEN, names_the_first_tool, search_service
 
 
 @pytest.fixture(scope="module")
@@ -230,3 +231,33 @@ async def test_keeps_and_ranks_in_a_browser(screens: Screens) -> None:
         await screens.check("kept", "/page/lab/kept", rank)
     finally:
         screens.owner.gateway.config_file.with_name(USUAL_FILE).unlink()
+
+
+def with_cloud(folder: Path, url: str) -> dict[str, Any]:
+    config = office(folder)
+    config["projects"]["research"] = {"optimization": "cloud"}
+    return {**config, "cloud_search": {"url": url, "token": TOKEN, "timeout_s": 20}}
+
+
+async def test_a_search_service_is_asked_once_and_compared(tmp_path: Path) -> None:
+    async with (
+        search_service(names_the_first_tool) as service,
+        running_page(tmp_path, with_cloud(tmp_path, service.url)) as owner,
+    ):
+        before = len(service.requests)
+        text = await searched(owner, queries="send an email", project="research")
+        assert len(service.requests) == before + 1
+        assert "<dd>cloud<small>the search in use</small>" in text
+        text = await searched(owner, queries="send an email", project="research", compare="yes")
+        assert '<th class="num">cloud ' in text
+        assert len(service.requests) == before + 3
+
+
+async def test_a_search_service_that_does_not_answer_is_said(tmp_path: Path) -> None:
+    async with running_page(tmp_path, with_cloud(tmp_path, "http://127.0.0.1:9")) as owner:
+        text = await searched(owner, queries="send an email", project="research", compare="yes")
+        assert "the search service did not answer" in text
+        assert "The local search answered, because the search service" in text
+        assert "mail:send_email" in text
+        chosen = await searched(owner, queries="send an email", project="research", search="cloud")
+        assert "The local search answered" in chosen

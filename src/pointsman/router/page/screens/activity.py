@@ -40,14 +40,7 @@ _exporting: set[object] = set()
 async def show(view: View) -> Response:
     parts, wanted = view.parts, _filter(view)
     before = seq_of(view.query("before")) or None
-
-    def read() -> Page:
-        return read_page(parts.state_dir, wanted, newest=parts.audit.last_seq, before=before, count=PER_PAGE)
-
-    try:
-        page = await asyncio.to_thread(read)
-    except _READ_ERRORS as error:
-        raise OwnerError("audit_unreadable", f"The audit cannot be read: {error}") from error
+    page = await _read(parts, wanted, before, PER_PAGE)
     config = parts.current.config
     return view.render(
         "activity.html",
@@ -63,6 +56,18 @@ async def show(view: View) -> Response:
         scanned=SCANNED,
         unset=UNSET,
     )
+
+
+async def _read(parts: Parts, wanted: Filter, before: int | None, count: int) -> Page:
+    """Raises OwnerError."""
+
+    def read() -> Page:
+        return read_page(parts.state_dir, wanted, newest=parts.audit.last_seq, before=before, count=count)
+
+    try:
+        return await asyncio.to_thread(read)
+    except _READ_ERRORS as error:
+        raise OwnerError("audit_unreadable", f"The audit cannot be read: {error}") from error
 
 
 async def one(view: View) -> Response:
@@ -114,6 +119,7 @@ async def export(view: View) -> Response:
     wanted = _filter(view)
     if len(_exporting) >= MAX_EXPORTS:
         raise OwnerError("busy", f"{MAX_EXPORTS} exports are under way. Wait for one to end.")
+    await _read(view.parts, wanted, None, 1)  # an error has to come before the answer begins
     headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
     return StreamingResponse(_lines(view.parts.state_dir, wanted), media_type="application/jsonl", headers=headers)
 

@@ -22,6 +22,7 @@ from pointsman.router.page.screens.tools import MAX_SHOWN
 from pointsman.router.page.tool_form import pretty
 from pointsman.router.page.view import CLIENT, View
 
+MAX_TYPED = 20_000  # characters of a field, which is shown again
 _NAMES = ("queries", "context", "token", "project", "search", "most", "expected")
 _WHY = {
     "down": "The server is not ready",
@@ -42,11 +43,15 @@ _WHY = {
 
 async def show(view: View) -> Response:
     """The form, with what the address says. It searches only when it is sent."""
-    return _rendered(view, {name: view.query(name) for name in _NAMES})
+    return _rendered(view, {name: view.query(name)[:MAX_TYPED] for name in _NAMES})
 
 
 async def search(view: View) -> Response:
     parts, typed = view.parts, {name: view.field(name) for name in _NAMES}
+    if any(len(text) > MAX_TYPED for text in typed.values()):
+        raise OwnerError(
+            "invalid_request", f"A field has more than {MAX_TYPED:,} characters. A model asks in a sentence."
+        )
     try:
         caller = lab.caller_of(parts, typed["token"], typed["project"])
         asked = lab.read_request(_lines(typed["queries"]), typed["context"], _most(typed["most"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pointsman.catalog.definitions import KnownTool
 from pointsman.config.edits import Writer, set_server
 from pointsman.config.files import Rewritten
 from pointsman.config.model import ANY
+from pointsman.core.escape import escaped_json
 from pointsman.core.model import Json, ToolKey
 from pointsman.router.audit.query import read_rounds
 from pointsman.router.owner.channel import OwnerError
@@ -123,7 +125,7 @@ async def switch(view: View) -> Response:
     def edit(environ: Mapping[str, str], write: Writer) -> Rewritten:
         return set_server(path, key.server_id, {("tool_permissions", key.tool_name): allow}, environ, write)
 
-    title = f"Allow `{key}`?" if allow else f"Switch `{key}` off?"
+    title = f"Allow {key}?" if allow else f"Switch {key} off?"
     effect = "" if allow else "No client can find or call it then; to them it looks as if it did not exist."
     asked = await view.change(edit, "server", title=title, to=to, text=effect)
     return asked or view.done(f"`{key}` is {'allowed' if allow else 'switched off'}.", to)
@@ -153,10 +155,10 @@ async def try_call(view: View) -> Response:
     if errors:
         return _shown(view, listed, values, errors=errors, http_status=400)
     if listed.effect != "reads" and not view.confirmed:
-        sent = pretty(arguments)
-        text = f"It is not marked as read-only, so it may change things. It gets these arguments:\n{sent[:2000]}"
+        sent = escaped_json(json.dumps(arguments, ensure_ascii=False)).replace("`", "'")
+        text = f"It is not marked as read-only, so it may change things. It gets `{sent[:2000]}`."
         back = f"/page/tools/one?{urlencode({'key': str(key)})}"
-        return view.confirm(f"Call `{key}`?", text, button="Call it", danger=True, back=back)
+        return view.confirm(f"Call {key}?", text, button="Call it", danger=True, back=back)
     began = time.perf_counter()
     try:
         result = await call(view.parts, str(key), arguments, {}, CLIENT)
