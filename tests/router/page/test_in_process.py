@@ -50,9 +50,9 @@ async def _walking(folder: Path) -> AsyncIterator[Walker]:
     running = asyncio.create_task(serve(launch, stop))
     try:
         async with asyncio.timeout(60), httpx2.AsyncClient(timeout=30) as http:
-            await asyncio.wait([link, running], return_when=asyncio.FIRST_COMPLETED)
-            walker = Walker(http, link.result().partition("/page/")[0])
-            assert (await http.get(link.result())).status_code == 303
+            running.add_done_callback(lambda _: link.cancel())  # it ended before its port was open
+            walker = Walker(http, (await link).partition("/page/")[0])
+            assert (await http.get(await link)).status_code == 303
             walker.csrf = csrf_of((await walker.get("/")).text)
             yield walker
     finally:
