@@ -244,13 +244,13 @@ async def test_a_search_service_is_asked_once_and_compared(tmp_path: Path) -> No
         search_service(names_the_first_tool) as service,
         running_page(tmp_path, with_cloud(tmp_path, service.url)) as owner,
     ):
-        before = len(service.requests)
+        before = len(service.asked)
         text = await searched(owner, queries="send an email", project="research")
-        assert len(service.requests) == before + 1
+        assert len(service.asked) == before + 1
         assert "<dd>cloud<small>the search in use</small>" in text
         text = await searched(owner, queries="send an email", project="research", compare="yes")
         assert '<th class="num">cloud ' in text
-        assert len(service.requests) == before + 3
+        assert len(service.asked) == before + 3
 
 
 async def test_a_search_service_that_does_not_answer_is_said(tmp_path: Path) -> None:
