@@ -80,15 +80,15 @@ class Filter:
         return " AND ".join(clauses), arguments
 
     def _clauses(self) -> list[tuple[str, Any]]:
-        clauses: list[tuple[str, Any]] = [(f"{name} IS ?", value) for name, value in self._values()]
-        # A page goes by seq alone: by the index of times, SQLite would sort all rows of the time before the first.
-        time = "time_ms" if self.before_seq is None else "+time_ms"
+        # A page goes by seq alone: by another index, SQLite would sort all of its rows before the first.
+        plus = "" if self.before_seq is None else "+"
+        clauses: list[tuple[str, Any]] = [(f"{plus}{name} IS ?", value) for name, value in self._values()]
         if self.before_seq is not None:
             clauses.append(("seq < ?", self.before_seq))
         if self.since_ms is not None:
-            clauses.append((f"{time} >= ?", self.since_ms))
+            clauses.append((f"{plus}time_ms >= ?", self.since_ms))
         if self.until_ms is not None:
-            clauses.append((f"{time} < ?", self.until_ms))
+            clauses.append((f"{plus}time_ms < ?", self.until_ms))
         if self.text:
             any_of = " || ' ' || ".join(f"ifnull({name}, '')" for name in _IN_TEXT)
             clauses.append((f"{any_of} LIKE ? ESCAPE '\\'", _like(self.text)))
