@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
@@ -16,6 +16,10 @@ Tool = TypeVar("Tool")
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 MAX_NAMED_PROJECTS = 10  # in one sentence
+Denial = Literal["token", "project", "server", "token_servers", "server_projects", "permission"]
+"""Why a caller may not use a tool: there is no such token, it does not include the project, there is no such server,
+the token does not name it, it does not belong to the project, or `tool_permissions` forbid the tool."""
+
 OWNER_ID = "@owner"  # stands for a token id, and no token can have it: the owner's own commands act with it
 
 
@@ -114,6 +118,20 @@ class RightsIndex:
         permits = self.permits(caller, server_id)
         return [tool for name, tool in tools.items() if permits(name)]
 
+    def why_not(self, caller: Caller, server_id: str, tool_name: str) -> Denial | None:
+        """The first reason for which `may_use` is false; None where it is true. For the owner: a caller learns none."""
+        if self.may_use(caller, server_id, tool_name):
+            return None
+        if self.may_use_server(caller, server_id):
+            return "permission"
+        if caller.token_id not in self._projects:
+            return "token"
+        if caller.project_id not in self._projects[caller.token_id]:
+            return "project"
+        if server_id not in self.config.servers:
+            return "server"
+        return "server_projects" if _names(self._token(caller), server_id) else "token_servers"
+
     def strategy(self, caller: Caller) -> Strategy | None:
         """The `optimization` of the caller's project; None: discovery is switched off."""
         if caller.project_id is None:
@@ -165,15 +183,18 @@ class RightsIndex:
     def _compute_grants(self, caller: Caller) -> _Grants:
         if caller == Caller(OWNER_ID, None):  # all servers, whatever their projects
             return _grants(self.config.servers)
-        token = _OWNER if caller.token_id == OWNER_ID else self.config.tokens.get(caller.token_id)
+        token = self._token(caller)
         if token is None or caller.project_id not in self._projects[caller.token_id]:
             return _grants({})
         servers = {
             server_id: server
             for server_id, server in self.config.servers.items()
-            if (ANY in token.servers or server_id in token.servers) and _belongs(server, caller.project_id)
+            if _names(token, server_id) and _belongs(server, caller.project_id)
         }
         return _grants(servers)
+
+    def _token(self, caller: Caller) -> Token | None:
+        return _OWNER if caller.token_id == OWNER_ID else self.config.tokens.get(caller.token_id)
 
 
 _OWNER = Token(sha256="0" * 64, projects=(ANY,), servers=(ANY,))  # never looked up by its secret
@@ -206,6 +227,10 @@ def _projects_by_token(config: GatewayConfig) -> dict[str, frozenset[str | None]
         else frozenset(named[project_id] for project_id in token.projects if project_id in named)
         for token_id, token in {**config.tokens, OWNER_ID: _OWNER}.items()
     }
+
+
+def _names(token: Token | None, server_id: str) -> bool:
+    return token is not None and (ANY in token.servers or server_id in token.servers)
 
 
 def _belongs(server: Server, project_id: str | None) -> bool:

@@ -31,6 +31,7 @@ from pointsman.catalog.results import (
     EXTRA_CANDIDATES,
     Available,
     SearchOutcome,
+    SearchResult,
     UsageFigures,
     accept_hits,
     best_of_each_first,
@@ -51,7 +52,7 @@ from pointsman.core.errors import ServerUnavailableError, UnknownToolError
 from pointsman.core.kinds import TOOLS
 from pointsman.core.model import Caller, Json, ToolKey, ToolSource, WallClock
 from pointsman.providers.base import SearchProvider, SearchRequest
-from pointsman.providers.fallback import rank_with
+from pointsman.providers.fallback import Ranking, rank_with
 
 LOCAL: Strategy = "bm25"  # the provider that always answers
 MAX_RESTARTS = 3  # that one call waits for, of a server that ends again before it has listed its tools
@@ -191,10 +192,10 @@ class ToolCatalogService:
         more = more_tools(results, available.tools)
         return SearchOutcome(results, notice, ranking.provider, unavailable is not None, code, more)
 
-    async def replay(
+    async def trial(
         self, caller: Caller, request: SearchRequest, provider: SearchProvider | Strategy | None = None
-    ) -> tuple[str, list[str]]:
-        """The name of the ranking and the keys of the tools in its order: for a trial, so without usage.
+    ) -> tuple[Ranking, tuple[SearchResult, ...]]:
+        """A ranking, and its results in the order of an answer: without usage.
 
         The tools of the request are the caller's. `provider` is another one than that of the caller's project.
         """
@@ -204,8 +205,7 @@ class ToolCatalogService:
             provider = self._providers[provider or self.rights.strategy(caller) or LOCAL]
         ranking = await rank_with(provider, self._providers[LOCAL], asked)
         results = accept_hits(available.tools, ranking.hits, request.max_results, request.queries)
-        results = best_of_each_first(results) if len(request.queries) > 1 else results
-        return ranking.provider, [result.tool.document.tool_key for result in results]
+        return ranking, best_of_each_first(results) if len(request.queries) > 1 else results
 
     async def overview(self, caller: Caller) -> str | None:
         """What the caller's servers do, in a few words; None unless its project has `describe_catalog`.

@@ -38,6 +38,7 @@ class SearchHit:
     explanation: str | None = None
     intents: tuple[int, ...] = ()  # the indexes of the queries that it serves
     fits: tuple[float, ...] = ()  # its relevance for each of them; empty: not known
+    semantic_share: float | None = None  # of its score; None: not explained, or ranked by words alone
 
 
 class SearchHits(list[SearchHit]):

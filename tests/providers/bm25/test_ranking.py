@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pointsman.providers.base import SearchRequest
+from pointsman.providers.base import SearchHit, SearchRequest
 from pointsman.providers.bm25.provider import BM25SearchProvider
 from pointsman.providers.bm25.ranking import fuse
 from tests.providers.small_catalog import small_catalog
@@ -99,3 +99,21 @@ async def test_explanations_are_left_out_where_nobody_reads_them() -> None:
     hits = {hit.tool_key: hit.explanation for hit in await BM25SearchProvider(embeddings=False).search(request)}
     assert hits["mail:send_email"] is None
     assert hits["weather:getForecast"] == "exact name"
+
+
+async def test_a_hit_says_how_much_of_it_comes_from_meaning() -> None:
+    request = SearchRequest(("write to a colleague", "send an email"), None, CATALOG, 10)
+    shares = {hit.tool_key: hit.semantic_share for hit in await BM25SearchProvider().search(request)}
+    assert all(share is not None and 0 <= share <= 1 for share in shares.values())
+    [similar] = [hit for hit in await BM25SearchProvider().search(_one("write to a colleague")) if _by_meaning(hit)][:1]
+    assert similar.semantic_share == 1
+    by_words = await BM25SearchProvider(embeddings=False).search(request)
+    assert {hit.semantic_share for hit in by_words} == {None}
+
+
+def _one(query: str) -> SearchRequest:
+    return SearchRequest((query,), None, CATALOG, 10)
+
+
+def _by_meaning(hit: SearchHit) -> bool:
+    return hit.explanation == "similar in meaning"

@@ -53,6 +53,13 @@ class Scored:
     scores: Floats
     best: int
     evidence: Evidence
+    meant: Floats | None  # how much of each score comes from meaning; None: by words alone
+
+    def semantic_share(self, row: int) -> float | None:
+        """The share of a tool's score that comes from meaning, from 0 to 1."""
+        if self.meant is None or not self.scores[row]:
+            return None
+        return min(max(float(self.meant[row] / self.scores[row]), 0.0), 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +124,9 @@ class Index:
 
         `sentence` is the match by the sentence encoder, if that is in use.
         """
-        scored = self.score(query, sentence)
+        return self.fit_of(self.score(query, sentence))
+
+    def fit_of(self, scored: Scored | None) -> Floats:
         if scored is None:
             return np.zeros(len(self.documents))
         share: Floats = scored.scores / scored.scores[scored.best]
@@ -139,14 +148,18 @@ class Index:
         words = by_words.combined()
         matches = words > 0
         scores = _shares_of_best(words)
+        meant: Floats | None = None
         if by_meaning is not None:
             matches |= by_meaning.whole + by_meaning.parts.max(axis=0) >= 2 * SIMILAR
             meaning = MEANING_WEIGHT if sentence is None else MEANING_BESIDE_SENTENCES
             shares = _shares_of_best(by_meaning.combined(), (1 + PART_WEIGHT) * LEAST_COSINE)
-            scores = (1 - meaning) * scores + meaning * shares
+            meant = meaning * shares
+            scores = (1 - meaning) * scores + meant
         if sentence is not None:
             matches |= sentence.cosines >= SIMILAR_SENTENCE
-            scores = (1 - SENTENCE_WEIGHT) * scores + SENTENCE_WEIGHT * sentence.shares * agreement.max(axis=0)
+            sentences = SENTENCE_WEIGHT * sentence.shares * agreement.max(axis=0)
+            meant = sentences if meant is None else (1 - SENTENCE_WEIGHT) * meant + sentences
+            scores = (1 - SENTENCE_WEIGHT) * scores + sentences
         if not matches.any():
             return None
         numbers = [number for token in query.tokens if (number := self.vocabulary.get(token)) is not None]
@@ -156,7 +169,7 @@ class Index:
             _alternate(scores, by_words, by_meaning)
         best = int(scores.argmax())
         evidence = self._evidence(query, corrections, best, by_words, by_meaning, sentence)
-        return Scored(scores, best, evidence)
+        return Scored(scores, best, evidence, meant)
 
     def _match_words(self, query: Query, corrections: Corrections) -> Match[Floats]:
         """The part of BM25Plus that depends on the query."""

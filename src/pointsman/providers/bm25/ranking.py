@@ -18,7 +18,7 @@ from pointsman.providers.bm25.query import Query, parse_all
 from pointsman.providers.bm25.synonyms import synonyms_of
 
 if TYPE_CHECKING:
-    from pointsman.providers.bm25.index import Index
+    from pointsman.providers.bm25.index import Index, Scored
     from pointsman.providers.semantic.tool_encoder import EncodedTools
 
 ALL_WEIGHT = 0.2  # of the sum over all queries, added to the best of them
@@ -34,14 +34,17 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
     """Rank the tools of the index, best first. `encoded` are the same tools by the sentence encoder."""
     *queries, context = parsed = parse_all([*request.queries, request.context or ""])
     sentences = encoded.match(list(map(index.as_meant, parsed))) if encoded else [None] * len(parsed)
-    *fits, context_fit = [index.fit(*each) for each in zip(parsed, sentences, strict=True)]
+    scored = [index.score(*each) for each in zip(parsed, sentences, strict=True)]
+    *fits, context_fit = map(index.fit_of, scored)
     named = [index.exact_names.rows(text) for text in request.queries]
     for fit, rows in zip(fits, named, strict=True):
         put_first(fit, rows)
     exact = frozenset(chain.from_iterable(named))
     fused = fuse(fits, context_fit, request.max_results, exact, request.least_each)
     explanations: dict[int, str] = {}
+    shares: dict[int, float | None] = {}
     if request.explain:
+        shares = {hit.row: _semantic_share(scored[:-1], fits, hit.row) for hit in fused}
         explainer = Explainer(queries, context, index.vocabulary)
         explanations = {hit.row: explainer.explain(index.documents[hit.row], hit.intents) for hit in fused}
     explanations |= dict.fromkeys(exact, NOTE)
@@ -52,10 +55,19 @@ def rank(index: Index, request: SearchRequest, encoded: EncodedTools | None = No
             explanations.get(hit.row),
             hit.intents,
             tuple(round(float(fits[intent][hit.row]), 3) for intent in hit.intents),
+            shares.get(hit.row),
         )
         for hit in fused
     ]
     return SearchHits(hits, [round(float(fit.max()), 3) for fit in fits])
+
+
+def _semantic_share(scored: Sequence[Scored | None], fits: Sequence[Floats], row: int) -> float | None:
+    """Of the query that the tool fits best."""
+    best = max(range(len(fits)), key=lambda query: float(fits[query][row]), default=None)
+    found = scored[best] if best is not None else None
+    share = found.semantic_share(row) if found is not None else None
+    return None if share is None else round(share, 3)
 
 
 @dataclass(frozen=True, slots=True)

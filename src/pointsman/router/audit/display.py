@@ -73,7 +73,7 @@ class Table:
 
 
 def _cells(row: Row) -> list[str]:
-    what = _what(row)
+    what = what_of(row)
     if row.code:
         what = f"[{row.code}] {what}"
     if row.repeats is not msgspec.UNSET:
@@ -86,7 +86,8 @@ def _cells(row: Row) -> list[str]:
     return [escaped(cell) for cell in cells]
 
 
-def _what(row: Row) -> str:
+def what_of(row: Row) -> str:
+    """The tool, the queries or the method of a row, in a few words."""
     if row.kind == "read":
         return f"{row.method} {row.tool_key or row.server_id or ''}".rstrip()
     return row.tool_key or ", ".join(f"“{query}”" for query in row.queries or ()) or row.method

@@ -82,6 +82,15 @@ class Journal:
             self._try_to_rotate()
         return self._next_seq
 
+    @property
+    def last_seq(self) -> int:
+        return self._next_seq - 1
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """The last seq, and the end of the present segment."""
+        return self.last_seq, self._end
+
     def append(self, lines: bytes, *, intents: int = 0) -> None:
         """Write complete lines, all or none. `intents` of them use up a seq.
 

@@ -309,6 +309,16 @@ class AuditLog:
             self._failed(error)
 
     @property
+    def last_seq(self) -> int:
+        """The seq of the latest row."""
+        return self._journal.last_seq
+
+    @property
+    def position(self) -> object:
+        """A value that changes with each row, and with each outcome of one."""
+        return self._journal.written
+
+    @property
     def failing(self) -> bool:
         """Whether the last write failed, so that calls are refused; for `/health`."""
         return self._failing

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from operator import itemgetter
@@ -22,7 +22,10 @@ from pointsman.router.audit.rows import Intent, Outcome, Row, iso_time, row_of
 from pointsman.router.audit.segments import FOLDER, Runs, list_segments, read_entries
 
 POLL_S = 0.5
-_BY_VALUE = ("token", "project", "tool_key", "server_id", "kind")
+SCANNED = 50_000  # rows that one page looks through for those that match
+NEARBY = 5_000  # rows before and after a row among which its other rounds are
+_BY_VALUE = ("token", "project", "tool_key", "server_id", "kind", "request_id")
+_IN_TEXT = ("queries", "tool_key", "client", "method", "request_id")
 
 Call = tuple[Intent, Outcome | None]  # None: in progress
 
@@ -40,6 +43,9 @@ class Filter:
     kind: str | None = None
     outcome: str | None = None
     code: str | None = None
+    request_id: str | None = None
+    text: str | None = None  # anywhere in the queries, the tool's key, the client, the method or the request id
+    before_seq: int | None = None
     after_seq: int = 0
     also: frozenset[int] = frozenset()  # matched although not after `after_seq`
 
@@ -49,6 +55,10 @@ class Filter:
         if self.since_ms is not None and intent.time_ms < self.since_ms:
             return False
         if self.until_ms is not None and intent.time_ms >= self.until_ms:
+            return False
+        if self.before_seq is not None and intent.seq >= self.before_seq:
+            return False
+        if self.text and not _has_text(intent, self.text):
             return False
         return all(getattr(intent, name) == value for name, value in self._values())
 
@@ -70,11 +80,18 @@ class Filter:
         return " AND ".join(clauses), arguments
 
     def _clauses(self) -> list[tuple[str, Any]]:
-        clauses: list[tuple[str, Any]] = [(f"{name} IS ?", value) for name, value in self._values()]
+        # A page goes by seq alone: by another index, SQLite would sort all of its rows before the first.
+        plus = "" if self.before_seq is None else "+"
+        clauses: list[tuple[str, Any]] = [(f"{plus}{name} IS ?", value) for name, value in self._values()]
+        if self.before_seq is not None:
+            clauses.append(("seq < ?", self.before_seq))
         if self.since_ms is not None:
-            clauses.append(("time_ms >= ?", self.since_ms))
+            clauses.append((f"{plus}time_ms >= ?", self.since_ms))
         if self.until_ms is not None:
-            clauses.append(("time_ms < ?", self.until_ms))
+            clauses.append((f"{plus}time_ms < ?", self.until_ms))
+        if self.text:
+            any_of = " || ' ' || ".join(f"ifnull({name}, '')" for name in _IN_TEXT)
+            clauses.append((f"{any_of} LIKE ? ESCAPE '\\'", _like(self.text)))
         if self.outcome:
             clauses.append(("(outcome = ? OR outcome IS NULL)", self.outcome))
         if self.code is not None:
@@ -99,6 +116,50 @@ def read_rows(state_dir: Path, wanted: Filter | None = None, *, newest: int | No
         return map(_row, _read(state_dir, wanted))
     with closing(_read(state_dir, wanted, backwards=True)) as found:
         return reversed([_row(stored) for stored in islice(found, min(newest, sys.maxsize))])
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some rows, newest first."""
+
+    rows: list[Row]
+    older: int | None  # the `before` of the next page; None: there are no older rows
+    complete: bool  # whether all matching rows between this page and the next are here; else there was too much to read
+
+
+def read_page(
+    state_dir: Path, wanted: Filter, *, newest: int, before: int | None = None, count: int, scanned: int = SCANNED
+) -> Page:
+    """Return the latest matching rows with a seq below `before`, and where the next page begins.
+
+    `newest` is the last seq. The work is bounded by `scanned` rows, however many there are and however few match.
+
+    Raises as `read_rows`.
+    """
+    newest_moved, first, last = _bounds(state_dir, wanted.since_ms, wanted.until_ms)
+    newest = max(newest, newest_moved)
+    top = min(before or newest + 1, newest + 1, newest + 1 if last is None else last + 1)
+    lowest = max(top - 1 - scanned, 0)
+    bottom = max(lowest, wanted.after_seq, 0 if first is None else first - 1)
+    bounded = replace(wanted, before_seq=top, after_seq=bottom)
+    with closing(_read(state_dir, bounded, backwards=True)) as found:
+        rows = [_row(stored) for stored in islice(found, count + 1)]
+    if len(rows) > count:
+        return Page(rows[:count], rows[count].seq + 1, complete=True)
+    more = bottom == lowest > 0 and _has_rows_up_to(state_dir, bottom)
+    return Page(rows, bottom + 1 if more else None, complete=not more)
+
+
+def read_rounds(state_dir: Path, seq: int) -> list[Row]:
+    """Return the row with this seq and the other rounds of its request, in their order; empty if there is none.
+
+    Raises as `read_rows`.
+    """
+    rows = list(read_rows(state_dir, Filter(after_seq=seq - 1, before_seq=seq + 1)))
+    if not rows:
+        return []
+    around = Filter(request_id=rows[0].request_id, after_seq=max(seq - NEARBY, 0), before_seq=seq + NEARBY)
+    return list(read_rows(state_dir, around))
 
 
 def read_calls(state_dir: Path, wanted: Filter, *, backwards: bool = False) -> Iterator[Call]:
@@ -196,14 +257,89 @@ def _read_journal(folder: Path) -> tuple[list[tuple[str, Intent]], dict[tuple[st
 
 
 def _read_database(connection: sqlite3.Connection, wanted: Filter, backwards: bool) -> Iterator[_Stored]:
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
+    if not _has_table(connection):
         return iter(())  # created, but still without a table
+    return connection.execute(*statement_for(connection, wanted, backwards))
+
+
+def _has_table(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone())
+
+
+def statement_for(connection: sqlite3.Connection, wanted: Filter, backwards: bool) -> tuple[str, list[Any]]:
+    """Return the statement that reads the matching rows, and its arguments."""
     select = _SELECT
     for column in columns_after(connection.execute("PRAGMA user_version").fetchone()[0]):
         select = select.replace(column.split()[0], "NULL")  # the daemon adds the column at its next write
     where, arguments = wanted.conditions()
     order = "DESC" if backwards else "ASC"
-    return connection.execute(f"{select} WHERE {where} ORDER BY seq {order}, run {order}", arguments)
+    return f"{select} WHERE {where} ORDER BY seq {order}, run {order}", arguments
+
+
+_NEAR_A_TIME = 1_000  # rows: a clock that was set back gives later rows earlier times
+FIRST_SEQ = "SELECT min(seq) FROM (SELECT seq FROM audit WHERE time_ms >= ? ORDER BY time_ms LIMIT ?)"
+LAST_SEQ = "SELECT max(seq) FROM (SELECT seq FROM audit WHERE time_ms < ? ORDER BY time_ms DESC LIMIT ?)"
+
+
+def _bounds(state_dir: Path, since_ms: int | None, until_ms: int | None) -> tuple[int, int | None, int | None]:
+    """Return the newest seq of the database, the first since a time and the last before a time.
+
+    The latter two are None where there is no bound, or where rows of the journal may be meant.
+    """
+    connection = open_to_read(state_dir / FILE)
+    if connection is None:
+        return 0, None, None
+    with closing(connection):
+        if not _has_table(connection):
+            return 0, None, None
+        newest = _one(connection, "SELECT max(seq) FROM audit") or 0
+        first = last = None
+        if since_ms is not None:
+            first = _one(connection, FIRST_SEQ, since_ms, _NEAR_A_TIME) or newest + 1
+        if until_ms is not None and _any(connection, "time_ms >= ?", until_ms):
+            last = _one(connection, LAST_SEQ, until_ms, _NEAR_A_TIME) or 0
+        return newest, first, last
+
+
+def _has_rows_up_to(state_dir: Path, seq: int) -> bool:
+    connection = open_to_read(state_dir / FILE)
+    if connection is None:
+        return False
+    with closing(connection):
+        return _has_table(connection) and _any(connection, "seq <= ?", seq)
+
+
+def _any(connection: sqlite3.Connection, condition: str, value: int) -> bool:
+    return bool(connection.execute(f"SELECT 1 FROM audit WHERE {condition} LIMIT 1", (value,)).fetchone())  # noqa: S608
+
+
+def _one(connection: sqlite3.Connection, statement: str, *values: int) -> int | None:
+    found: int | None = connection.execute(statement, values).fetchone()[0]
+    return found
+
+
+def _has_text(intent: Intent, text: str) -> bool:
+    """As `LIKE` compares: only ASCII letters match in either case."""
+    values = (getattr(intent, name) for name in _IN_TEXT)
+    whole = " ".join(value if isinstance(value, str) else _encode(value).decode() if value else "" for value in values)
+    return _lower(_in_json(text)) in _lower(whole)
+
+
+def _like(text: str) -> str:
+    escaped = _in_json(text).replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+    return f"%{escaped}%"
+
+
+def _in_json(text: str) -> str:
+    """The queries are stored as JSON, where quotes and control characters have escapes."""
+    return _encode(text).decode()[1:-1]
+
+
+def _lower(text: str) -> str:
+    return text.translate(_ASCII_LOWER)
+
+
+_ASCII_LOWER = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
 _encode = msgspec.json.Encoder().encode

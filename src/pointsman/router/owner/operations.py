@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -238,7 +239,9 @@ async def replay_cases(parts: Parts, cases: list[Json], providers: list[str]) ->
     return await _limited(replay(parts.catalog, parts.current.config, parts.state_dir, cases, providers), REPLAY_S)
 
 
-async def call(parts: Parts, tool_key: str, arguments: Json, words: Mapping[str, str]) -> Json:
+async def call(
+    parts: Parts, tool_key: str, arguments: Json, words: Mapping[str, str], asked_by: str = _CLIENT.name
+) -> Json:
     """Call a tool as the owner: with the checks, limits and audit rows of any other call.
 
     `words` are arguments as they were typed; the tool's schema decides whether one is JSON or text.
@@ -252,7 +255,8 @@ async def call(parts: Parts, tool_key: str, arguments: Json, words: Mapping[str,
     config = parts.current.config
     longest_s = max((config.timeouts_of(server).call_s for server in config.servers.values()), default=0.0)
     given = {"toolKey": tool_key, "arguments": arguments}
-    return error_for_owner(await _call(parts, OWNER, EXECUTE, given, longest_s + CALL_MARGIN_S))
+    client = replace(_CLIENT, name=asked_by)
+    return error_for_owner(await _call(parts, OWNER, EXECUTE, given, longest_s + CALL_MARGIN_S, client))
 
 
 def summary(parts: Parts) -> str:
@@ -404,9 +408,11 @@ class _NoQuestions:
         raise CannotAskError
 
 
-async def _call(parts: Parts, caller: Caller, tool: str, arguments: Json, limit_s: float) -> Json:
+async def _call(
+    parts: Parts, caller: Caller, tool: str, arguments: Json, limit_s: float, client: Client = _CLIENT
+) -> Json:
     params: Json = {"name": tool, "arguments": arguments, "_meta": {WHOLE_KEY: True}}
-    request = FrontRequest(secrets.token_hex(8), "tools/call", params, caller, _CLIENT)
+    request = FrontRequest(secrets.token_hex(8), "tools/call", params, caller, client)
     try:
         return await _limited(parts.gateway.handle(request, _NoQuestions()), limit_s)
     except ProtocolError as error:

@@ -45,7 +45,7 @@ async def replay(
     """
     if len(cases) > MAX_CASES:
         raise OwnerError("invalid_request", f"At most {MAX_CASES} cases are ranked at once.")
-    providers: dict[str, SearchProvider | Strategy] = {name: _provider(name, config, state_dir) for name in names}
+    providers: dict[str, SearchProvider | Strategy] = {name: provider_of(name, config, state_dir) for name in names}
     read = [_read(case, catalog, config) for case in cases]
     ranked = []
     try:
@@ -57,7 +57,8 @@ async def replay(
     return {"cases": ranked}
 
 
-def _provider(name: str, config: GatewayConfig, state_dir: Path) -> SearchProvider | Strategy:
+def provider_of(name: str, config: GatewayConfig, state_dir: Path) -> SearchProvider | Strategy:
+    """One of `PROVIDERS` by its name. Raises OwnerError."""
     if name in (WORDS_ALONE, WITH_MEANING):
         return BM25SearchProvider(embeddings=name == WITH_MEANING)
     if name == WITH_SENTENCES:
@@ -109,7 +110,8 @@ def _read(case: Json, catalog: ToolCatalogService, config: GatewayConfig) -> _Ca
 async def _rank(catalog: ToolCatalogService, case: _Case, providers: Mapping[str, SearchProvider | Strategy]) -> Json:
     by_name: Json = {}
     for name, provider in {NOW: None, **providers}.items():
-        used, keys = await catalog.replay(case.caller, case.request, provider)
+        ranking, results = await catalog.trial(case.caller, case.request, provider)
+        keys = (result.tool.document.tool_key for result in results)
         rank = next((place for place, key in enumerate(keys, 1) if key in case.expected), None)
-        by_name[name] = {"provider": used, "rank": rank}
+        by_name[name] = {"provider": ranking.provider, "rank": rank}
     return by_name

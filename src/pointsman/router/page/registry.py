@@ -21,7 +21,9 @@ Topic = Callable[[Parts, str], Awaitable[object]]
 SCREENS = (
     "overview",
     "servers",
-    # Tools, the discovery lab and the activity come here.
+    "tools",
+    "lab",
+    "activity",
     # Below: who may use what, and the archive.
     # Projects, tokens and the archive come here.
 )

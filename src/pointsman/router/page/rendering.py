@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from pointsman import __version__
+from pointsman.core.escape import escaped, escaped_lines
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.static import StaticFiles
 
@@ -26,11 +27,34 @@ class Renderer:
         )
         self._environment.globals.update(static=static.url, screens=screens, version=__version__, plural=plural)
         self._environment.filters.update(
-            number=number, short=short, moment=moment, ms=milliseconds, ago=ago, prose=prose
+            number=number,
+            short=short,
+            moment=moment,
+            ms=milliseconds,
+            ago=ago,
+            prose=prose,
+            line=escaped,
+            lines=escaped_lines,
+            cut=cut,
+            size=size,
         )
 
     def render(self, template: str, **context: Any) -> str:
         return self._environment.get_template(template).render(context)
+
+
+def cut(text: str, most: int) -> str:
+    """The beginning of a foreign text as one line, with control characters escaped."""
+    line = escaped(" ".join(text[: 4 * most].split()))
+    return line if len(line) <= most and len(text) <= 4 * most else f"{line[: most - 1]}…"
+
+
+def size(count: float) -> str:
+    """Bytes in a unit that a person reads: 812 bytes, 12.3 KB, 4.5 MB."""
+    for limit, unit in ((1e6, "MB"), (1e3, "KB")):
+        if count >= limit:
+            return f"{count / limit:.1f} {unit}"
+    return f"{count:.0f} bytes"
 
 
 def number(value: float) -> str:

@@ -16,6 +16,7 @@ from pointsman.router.cli.common.options import CommandError, ConfigCommandError
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, plural, progress
 from pointsman.router.cli.show.audit import Moment, report_read_errors
+from pointsman.router.owner.kept_cases import USUAL_FILE, Case, KeptCasesError, add_ranks, read_kept
 
 MAX_DESCRIPTION = 100
 CALL_S = 86_400.0  # the gateway limits a call by `timeouts.call_s`
@@ -153,7 +154,7 @@ def test_search(
         for start in range(0, len(cases), BATCH):
             batch = cases[start : start + BATCH]
             asked = {"cases": [case.asked() for case in batch], "providers": list(dict.fromkeys(providers))}
-            replay.add_ranks(batch, ask_gateway(state_dir, "replay", timeout_s=REPLAY_S, **asked)["cases"])
+            add_ranks(batch, ask_gateway(state_dir, "replay", timeout_s=REPLAY_S, **asked)["cases"])
     if before is not None:
         replay.add_earlier(cases, before)
     if as_json:
@@ -166,14 +167,17 @@ def test_search(
         sys.exit(1)
 
 
-def _kept(file: Path | None, state_dir: Path | None) -> list[replay.Case]:
+def _kept(file: Path | None, state_dir: Path | None) -> list[Case]:
     if file is None:
         about = ask_gateway(state_dir, "about")
-        file = Path(about["configuration"]).with_name(replay.USUAL_FILE)
-    return replay.read_kept(file)
+        file = Path(about["configuration"]).with_name(USUAL_FILE)
+    try:
+        return read_kept(file)
+    except KeptCasesError as error:
+        raise ConfigCommandError(*error.lines) from None
 
 
-def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[replay.Case]:
+def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[Case]:
     from pointsman.router.audit.choices import read_choices
 
     choices = read_choices(owned_folder(state_dir), since_ms, count)
@@ -182,10 +186,10 @@ def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[r
             "The audit log has no discovery that was followed by a successful call of the same caller within five "
             "minutes. Use the gateway for a while, or keep requests in a file."
         )
-    return [replay.Case(list(one.queries), one.tool_keys, project=one.project, token=one.token) for one in choices]
+    return [Case(list(one.queries), one.tool_keys, project=one.project, token=one.token) for one in choices]
 
 
-def _print_replay(cases: Sequence[replay.Case], audit: bool) -> None:
+def _print_replay(cases: Sequence[Case], audit: bool) -> None:
     shown = replay.changed_or_far(cases) if audit else cases
     left_out = len(shown) - replay.MAX_CHANGES if audit else 0
     shown = shown[: replay.MAX_CHANGES] if audit else shown

@@ -1,0 +1,173 @@
+"""Requests that are kept in a file, with the tools that they should find: read, added to, and given their ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pointsman.config.files import ReplaceError, create, rewrite
+
+USUAL_FILE = "pointsman.queries.yaml"  # beside the configuration
+MAX_BYTES = 1 << 20
+WORST_RANK = 100
+NOW = "now"
+_KEYS = ("query", "context", "project", "expected", "worst_rank")
+_EXAMPLE = "- {query: read a text file, expected: files:read_file, worst_rank: 3}"
+
+
+class KeptCasesError(Exception):
+    """The file cannot be used. `lines` are for the person."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = lines
+
+
+@dataclass(slots=True)
+class Case:
+    queries: list[str]
+    expected: list[str]  # any one of them
+    worst_rank: int | None = None  # None: any rank will do
+    context: str | None = None
+    project: str | None = None
+    token: str | None = None
+    ranks: dict[str, int | None] = field(default_factory=dict)  # by the name of the search; empty: its project is gone
+    provider: str | None = None  # of the rank now
+    replaced: list[str] = field(default_factory=list)  # searches that did not answer, so that local search did
+
+    @property
+    def missed(self) -> bool:
+        if self.worst_rank is None:
+            return False
+        rank = self.ranks.get(NOW)
+        return rank is None or rank > self.worst_rank
+
+    @property
+    def identity(self) -> str:
+        return json.dumps([self.queries, self.context, self.project, sorted(self.expected)])
+
+    def asked(self) -> dict[str, Any]:
+        names = ("queries", "context", "project", "token", "expected")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def shown(self) -> dict[str, Any]:
+        more = {} if self.worst_rank is None else {"worstRank": self.worst_rank, "missed": self.missed}
+        return {**self.asked(), **more, "provider": self.provider, "ranks": self.ranks}
+
+    def written(self) -> str:
+        """The case as an entry of the file, on one line."""
+        one, context = self.queries[0] if len(self.queries) == 1 else self.queries, self.context or None
+        expected = self.expected[0] if len(self.expected) == 1 else self.expected
+        values = (one, context, self.project, expected, self.worst_rank)
+        pairs = [(key, value) for key, value in zip(_KEYS, values, strict=True) if value is not None]
+        return f"- {{{', '.join(f'{key}: {_yaml(value)}' for key, value in pairs)}}}"
+
+
+def read_kept(path: Path) -> list[Case]:
+    """Raises KeptCasesError."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1).decode()
+    except FileNotFoundError:
+        raise KeptCasesError(
+            f"There is no {path}. Write the requests to keep into it, one per entry:",
+            f"  {_EXAMPLE}",
+            "or replay those of the audit log with `pointsman tools test --audit`.",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeptCasesError(f"{path} cannot be read: {error}") from None
+    return read_text(text, path)
+
+
+def read_text(text: str, path: Path) -> list[Case]:
+    """The cases of a file with this text. Raises KeptCasesError."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        entries = YAML(typ="safe", pure=True).load(text) if len(text) <= MAX_BYTES else None
+    except (ValueError, YAMLError, RecursionError) as error:
+        raise KeptCasesError(*f"{path} cannot be read: {error}".split("\n")) from None
+    if not isinstance(entries, list) or not entries:
+        raise KeptCasesError(f"{path} must be a list of entries (at most 1 MB), such as:", f"  {_EXAMPLE}")
+    return [_read_case(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1)]
+
+
+def _read_case(entry: Any, where: str) -> Case:
+    if not isinstance(entry, dict) or not {"query", "expected"} <= entry.keys() or entry.keys() - set(_KEYS):
+        raise KeptCasesError(
+            f"{where} must have `query` and `expected`; it may have `context`, `project`, `worst_rank`:",
+            f"  {_EXAMPLE}",
+        )
+    worst, context, project = entry.get("worst_rank", 1), entry.get("context"), entry.get("project")
+    if type(worst) is not int or not 1 <= worst <= WORST_RANK:
+        raise KeptCasesError(f"{where}: `worst_rank` must be a whole number from 1 to 100.")
+    for name, value in (("context", context), ("project", project)):
+        if value is not None and not isinstance(value, str):
+            raise KeptCasesError(f"{where}: `{name}` must be a text.")
+    return Case(
+        _texts(entry["query"], f"{where}: `query`"),
+        _texts(entry["expected"], f"{where}: `expected`"),
+        worst,
+        context,
+        project,
+    )
+
+
+def _texts(value: Any, where: str) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise KeptCasesError(f"{where} must be a text or a list of texts.")
+    return texts
+
+
+def keep(path: Path, case: Case) -> int:
+    """Add a case at the end of the file, which is created if it is missing; return its number.
+
+    Every other character of the file stays. Raises KeptCasesError: nothing was written.
+    """
+    entry, numbers = case.written(), []
+
+    def appended(text: str) -> str:
+        before = read_text(text, path) if text.strip() else []
+        line_end = "" if not text or text.endswith("\n") else "\n"
+        after = f"{text}{line_end}{entry}\n"
+        if len(after.encode()) > MAX_BYTES or _read_or_none(after, path) != [*before, case]:
+            raise KeptCasesError(f"{path} has a form to which no entry can be added at its end. Add it by hand:", entry)
+        if case in before:
+            raise KeptCasesError(f"{path} has this request already: entry {before.index(case) + 1}.")
+        numbers.append(len(before) + 1)
+        return after
+
+    try:
+        try:
+            create(path, appended("").encode(), mode=0o644)
+        except FileExistsError:
+            rewrite(path, appended)
+    except ReplaceError as error:
+        raise KeptCasesError(str(error)) from None
+    return int(numbers[-1])
+
+
+def _read_or_none(text: str, path: Path) -> list[Case] | None:
+    try:
+        return read_text(text, path)
+    except KeptCasesError:
+        return None
+
+
+def _yaml(value: str | int | list[str]) -> str:
+    """A value in YAML's flow style. JSON is YAML but for characters that YAML does not accept as they are."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in text)
+
+
+def add_ranks(cases: Sequence[Case], answers: Sequence[Mapping[str, Any] | None]) -> None:
+    for case, answer in zip(cases, answers, strict=True):
+        if answer is not None:
+            case.ranks |= {name: found["rank"] for name, found in answer.items()}
+            case.provider = answer[NOW]["provider"]
+            case.replaced = [name for name, found in answer.items() if name not in (NOW, found["provider"])]
