@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 CHROMIUM_ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",  # a name that was rebound to this machine
 ]
 PICTURES = Path(__file__).parents[3] / ".screens"
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import httpx2
 
 from pointsman.router.owner.client import ask
 from tests.gateway_process import GatewayProcess, gateway_process
+from tests.program import run_program
 from tests.router.conftest import audit_rows, from_file, workshop
 
 HOSTILE = "<img src=x onerror=alert(1)>{{7*7}}"  # must only ever be text
@@ -29,7 +31,6 @@ class Owner:
     gateway: GatewayProcess
     http: httpx2.AsyncClient
     csrf: str = ""
-    rows_before: int = field(default=0)
 
     async def link(self) -> str:
         """A new link, as `pointsman open` prints it."""
@@ -69,6 +70,17 @@ class Owner:
         return [(row["client"], row["method"], row["code"]) for row in rows]
 
 
+async def command(owner: Owner, *words: str) -> str:
+    """What a command of the owner prints."""
+    ended = await run_program(
+        *(sys.executable, "-P", "-m", "pointsman", *words, "--state-dir", str(owner.gateway.state_dir)),
+        cwd=owner.gateway.state_dir,
+        limit_s=60,
+    )
+    assert ended.code == 0, ended.err
+    return ended.out
+
+
 def csrf_of(text: str) -> str:
     found = _CSRF.search(text)
     assert found is not None, text
@@ -92,6 +104,7 @@ def small_config(folder: Path) -> dict[str, Any]:
             "shop": workshop(folder / "trace", name="Workshop", tool_permissions={"erase": False}),
             "hostile": from_file(folder / "hostile.json", "h", {"tools": hostile}, name=HOSTILE, projects=["attic"]),
             "gone": {"command": "no-such-program-anywhere"},
+            "noisy": {"command": "sh", "args": ["-c", "echo begun: no configuration >&2; exit 1"]},
             "off": workshop(folder / "trace", enabled=False),
         },
     }

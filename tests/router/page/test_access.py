@@ -12,7 +12,7 @@ import pytest
 from pointsman.router.owner.client import ask
 from tests.gateway_process import gateway_process
 from tests.router.conftest import audit_rows
-from tests.router.page.owner import Owner, owner_of, running_page
+from tests.router.page.owner import Owner, command, owner_of, running_page
 
 
 async def test_without_a_cookie_nothing_is_said_about_servers(owner: Owner) -> None:
@@ -178,3 +178,22 @@ async def test_streams_end_with_the_gateway_and_are_bounded(tmp_path: Path) -> N
         assert asyncio.get_running_loop().time() - began < 8  # the grace for calls, which streams do not use
         for response in opened:
             await response.aclose()
+
+
+async def test_the_commands_print_a_link_and_sign_everybody_out(tmp_path: Path) -> None:
+    async with running_page(tmp_path, {}) as owner, httpx2.AsyncClient() as http:
+        printed = next(line for line in owner.gateway.lines if line.startswith("open the page"))
+        assert (await http.get(printed.rpartition(" ")[2])).status_code == 303
+        opened = await command(owner, "open")
+        assert (await http.get(opened.strip())).status_code == 303
+        assert "Sign out" in (await http.get(owner.gateway.base_url + "/")).text
+        assert "signed out" in await command(owner, "page", "logout")
+        assert "Sign out" not in (await http.get(owner.gateway.base_url + "/")).text
+
+
+async def test_signing_out_ends_this_browser_only(tmp_path: Path) -> None:
+    async with running_page(tmp_path, {}) as owner, owner_of(owner.gateway) as other:
+        left = await owner.post("/page/leave")
+        assert (left.status_code, left.headers["location"]) == (303, "/")
+        assert "Sign out" not in (await owner.get("/")).text
+        assert "Sign out" in (await other.get("/")).text

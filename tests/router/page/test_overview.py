@@ -12,7 +12,7 @@ from tests.router.page.owner import HOSTILE, Owner
 
 async def test_says_which_servers_are_ready_and_why_others_are_not(owner: Owner) -> None:
     text = (await owner.get("/")).text
-    assert "2 of 3" in text
+    assert "2 of 4" in text
     assert "there is no such program" in text
 
 
@@ -52,3 +52,23 @@ async def test_shows_a_call_without_a_reload(screens: Screens) -> None:
         await page.wait_for_function(
             "before => document.querySelector('.figure:nth-child(2) small').textContent !== before", arg=before
         )
+
+
+async def test_refused_clients_and_first_steps_are_at_the_top(owner: Owner) -> None:
+    answer = await owner.http.post(
+        owner.gateway.url,
+        json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        headers={"Accept": "application/json, text/event-stream", "Authorization": "Bearer ptm_wrong"},
+    )
+    assert answer.status_code == 401
+    text = (await owner.get("/")).text
+    assert text.index("Refused clients") < text.index("Servers that are not ready") < text.index("Calls a minute")
+    assert "sends no token, or one that is unknown" in text
+    assert "Let a model find a tool" in text
+
+
+async def test_each_client_has_a_snippet_with_this_url(owner: Owner) -> None:
+    text = (await owner.get("/")).text
+    for client in ("Claude Code", "Cursor", "VS Code", "Codex", "Zed"):
+        assert f"<summary>{client}</summary>" in text
+    assert text.count(f"{owner.gateway.base_url}/mcp&#34;") > 5

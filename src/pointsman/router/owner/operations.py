@@ -108,6 +108,11 @@ async def servers(parts: Parts, *, at_once: bool = False) -> Json:
     return {"servers": _describe_all(parts) if at_once else await _describe_listed(parts)}
 
 
+def described_server(parts: Parts, server_id: str) -> Json:
+    """How a server is now, without a wait."""
+    return _describe(parts, server_id, _require_server(parts, server_id))
+
+
 async def settled_server(parts: Parts, server_id: str) -> Json:
     """How a server is once its present start has succeeded or failed, and once it has listed its tools."""
     server = _require_server(parts, server_id)

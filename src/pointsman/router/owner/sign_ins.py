@@ -22,6 +22,7 @@ from pointsman.core.wire import InvalidJsonError, decode, encode
 from pointsman.router.audit.row_rate import TokenBucket
 
 FILE = "page.mark"
+SIGN_IN = "page/sign-in"  # the method of its audit rows
 CODE_S = 600.0
 SESSION_S = 12 * 3600.0
 MAX_CODES = 16  # that are open at once; the oldest ends

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 from pointsman.core.errors import UnauthorizedError
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
-from pointsman.router.owner.sign_ins import SESSION_S, Session
+from pointsman.router.owner.sign_ins import SESSION_S, SIGN_IN, Session
 from pointsman.router.page.events import Streams
 from pointsman.router.page.forms import FormError, read_form
 from pointsman.router.page.registry import Handler, load_screens
@@ -79,10 +79,10 @@ class PageApp:
         if cookie is None:
             many = sign_ins.too_many_failures()
             if not many:
-                audit.record_refusal(UnauthorizedError.code, kind="change", method="page/sign-in", token_id=None)
+                audit.record_refusal(UnauthorizedError.code, kind="change", method=SIGN_IN, token_id=None)
             response = self._render(request, "code_refused.html", 429 if many else 403, too_many=many)
         else:
-            audit.record_change("page/sign-in", "page", client="page")
+            audit.record_change(SIGN_IN, "page", client="page")
             response = RedirectResponse("/", 303)
             self.set_cookie(request, response, self.session_cookie, cookie, int(SESSION_S))
         response.headers["Referrer-Policy"] = "no-referrer"
@@ -106,7 +106,8 @@ class PageApp:
         return response
 
     async def _events(self, view: View) -> Response:
-        return self.streams.response(view.request.query_params.get("topics", "").split(","))
+        cookie, sign_ins = view.request.cookies.get(self.session_cookie), self.parts.sign_ins
+        return self.streams.response(view.query("topics").split(","), lambda: sign_ins.session(cookie) is not None)
 
     # ------------------------------------------------------------------ around every answer
 
@@ -129,7 +130,7 @@ class PageApp:
         async def endpoint(request: Request) -> Response:
             session = self.parts.sign_ins.session(request.cookies.get(self.session_cookie))
             if session is None:
-                own = request.url.path == "/" and request.method == "GET"
+                own = request.scope["path"] == "/" and request.method == "GET"
                 return _secured(self._render(request, "welcome.html", 200 if own else 401))
             view = View(self, request, session, screen)
             try:
@@ -143,7 +144,7 @@ class PageApp:
             except OwnerError as error:
                 response = view.problem(str(error), 404 if error.code.startswith("unknown_") else 409)
             except Exception:
-                logger.exception("the page failed at %s", request.url.path)
+                logger.exception("the page failed at %s", request.scope["path"])
                 response = view.problem("This failed inside the gateway; its log has the reason.", 500)
             return _secured(response)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
@@ -37,14 +37,15 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def response(self, names: Iterable[str]) -> Response:
+    def response(self, names: Iterable[str], valid: Callable[[], bool]) -> Response:
+        """`valid`: whether the browser is still signed in."""
         wanted = [name for name in names if name.partition(":")[0] in self._topics][:MAX_TOPICS]
         if self._ended or len(self._open) >= MAX_STREAMS:
             # 204 tells a browser not to connect again; the page then stays as it is until it is loaded anew.
             return Response(status_code=204)
         if not wanted:
             return PlainTextResponse("There is no such topic.", 400)
-        return StreamingResponse(self._events(_Stream(wanted)), media_type="text/event-stream")
+        return StreamingResponse(self._events(_Stream(wanted, valid)), media_type="text/event-stream")
 
     def end(self) -> None:
         self._ended = True
@@ -57,7 +58,7 @@ class Streams:
             self._looking = asyncio.create_task(self._look())
         try:
             yield b"retry: 3000\n\n"
-            while not self._ended:
+            while not self._ended and stream.valid():
                 try:
                     async with asyncio.timeout(HEARTBEAT_S):
                         await stream.wake.wait()
@@ -103,7 +104,8 @@ class Streams:
 
 
 class _Stream:
-    def __init__(self, topics: list[str]) -> None:
+    def __init__(self, topics: list[str], valid: Callable[[], bool]) -> None:
+        self.valid = valid
         self.topics = frozenset(name for name in topics if "\n" not in name and "\r" not in name)
         self.changed: dict[str, None] = {}  # in order, each once
         self.wake = asyncio.Event()

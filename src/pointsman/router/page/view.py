@@ -45,6 +45,11 @@ class View:
         """The address of the gateway for clients, by the name that this browser uses."""
         return f"{self.request.url.scheme}://{self.request.headers['host']}/mcp"
 
+    @property
+    def address(self) -> str:
+        """The path of this request. Not `request.url.path`, which is put together with the Host header."""
+        return str(self.request.scope["path"])
+
     def path(self, name: str) -> str:
         return str(self.request.path_params[name])
 
@@ -147,7 +152,7 @@ class View:
         """This address with other parameters; None removes one. For pagers and filters."""
         given = {**self.request.query_params, **changed}
         kept = {name: value for name, value in given.items() if value not in (None, "")}
-        return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
+        return f"{self.address}?{urlencode(kept)}" if kept else self.address
 
     @property
     def back(self) -> str:

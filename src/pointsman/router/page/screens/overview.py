@@ -19,10 +19,12 @@ from pointsman.router.clients.setup import snippet
 from pointsman.router.observe.metrics import Metrics
 from pointsman.router.owner.operations import status
 from pointsman.router.owner.parts import Parts
+from pointsman.router.owner.sign_ins import SIGN_IN
 from pointsman.router.page import charts
 from pointsman.router.page.registry import Screen
 from pointsman.router.page.view import View
 
+_LINK = "opened a link to this page that no longer works"
 LOOK_AGAIN_S = 2.0  # in the audit, for steps that were not taken yet
 _WHY = {
     "unauthorized": "sends no token, or one that is unknown or has expired",
@@ -83,9 +85,9 @@ def _refused(metrics: Metrics) -> Iterable[Json]:
     now_ms = time.time() * 1000
     for (client, token, code), last in reversed(metrics.refusals.items()):
         yield {
-            "client": client or "A client without a name",
+            "client": client or ("A browser" if last.method == SIGN_IN else "A client without a name"),
             "token": token,
-            "why": _WHY.get(code or "", f"was refused ({code})"),
+            "why": _LINK if last.method == SIGN_IN else _WHY.get(code or "", f"was refused ({code})"),
             "count": last.count,
             "ago_s": (now_ms - last.time_ms) / 1000,
         }

@@ -7,7 +7,7 @@ const parse = (text) => new DOMParser().parseFromString(text, "text/html");
 
 function showPage(fresh, url) {
   const next = fresh.getElementById("main");
-  if (!next || document.querySelector("body.bare")) return location.assign(url);
+  if (!next || fresh.body.classList.contains("bare")) return location.assign("/"); // signed out meanwhile
   document.title = fresh.title;
   document.getElementById("main").replaceWith(next);
   const side = document.querySelector(".side"), newSide = fresh.querySelector(".side");
@@ -93,7 +93,7 @@ function listen() {
   if (source && source.topics === topics) return;
   source?.close();
   source = null;
-  if (!topics) return;
+  if (!topics || document.hidden) return;
   source = new EventSource(`/page/events?topics=${encodeURIComponent(topics)}`);
   source.topics = topics;
   source.addEventListener("change", (event) => {
@@ -102,7 +102,17 @@ function listen() {
   });
 }
 
-document.addEventListener("visibilitychange", refresh);
+// A browser has six connections to one host: a tab that nobody sees does not keep one.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    source?.close();
+    source = null;
+    return;
+  }
+  document.querySelectorAll("[data-live]").forEach((part) => topicsOf(part).forEach((topic) => pending.add(topic)));
+  listen();
+  refresh();
+});
 addEventListener("pagehide", () => source?.close());
 
 // ------------------------------------------------------------------ lists: data-filter="id of the list"
