@@ -23,7 +23,9 @@ SCREENS = (
     "servers",
     # Tools, the discovery lab and the activity come here.
     # Below: who may use what, and the archive.
-    # Projects, tokens and the archive come here.
+    "projects",
+    "tokens",
+    "archive",
 )
 
 
