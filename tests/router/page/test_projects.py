@@ -78,7 +78,10 @@ async def test_every_form_keeps_the_comments_and_the_commands_agree(tmp_path: Pa
         await owner.confirm("/page/projects/@unassigned/optimization", {"optimization": "off"})
         listed = await _listed(owner)
         assert listed["den"] == {
-            **{"id": "den", "name": "The den", "optimization": "off", "exposure": "flat"},
+            "id": "den",
+            "name": "The den",
+            "optimization": "off",
+            "exposure": "flat",
             "servers": ["plain"],
         }
         assert listed[""]["optimization"] == "off"
@@ -180,7 +183,7 @@ def _rows(text: str) -> dict[str, list[str]]:
         name = re.search(r'<th scope="row">(?:<code>|<a [^>]*>)([^<]+)<', row)
         assert name is not None, row
         cells = re.findall(r'<td class="cell"[^>]*>(.*?)</td>', row, re.DOTALL)
-        rows[name[1]] = [re.sub(r"<[^>]+>|[✓–]|\s+", " ", cell).strip() for cell in cells]
+        rows[name[1]] = [re.sub(r"<[^>]+>|[\u2713\u2013]|\s+", " ", cell).strip() for cell in cells]
     return rows
 
 

@@ -135,10 +135,8 @@ async def _found(view: View, server_id: str, query: str, kind: str) -> Json:
     if kind == "passages":
         given = {"query": query, "limit": PASSAGES}
         answer = await _ask(view.parts, server_id, "documents_search", given)
-        return {
-            "passages": [_passage(server_id, one, query) for one in answer["results"]],
-            "notice": answer.get("notice"),
-        }
+        passages = [_passage(server_id, one, query) for one in answer["results"]]
+        return {"passages": passages, "notice": answer.get("notice"), "corrected": None}
     given = {"query": query, "limit": DOCUMENTS, "includeCitations": True, "citationDepth": 1}
     answer = await _ask(view.parts, server_id, "searchLocalArchives", given)
     graph, about = answer.get("citationGraph") or {"nodes": [], "edges": []}, answer["metadata"]
@@ -191,7 +189,9 @@ async def _collections(parts: Parts, server_id: str) -> Json:
     passages = figures.get("passages", {})
     now = time.time()
     runs = [
-        run | {"state": _run_state(run, now), "ago_s": now - float(run.get("updated") or run["started"])}
+        {"skipped": 0}
+        | run
+        | {"state": _run_state(run, now), "ago_s": now - float(run.get("updated") or run["started"])}
         for run in figures.get("ingest", ())
     ]
     total = sum(passages.values())
@@ -214,7 +214,10 @@ async def _collections(parts: Parts, server_id: str) -> Json:
 
 def _collection(server_id: str, one: Json, passages: Json, runs: Iterable[Json]) -> Json:
     name = str(one.get("collectionId") or one["collection"])
-    return one | {
+    return {
+        "version": "",
+        "description": "",
+        **one,
         "name": name,
         "passages": passages.get(name, 0),
         "run": next((run for run in runs if run["collection"] == name), None),
