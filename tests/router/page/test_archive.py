@@ -195,8 +195,8 @@ def test_a_large_graph_is_bounded_and_escaped() -> None:
 async def test_looks_right_in_a_browser(screens: Screens) -> None:
     await screens.check("archive", "/page/archive")
     await screens.check("archive-documents", "/page/archive?q=zebra+crossing")
-    await screens.check("archive-passages", "/page/archive?q=audit+journal&view=passages")
-    await screens.check("archive-graph", "/page/archive?q=audit&view=graph")
+    await screens.check("archive-passages", "/page/archive?q=deep+lake&view=passages")
+    await screens.check("archive-graph", "/page/archive?q=audit+collection:pointsman-docs&view=graph")
     await screens.check(
         "archive-document",
         "/page/archive/document?server=archive&collection=pointsman-docs&document=docs/reference/audit.md&q=journal",

@@ -12,7 +12,7 @@ MAX_NODES = 60
 WIDTH, BOX_W, BOX_H, GAP, TOP = 960, 270, 30, 12, 30
 _LEFT = {0: 1, 1: (WIDTH - BOX_W) // 2, 2: WIDTH - BOX_W - 1}
 _HEADINGS = ("cite them", "found", "are cited")
-_MAX_LABEL = 36
+_MAX_LABEL = 33
 _SWEEPS = 3  # that bring connected boxes near each other
 
 

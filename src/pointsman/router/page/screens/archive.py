@@ -28,6 +28,7 @@ from pointsman.router.page.view import View
 PATH = "/page/archive"
 VIEWS = {"documents": "Documents", "passages": "Passages", "graph": "Citations"}
 DOCUMENTS = 20  # of one search
+IN_GRAPH = 8  # documents from which the graph starts; more would not be readable
 PASSAGES = 20
 LISTED = 50  # documents of a collection on one page
 MAX_CHARS = 20_000  # of a document that is shown at once
@@ -37,6 +38,7 @@ STALLED_S = 60.0  # a run that has written nothing for so long has ended, or rea
 LOOK_S = 5.0  # how often the figures are read again while something is under way
 _MARK = re.compile(r"(</?mark>)")
 _WORD = re.compile(r"\w{2,}")
+_BLANK_LINES = re.compile(r"\n\s*\n")
 
 _under_way: dict[tuple[Path, str], bool] = {}  # by state folder and server: what the last look has seen
 
@@ -137,7 +139,8 @@ async def _found(view: View, server_id: str, query: str, kind: str) -> Json:
         answer = await _ask(view.parts, server_id, "documents_search", given)
         passages = [_passage(server_id, one, query) for one in answer["results"]]
         return {"passages": passages, "notice": answer.get("notice"), "corrected": None}
-    given = {"query": query, "limit": DOCUMENTS, "includeCitations": True, "citationDepth": 1}
+    limit = IN_GRAPH if kind == "graph" else DOCUMENTS
+    given = {"query": query, "limit": limit, "includeCitations": True, "citationDepth": 1}
     answer = await _ask(view.parts, server_id, "searchLocalArchives", given)
     graph, about = answer.get("citationGraph") or {"nodes": [], "edges": []}, answer["metadata"]
     return {
@@ -175,7 +178,7 @@ def _passage(server_id: str, one: Json, query: str) -> Json:
         "title": one["documentTitle"],
         "heading": one.get("sectionHeading"),
         "collection": one["collection"],
-        "text": marked_words(one["content"], query),
+        "text": marked_words(_BLANK_LINES.sub("\n", one["content"]), query),
         "score": one["relevanceScore"],
         "place": f"{one['chunkIndex']} of {one['totalChunks']}" if "chunkIndex" in one else "",
         "address": _document(server_id, collection, one["documentId"], query),

@@ -216,7 +216,7 @@ def _client(view: View, name: str, secret: str) -> Json | None:
         connection = Connection("", secret, command=(*own_command(), "stdio"))
     return {
         "title": dialect.title,
-        "file": dialect.user_files[0],
+        "file": next((file for file in dialect.user_files if not file.startswith("$")), dialect.user_files[0]),
         "text": snippet(dialect, DEFAULT_NAME, entry_for(dialect, connection)),
         "after": dialect.after,
     }
