@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -32,7 +32,8 @@ def draw_graph(graph: Mapping[str, Any], label: str, address: Callable[[str], st
         for number, text in enumerate(_HEADINGS)
         if columns[number]
     ]
-    parts += [_arrow(places[one], places[other]) for one, other in edges if one != other]
+    found = set(columns[1])
+    parts += [_arrow(places[one], places[other], found & {one, other}) for one, other in edges if one != other]
     parts += [_box(node, places[node["id"]], address) for node in nodes]
     return Markup(  # noqa: S704 - numbers, and texts that are escaped here
         f'<svg class="graph" viewBox="0 0 {WIDTH} {height}" role="group" aria-label="{escape(label)}">'
@@ -71,21 +72,20 @@ def _places(columns: Sequence[Sequence[str]], height: int) -> dict[str, tuple[fl
     return places
 
 
-def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
+def _arrow(start: tuple[float, float], end: tuple[float, float], found: Collection[str]) -> str:
+    """A curve with a tip; a faint one without a tip between two documents that the search has not found."""
     y1, y2 = start[1] + BOX_H / 2, end[1] + BOX_H / 2
-    if start[0] == end[0]:  # in one column: around the boxes
-        side = start[0] + BOX_W
-        out = side + min(30 + abs(y2 - y1) / 8, (WIDTH - 3 * BOX_W) / 2)
-        curve = f"M{side:.0f},{y1:.1f} C{out:.0f},{y1:.1f} {out:.0f},{y2:.1f} {side + 4:.0f},{y2:.1f}"
-        return f'<path class="edge" d="{curve}"/><path class="tip" d="M{side + 4:.0f},{y2:.1f} l6,-4 v8 z"/>'
     right = start[0] < end[0]
-    x1, x2 = (start[0] + BOX_W, end[0] - 4) if right else (start[0], end[0] + BOX_W + 4)
-    middle = (x1 + x2) / 2
-    head = -6 if right else 6
-    return (
-        f'<path class="edge" d="M{x1:.0f},{y1:.1f} C{middle:.0f},{y1:.1f} {middle:.0f},{y2:.1f} {x2:.0f},{y2:.1f}"/>'
-        f'<path class="tip" d="M{x2:.0f},{y2:.1f} l{head},-4 v8 z"/>'
-    )
+    x1 = start[0] + BOX_W if start[0] <= end[0] else start[0]
+    x2 = end[0] - 4 if right else end[0] + BOX_W + 4
+    turn = (x1 + x2) / 2
+    if start[0] == end[0]:  # in one column: around the boxes
+        turn = x1 + min(30 + abs(y2 - y1) / 8, (WIDTH - 3 * BOX_W) / 2)
+    curve = f"M{x1:.0f},{y1:.1f} C{turn:.0f},{y1:.1f} {turn:.0f},{y2:.1f} {x2:.0f},{y2:.1f}"
+    if not found:
+        return f'<path class="edge far" d="{curve}"/>'
+    tip = f"M{x2:.0f},{y2:.1f} l{-6 if right else 6},-4 v8 z"
+    return f'<path class="edge" d="{curve}"/><path class="tip" d="{tip}"/>'
 
 
 def _box(node: Mapping[str, Any], place: tuple[float, float], address: Callable[[str], str | None]) -> str:
