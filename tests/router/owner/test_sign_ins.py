@@ -68,6 +68,14 @@ def test_what_is_sealed_for_something_else_is_no_session(sign_ins: SignIns) -> N
         assert sign_ins.session(forged) is None
 
 
+def test_without_a_readable_mark_nobody_is_signed_in(sign_ins: SignIns, tmp_path: Path, clock: Clock) -> None:
+    cookie = sign_ins.redeem(sign_ins.new_code())
+    (file,) = tmp_path.glob("page.*")
+    file.unlink()
+    file.mkdir()
+    assert SignIns(KEYS, tmp_path, clock).session(cookie) is None
+
+
 def test_open_codes_are_bounded(sign_ins: SignIns) -> None:
     first = sign_ins.new_code()
     for _ in range(MAX_CODES):

@@ -66,7 +66,7 @@ class Screens:
         async with self.page() as page:
             await self._look(page, f"{name}-light", path, act)
             await page.emulate_media(color_scheme="dark")
-            await self._examine(page, f"{name}-dark")
+            await self.examine(page, f"{name}-dark")
         async with self.page(phone=True) as page:
             await self._look(page, f"{name}-phone", path, act)
             width = await page.evaluate("document.documentElement.scrollWidth")
@@ -77,9 +77,10 @@ class Screens:
             await page.goto(self.owner.gateway.base_url + path)
         if act is not None:
             await act(page)
-        await self._examine(page, name)
+        await self.examine(page, name)
 
-    async def _examine(self, page: Page, name: str) -> None:
+    async def examine(self, page: Page, name: str) -> None:
+        """Keep a picture, and look for what axe finds."""
         PICTURES.mkdir(exist_ok=True)
         await page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
         await page.evaluate(self._axe)  # a script element would be refused by the page's policy

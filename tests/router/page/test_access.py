@@ -12,6 +12,7 @@ import pytest
 from pointsman.router.owner.client import ask
 from tests.gateway_process import gateway_process
 from tests.router.conftest import audit_rows
+from tests.router.page.browser import Screens
 from tests.router.page.owner import Owner, command, owner_of, running_page
 
 
@@ -32,6 +33,7 @@ async def test_a_code_works_once_and_leaves_no_trace(owner: Owner) -> None:
     link = await owner.link()
     code = link.partition("code=")[2]
     async with httpx2.AsyncClient() as first, httpx2.AsyncClient() as second:
+        assert (await second.head(link)).status_code == 405  # a preview does not use it up
         entered = await first.get(link)
         assert (entered.status_code, entered.headers["location"]) == (303, "/")
         assert entered.headers["referrer-policy"] == "no-referrer"
@@ -197,3 +199,17 @@ async def test_signing_out_ends_this_browser_only(tmp_path: Path) -> None:
         assert (left.status_code, left.headers["location"]) == (303, "/")
         assert "Sign out" not in (await owner.get("/")).text
         assert "Sign out" in (await other.get("/")).text
+
+
+@pytest.mark.browser
+async def test_looks_right_without_a_sign_in(screens: Screens) -> None:
+    context = await screens.browser.new_context(color_scheme="dark", viewport={"width": 390, "height": 844})
+    try:
+        page = await context.new_page()
+        for name, path in (("welcome", "/"), ("refused", "/page/enter?code=old")):
+            await page.goto(screens.owner.gateway.base_url + path)
+            await screens.examine(page, f"{name}-dark-phone")
+            await page.emulate_media(color_scheme="light")
+            await screens.examine(page, f"{name}-light-phone")
+    finally:
+        await context.close()

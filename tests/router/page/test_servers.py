@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pointsman.config.loader import load
+from pointsman.router.owner.client import ask
 from tests.gateway_process import gateway_process
 from tests.router.conftest import WORKSHOP, workshop
 from tests.router.page.browser import Screens
@@ -41,6 +43,19 @@ async def test_the_list_and_a_server_say_how_it_is(owner: Owner) -> None:
     one = (await owner.get("/page/servers/shop")).text
     assert "8 tools" in one
     assert (await owner.get("/page/servers/nothing")).status_code == 404
+
+
+async def test_many_servers_are_paged_and_filtered(tmp_path: Path) -> None:
+    servers = {f"s{number}": {"command": "no-such-program-anywhere", "enabled": False} for number in range(250)}
+    async with running_page(tmp_path, {"servers": servers}) as owner:
+        first = (await owner.get("/page/servers")).text
+        assert first.count("data-row") == 100
+        assert len(first) < 200 * 1024
+        assert "/page/servers?page=2" in first
+        assert (await owner.get("/page/servers?page=3")).text.count("data-row") == 50
+        found = (await owner.get("/page/servers?q=S24")).text
+        assert found.count("data-row") == 11  # s24 and s240 to s249
+        assert "No server fits" in (await owner.get("/page/servers?q=%3Cscript%3E&page=99999999999")).text
 
 
 async def test_restart_stop_and_start_are_in_the_audit(tmp_path: Path) -> None:
@@ -181,13 +196,13 @@ async def test_looks_right_in_a_browser(screens: Screens) -> None:
     await screens.check("servers", "/page/servers")
     await screens.check("server", "/page/servers/shop")
 
-    async def ask(page: Page) -> None:
+    async def add(page: Page) -> None:
         await page.fill("#name", "tracker")
         await page.fill("#url", "https://tracker.example/mcp")
         await page.click("text=Show the change")
         await page.wait_for_selector(".diff .add")
 
-    await screens.check("servers-confirm", "/page/servers", ask)
+    await screens.check("servers-confirm", "/page/servers", add)
 
 
 @pytest.mark.browser
@@ -228,7 +243,7 @@ async def _commented(folder: Path) -> AsyncIterator[Owner]:
 
 @pytest.mark.browser
 async def test_a_log_is_followed_and_a_pasted_block_is_read(screens: Screens) -> None:
-    """The server writes a line with each start, and fails."""
+    """The server writes a line with each start."""
 
     async def paste(page: Page) -> None:
         await page.fill(
@@ -242,4 +257,5 @@ async def test_a_log_is_followed_and_a_pasted_block_is_read(screens: Screens) ->
         await page.goto(screens.owner.gateway.base_url + "/page/servers/noisy")
         before = await page.inner_text("#log")
         assert "begun" in before
+        await asyncio.to_thread(ask, screens.owner.gateway.state_dir, "restart_server", server="noisy")
         await page.wait_for_function("n => document.getElementById('log').innerText.length > n", arg=len(before))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pointsman.config.edits import Writer
@@ -30,10 +31,17 @@ async def previewed(parts: Parts, edit: Edit, kind: str) -> Rewritten:
     return await asyncio.to_thread(_edited, parts, edit, kind, preview)
 
 
-async def apply_edit(parts: Parts, edit: Edit, kind: str, asked_by: str) -> Rewritten:
-    """Edit the file, and have it in effect. An edit that the gateway rejects is taken back. Raises OwnerError."""
+async def apply_edit(parts: Parts, edit: Edit, kind: str, asked_by: str, seen: Rewritten) -> Rewritten:
+    """Make the edit that the owner has `seen`, and have it in effect; one that the gateway rejects is taken back.
+
+    Raises OwnerError.
+    """
+
+    def write_seen(path: Path, change: Callable[[str], str]) -> Rewritten:
+        return rewrite(path, lambda text: change(_same(text, seen.before)))
+
     async with parts.editing:
-        change = await asyncio.to_thread(_edited, parts, edit, kind, rewrite)
+        change = await asyncio.to_thread(_edited, parts, edit, kind, write_seen)
         answer = await reload(parts, asked_by)
         if not answer["problem"]:
             return change
@@ -78,6 +86,12 @@ def changed_entries(before: GatewayConfig, after: GatewayConfig) -> Iterator[tup
     for key in GatewayConfig.model_fields:
         if key not in sections and getattr(before, key) != getattr(after, key):
             yield "change", key
+
+
+def _same(text: str, seen: str) -> str:
+    if text != seen:
+        raise OwnerError("changed", "Another program has changed the configuration file at this moment. Try again.")
+    return text
 
 
 def _edited(parts: Parts, edit: Edit, kind: str, write: Writer) -> Rewritten:

@@ -76,7 +76,10 @@ class SignIns:
     def session(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie; None: it is not of this gateway, has expired, or was ended."""
         content = self.unsealed(cookie, _AUDIENCE)
-        if content is None or content.get("mark") != self._read_mark():
+        try:
+            if content is None or content.get("mark") != self._read_mark():
+                return None
+        except OSError:  # without its mark, no cookie can be trusted
             return None
         return Session(content["csrf"], content["exp"])
 

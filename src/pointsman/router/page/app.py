@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
@@ -73,6 +73,8 @@ class PageApp:
 
     async def _enter(self, request: Request) -> Response:
         """Turn a code into a cookie. The redirect removes the code from the address bar and the history."""
+        if request.method != "GET":  # a program that looks at a link must not use it up
+            return Response(status_code=405, headers={"Allow": "GET"})
         code = request.query_params.get("code", "")
         sign_ins, audit = self.parts.sign_ins, self.parts.audit
         cookie = sign_ins.redeem(code) if _CODE.fullmatch(code) else None
@@ -113,7 +115,11 @@ class PageApp:
 
     def _bare(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            return _secured(await handler(request))
+            try:
+                return _secured(await handler(request))
+            except Exception:
+                logger.exception("the page failed at %s", request.scope["path"])
+                return _secured(PlainTextResponse("This failed inside the gateway; its log has the reason.", 500))
 
         return endpoint
 

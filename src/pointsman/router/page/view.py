@@ -145,7 +145,7 @@ class View:
                 text = "The configuration file has changed since. Look again: this is what would be saved now."
             diff = diff_lines(change.before, change.after)
             return self.confirm(title, text, button=button, diff=diff, danger=danger, back=to, extra={"seen": seen})
-        await apply_edit(self.parts, edit, kind, CLIENT)
+        await apply_edit(self.parts, edit, kind, CLIENT, change)
         return None
 
     def link(self, **changed: object) -> str:

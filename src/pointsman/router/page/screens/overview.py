@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 from pointsman.core.model import Json
+from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
@@ -113,7 +115,12 @@ async def _first_steps(parts: Parts, found: Json) -> list[Json] | None:
 
 
 def _has(parts: Parts, kind: str) -> bool:
-    return any(row.outcome == "ok" for row in read_rows(parts.state_dir, Filter(kind=kind, outcome="ok"), newest=1))
+    """False also if the audit cannot be read; `status` then says so."""
+    try:
+        rows = read_rows(parts.state_dir, Filter(kind=kind, outcome="ok"), newest=1)
+        return any(row.outcome == "ok" for row in rows)
+    except (sqlite3.Error, OSError, NewerSchemaError):
+        return False
 
 
 def _snippets(view: View) -> Iterable[Json]:

@@ -31,6 +31,7 @@ from pointsman.router.page.view import CLIENT, View
 
 START = "/page/servers"
 LOG_LINES = 200
+ON_A_PAGE = 100
 _tokens: dict[str, tuple[object, int]] = {}  # by server: its last list, and the tokens of that
 
 
@@ -146,12 +147,19 @@ async def test(view: View) -> Response:
 
 
 async def _list(view: View, problem: str = "", paste_problem: str = "", http_status: int = 200) -> Response:
-    listed = (await servers(view.parts, at_once=True))["servers"]
+    every = (await servers(view.parts, at_once=True))["servers"]
+    words, page = view.query("q").lower().split()[:8], view.number("page", 1)
+    found = [one for one in every if all(word in _searched(one) for word in words)]
+    listed = found[(page - 1) * ON_A_PAGE : page * ON_A_PAGE]
     tokens = await asyncio.to_thread(_all_tokens, view.parts, [one["id"] for one in listed])
     return view.render(
         "servers.html",
         http_status,
         servers=[one | {"tokens": tokens[one["id"]], "era": _era(one)} for one in listed],
+        total=len(every),
+        found=len(found),
+        page=page,
+        more=len(found) > page * ON_A_PAGE,
         projects=view.parts.current.config.projects,
         problem=problem,
         paste_problem=paste_problem,
@@ -174,6 +182,10 @@ async def _one(view: View, problem: str = "", http_status: int = 200) -> Respons
         projects=view.parts.current.config.projects,
         problem=problem,
     )
+
+
+def _searched(one: Json) -> str:
+    return " ".join((one["id"], one["name"], one["kind"], one["target"], one["state"], one["reason"])).lower()
 
 
 def _era(one: Json) -> str:
