@@ -6,7 +6,9 @@ import asyncio
 import html
 import json
 import re
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.e2e.client import assistant
 from tests.router.conftest import audit_rows, workshop
 from tests.router.page.browser import Screens
 from tests.router.page.owner import Owner, command, hidden_fields, running_page
+from tests.router.page.rights_config import SECRET as GUEST
 from tests.router.page.rights_config import commented, commented_text
 
 SECRET = re.compile(r"ptm_[A-Za-z0-9_-]{43}")
@@ -146,6 +149,29 @@ async def test_what_was_typed_stays_in_the_form(owner: Owner) -> None:
 async def test_a_token_without_rights_is_created_with_a_warning(owner: Owner) -> None:
     asked = await owner.post("/page/tokens", {"name": "idle"})
     assert "every call is denied" in asked.text
+
+
+async def test_tokens_are_shown_when_the_audit_cannot_be_read(tmp_path: Path) -> None:
+    async with running_page(tmp_path, {}) as owner:
+        async with asyncio.timeout(30):
+            while not (owner.gateway.state_dir / "state.db").exists():
+                await asyncio.sleep(0.1)  # rows are moved there every few seconds
+        with closing(sqlite3.connect(owner.gateway.state_dir / "state.db")) as connection:
+            connection.execute("PRAGMA user_version = 99")
+        assert "the audit cannot be read" in (await owner.get("/page/tokens")).text
+
+
+async def test_a_token_is_revoked_though_the_file_has_a_mistake_elsewhere(tmp_path: Path) -> None:
+    async with commented(tmp_path) as owner:
+        assert await _works(owner, GUEST)
+        file = owner.gateway.config_file
+        file.write_text(file.read_text() + "nonsense: 1\n")
+        await owner.gateway.until_logged("nonsense")
+        revoked = await owner.confirm("/page/tokens/guest/revoke")
+        assert revoked.status_code == 303, revoked.text
+        assert "refused from now on" in await owner.flash()
+        assert not await _works(owner, GUEST)
+        assert "guest" not in file.read_text()
 
 
 async def test_many_tokens_are_paged(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pointsman.config.files import Rewritten
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig
 from pointsman.config.secrets import digest, new_secret
 from pointsman.core.model import Json
+from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.query import LastUse, last_uses
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
@@ -70,13 +72,13 @@ async def _list(view: View, error: str = "") -> Response:
     page, wanted = view.number("page", 1), view.query("q").lower()
     names = [name for name in config.tokens if wanted in name.lower()]
     shown = names[(page - 1) * ROWS : page * ROWS]
-    uses = await asyncio.to_thread(last_uses, view.parts.state_dir, shown)
+    uses = await _uses(view, shown)
     return view.render(
         "tokens.html",
         400 if error else 200,
         error=error,
         chosen={name: view.fields(name) if error else [ANY] for name in ("projects", "servers")},
-        tokens=[_described(config, name, uses.get(name)) for name in shown],
+        tokens=[_described(config, name, uses) for name in shown],
         total=len(names),
         page=page,
         more=len(names) > page * ROWS,
@@ -87,8 +89,8 @@ async def _list(view: View, error: str = "") -> Response:
 
 async def show_one(view: View) -> Response:
     name, config = _token_of(view), view.parts.current.config
-    uses = await asyncio.to_thread(last_uses, view.parts.state_dir, [name])
-    return view.render("token.html", token=_described(config, name, uses.get(name)), **_choices(config))
+    uses = await _uses(view, [name])
+    return view.render("token.html", token=_described(config, name, uses), **_choices(config))
 
 
 async def create(view: View) -> Response:
@@ -222,14 +224,23 @@ def _client(view: View, name: str, secret: str) -> Json | None:
     }
 
 
-def _described(config: GatewayConfig, name: str, use: LastUse | None) -> Json:
-    token = config.tokens[name]
+async def _uses(view: View, names: Sequence[str]) -> Mapping[str, LastUse] | None:
+    """None: the audit cannot be read; the overview then says so."""
+    try:
+        return await asyncio.to_thread(last_uses, view.parts.state_dir, names)
+    except (sqlite3.Error, OSError, NewerSchemaError):
+        return None
+
+
+def _described(config: GatewayConfig, name: str, uses: Mapping[str, LastUse] | None) -> Json:
+    token, use = config.tokens[name], uses.get(name) if uses is not None else None
     return {
         "name": name,
         "projects": [one or NO_PROJECT for one in token.projects],
         "servers": list(token.servers),
         "expires": show_expiry(token.expires),
         "expired": has_expired(token.expires),
+        "never": "unknown: the audit cannot be read" if uses is None else "never",
         "used_ms": use.time_ms if use is not None else None,
         "used_ago_s": time.time() - use.time_ms / 1000 if use is not None else None,
         "client": use.client if use is not None else "",
