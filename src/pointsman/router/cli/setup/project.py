@@ -1,4 +1,4 @@
-"""`pointsman project`: list the projects, and set how their tools are found."""
+"""`pointsman project`: list, set and remove the projects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pointsman.config.edits import add_project, set_project
+from pointsman.config.edits import add_project, remove_project, set_project
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import UNASSIGNED, GatewayConfig
 from pointsman.router.cli.common.edited import (
@@ -34,7 +34,7 @@ from pointsman.router.owner.description import OFF, describe_project
 
 @click.group()
 def project() -> None:
-    """List the projects, and set how their tools are found."""
+    """List and remove the projects, and set how their tools are found."""
 
 
 @project.command(name="list")
@@ -105,6 +105,24 @@ def set_(
     edited.note_pending()
     if before is not None and edited.running and (reconnected := _reconnected(before, config)):
         note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
+
+
+@project.command()
+@click.argument("name", shell_complete=complete("projects"))
+@edited_config_option
+@state_dir_option
+@json_option
+def remove(name: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """Remove the project NAME. Servers and tokens that name it must be taken out of it first."""
+    edited = Edited.find(config_file, state_dir)
+    with report_edit_errors(edited.path, "project"):
+        change = remove_project(edited.path, name, environ())
+    edited.apply(change)
+    if as_json:
+        print_json({"configuration": str(edited.path), "gateway": edited.running, "removed": name})
+        return
+    echo(f"Project `{name}` removed from {edited.path}.")
+    edited.note_pending()
 
 
 def _loaded(path: Path) -> tuple[GatewayConfig | None, list[str]]:
