@@ -15,9 +15,11 @@ from pointsman.config.edits import (
     add_project,
     add_server,
     enable_server,
+    remove_project,
     remove_server,
     set_project,
     set_server,
+    set_token,
 )
 from pointsman.config.files import preview
 from pointsman.config.loader import load
@@ -195,3 +197,27 @@ def test_a_list_with_comments_between_its_items_is_left_to_the_person(tmp_path: 
     file.write_text(WITH_LISTS.replace("      - x\n", "      - x\n      # and\n"))
     with pytest.raises(EditError):
         set_server(file, "b", {("projects",): ["y"]}, {})
+
+
+def test_the_rights_of_a_token_change_and_all_else_stays(tmp_path: Path) -> None:
+    path = tmp_path / "pointsman.yaml"
+    digest = f"    sha256: {'a' * 64}  # 2026\n"
+    text = "projects: {a: {}, b: {}}\ntokens:\n  # mine\n  laptop:\n" + digest + "    projects: [a]\n"
+    path.write_text(text)
+    set_token(path, "laptop", {"projects": ["a", "b"], "expires": "2027-01-31"}, {})
+    assert path.read_text() == text.replace("[a]\n", "[a, b]\n    expires: 2027-01-31\n")
+    set_token(path, "laptop", {"expires": None}, {})
+    assert load(path, {}).tokens["laptop"].expires is None
+    with pytest.raises(UnknownNameError, match="laptob"):
+        set_token(path, "laptob", {"projects": []}, {})
+
+
+def test_a_project_that_is_in_use_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "pointsman.yaml"
+    text = "projects:\n  a: {}  # in use\n  b: {}\nservers: {s: {command: x, projects: [a]}}\n"
+    path.write_text(text)
+    with pytest.raises(InvalidEntryError, match=r"servers\.s\.projects"):
+        remove_project(path, "a", {})
+    assert path.read_text() == text
+    remove_project(path, "b", {})
+    assert path.read_text() == text.replace("  b: {}\n", "")

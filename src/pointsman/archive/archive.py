@@ -37,7 +37,7 @@ class Archive:
     """Ends with `close`.
 
     Raises:
-        StoreError: from `storage`, `searcher` and `context`, if there is no store or it cannot be opened.
+        StoreError: from `storage`, `searcher`, `context` and `embedding`, if there is no store or it cannot be opened.
     """
 
     roots: Mapping[str, Path]  # the folders that the code tools may read, by name
@@ -57,6 +57,11 @@ class Archive:
     @property
     def context(self) -> ProjectContext:
         return self._require_store().context()
+
+    @property
+    def embedding(self) -> BackgroundEmbedding | None:
+        """What computes vectors in the background; None: embeddings are disabled."""
+        return self._require_store().embedding()
 
     @property
     def accesses(self) -> AccessLog:
@@ -97,7 +102,7 @@ class LazyStore:
     """One store for all tools, opened at its first use. A failure is retried at the next call.
 
     Raises:
-        StoreError: from `storage`, `searcher` and `context`.
+        StoreError: from `storage`, `searcher`, `context` and `embedding`.
     """
 
     def __init__(self, settings: ArchiveSettings, *, shipped: bool) -> None:
@@ -118,6 +123,9 @@ class LazyStore:
 
     def context(self) -> ProjectContext:
         return self._open().context
+
+    def embedding(self) -> BackgroundEmbedding | None:
+        return self._open().background
 
     def close(self) -> None:
         with self._lock:

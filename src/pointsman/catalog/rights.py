@@ -61,6 +61,10 @@ class RightsIndex:
         included = self._projects.get(token_id, ())
         return [project_id for project_id in self.config.projects if project_id in included]
 
+    def includes(self, token_id: str, project_id: str | None) -> bool:
+        """Whether a token may act for a project; None: without one."""
+        return project_id in self._projects.get(token_id, ())
+
     def other_projects(self, caller: Caller) -> list[str]:
         """The other projects of the caller's token in which it may use a server."""
         callers = (Caller(caller.token_id, project_id) for project_id in self.project_ids(caller.token_id))

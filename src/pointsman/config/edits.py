@@ -65,6 +65,23 @@ def remove_token(path: Path, name: str, environ: Mapping[str, str], write: Write
     return remove_entry(path, "tokens", name, environ, write)
 
 
+def set_token(
+    path: Path, name: str, values: Mapping[str, Value], environ: Mapping[str, str], write: Writer = rewrite
+) -> Rewritten:
+    """Set keys of a token, such as `projects`. Raises as `remove_token`."""
+
+    def change(text: str) -> str:
+        for key, value in values.items():
+            old = _document(text, str(path), environ)
+            tokens = _entries(old, "tokens")
+            if name not in tokens:
+                raise UnknownNameError("tokens", name, closest(name, tokens))
+            text = _with_value(old, text, ("tokens", name, key), value)
+        return text
+
+    return write(path, change)
+
+
 def replace_token_hash(path: Path, old: str, new: str, environ: Mapping[str, str]) -> None:
     """Give the token with the hash `old` another secret; its name and rights stay.
 
@@ -171,6 +188,11 @@ def add_project(
 ) -> Rewritten:
     """Raises as `add_server`."""
     return add_entry(path, "projects", project_id, values, environ, write)
+
+
+def remove_project(path: Path, project_id: str, environ: Mapping[str, str], write: Writer = rewrite) -> Rewritten:
+    """Raises as `remove_server`."""
+    return remove_entry(path, "projects", project_id, environ, write)
 
 
 def _find_server(document: Document, server_id: str) -> tuple[str, str] | None:

@@ -97,6 +97,14 @@ async def test_collections_are_listed_with_alias_description_version_and_count(a
     assert {"collection": "log", "documentCount": 25} in found["collections"]
 
 
+async def test_statistics_are_added_where_they_are_asked_for(archive: Caller) -> None:
+    assert "statistics" not in await result(archive, "documents_list_collections")
+    found = (await result(archive, "documents_list_collections", statistics=True))["statistics"]
+    assert found["passages"]["log"] >= 25
+    assert found["bytes"] > 0
+    assert set(found) == {"bytes", "passages", "vectors", "waiting", "embeddings", "problem", "ingest"}
+
+
 async def test_documents_are_listed_with_titles_and_sizes(archive: Caller) -> None:
     found = await result(archive, "documents_list_documents", collection="handbook")
     assert found == {

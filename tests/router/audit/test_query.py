@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pointsman.router.audit.database import FILE
+from pointsman.router.audit.database import FILE, open_database
 from pointsman.router.audit.journal import Journal
 from pointsman.router.audit.log import AuditLog, Record
-from pointsman.router.audit.query import Filter, follow, read_rows
+from pointsman.router.audit.query import Filter, LastUse, follow, last_uses, read_rows
 from pointsman.router.audit.rows import ENDINGS
 from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
@@ -206,3 +207,38 @@ def test_a_call_that_its_run_did_not_survive_is_followed_to_its_end(tmp_path: Pa
     log.begin(request("open"), "execute")
     shown = follow(tmp_path, Filter(), 10, pause=log.close)
     assert [[row.outcome for row in next(shown)] for _ in range(2)] == [[], ["interrupted"]]
+
+
+def test_the_last_use_of_a_token_is_found_in_journal_and_database(tmp_path: Path) -> None:
+    clock = Clock()
+    log = open_log(tmp_path, wall=clock)
+    store = Store(tmp_path / FILE)
+    for token, client in (("laptop", "claude-code"), ("phone", "cursor"), ("laptop", "codex")):
+        log.begin(request(token=token, client=client), "execute").finish("ok")
+        clock.now += 1
+    log.close()
+    store.move(tmp_path / FOLDER, None)
+    first = int(Clock().now * 1000)
+    wanted = ["laptop", "phone", "never"]
+    assert last_uses(tmp_path, wanted) == {
+        "laptop": LastUse(first + 2000, "codex"),
+        "phone": LastUse(first + 1000, "cursor"),
+    }
+    log = open_log(tmp_path, wall=clock)
+    log.begin(request(token="phone", client="zed"), "execute")  # in the journal only
+    assert last_uses(tmp_path, wanted)["phone"] == LastUse(first + 3000, "zed")
+    log.close()
+    store.close()
+
+
+def test_the_last_use_is_looked_up_in_an_index(tmp_path: Path) -> None:
+    with closing(open_database(tmp_path / FILE)) as connection:
+        plan = connection.execute(
+            "EXPLAIN QUERY PLAN SELECT time_ms, client FROM audit WHERE token = ? ORDER BY time_ms DESC LIMIT 1", ("a",)
+        ).fetchall()
+        assert "SEARCH audit USING INDEX audit_token (token=?)" in str(plan)
+        assert "TEMP B-TREE" not in str(plan)
+        connection.execute("DROP INDEX audit_token")
+    assert last_uses(tmp_path, ["a"]) == {}
+    with closing(open_database(tmp_path / FILE)) as connection:  # an older database gets the index
+        assert connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit_token'").fetchone()

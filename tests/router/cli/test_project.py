@@ -40,3 +40,19 @@ async def test_a_missing_project_is_told_before_that_there_is_nothing_to_set(tmp
     assert (missing.code, "`pointsman project set alpha --create` creates it" in missing.stderr) == (2, True)
     nothing = await run(tmp_path, "project", "set", "beta")
     assert (nothing.code, nothing.stderr) == (2, "Nothing to set. Give --optimization or --exposure.\n")
+
+
+async def test_a_project_is_removed_unless_it_is_in_use(tmp_path: Path) -> None:
+    file = tmp_path / "pointsman.yaml"
+    text = "projects:\n  beta: {}  # used\n  idle: {}\nservers:\n  git: {command: uvx, projects: [beta]}\n"
+    file.write_text(text)
+    used = await run(tmp_path, "project", "remove", "beta")
+    assert used.code == 2
+    assert "servers.git.projects" in used.stderr
+    unknown = await run(tmp_path, "project", "remove", "idel")
+    assert (unknown.code, "Did you mean `idle`?" in unknown.stderr) == (2, True)
+    assert file.read_text() == text
+    removed = await run(tmp_path, "project", "remove", "idle", "--json")
+    assert removed.code == 0, removed.stderr
+    assert '"removed": "idle"' in removed.stdout
+    assert file.read_text() == text.replace("  idle: {}\n", "")

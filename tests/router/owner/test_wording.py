@@ -12,7 +12,7 @@ from pointsman.core.errors import (
     AuditUnavailableError,
     ServerUnavailableError,
 )
-from pointsman.router.owner.wording import error_for_owner, for_owner
+from pointsman.router.owner.wording import for_owner, result_for_owner
 
 GAPS: tuple[Gap, ...] = ("starting", "failed", "timeout", "restarting", "cut", "unreadable")
 
@@ -40,5 +40,5 @@ def test_only_the_gateway_s_own_errors_are_reworded() -> None:
         error = {"code": code, "message": TRY_LATER}
         return {"content": [{"type": "text", "text": TRY_LATER}], "structuredContent": {"error": error}}
 
-    assert error_for_owner(result("tool_error")) == result("tool_error")
-    assert "another tool" not in str(error_for_owner(result("server_unavailable")))
+    assert result_for_owner(result("tool_error")) == result("tool_error")
+    assert "another tool" not in str(result_for_owner(result("server_unavailable")))

@@ -52,7 +52,7 @@ class Screens:
             await page.goto(await self.owner.link())
             assert "code" not in page.url
             yield page
-            assert [line for line in said if line] == []
+            assert not any(said), said
             own = urlsplit(self.owner.gateway.base_url).netloc
             assert {urlsplit(url).netloc for url in asked if not url.startswith("blob:")} == {own}
         finally:

@@ -93,3 +93,31 @@ async def test_every_screen_and_action_answers(tmp_path: Path) -> None:
     servers = load(tmp_path / "pointsman.yaml", {}).servers
     assert "shop" not in servers
     assert {"far", "b"} <= servers.keys()
+
+
+async def test_projects_tokens_and_the_archive_answer(tmp_path: Path) -> None:
+    async with _walking(tmp_path) as walker:
+        assert (await walker.post("/page/servers/shop/test", {})).status_code == 303  # it has listed its tools then
+        forbidden = {"tool": "shop:colour", "allowed": "no"}
+        assert (await walker.confirm("/page/projects/@unassigned/tools", forbidden)).status_code == 303
+        den = {"id": "den", "name": "The den", "optimization": "off"}
+        assert (await walker.confirm("/page/projects", den)).status_code == 303
+        for action, fields in (
+            ("optimization", {"optimization": "bm25"}),
+            ("exposure", {"exposure": "flat"}),
+            ("servers", {"server": "shop", "wanted": "yes"}),
+        ):
+            assert (await walker.confirm(f"/page/projects/den/{action}", fields)).status_code == 303, action
+        for path in ("/page/projects", "/page/projects/den", "/page/projects/den?server=shop", "/page/archive"):
+            assert (await walker.get(path)).status_code == 200, path
+        assert (await walker.post("/page/projects/den/remove", {})).status_code == 409  # a server belongs to it
+        asked = await walker.post("/page/tokens", {"name": "laptop", "projects": "den", "servers": "shop"})
+        created = await walker.post("/page/tokens", hidden_fields(asked.text))
+        assert "ptm_" in created.text
+        for path in ("/page/tokens", "/page/tokens/laptop"):
+            assert "ptm_" not in (await walker.get(path)).text, path
+        assert (await walker.confirm("/page/tokens/laptop/revoke", {})).status_code == 303
+        assert (await walker.get("/page/tokens/laptop")).status_code == 404
+    config = load(tmp_path / "pointsman.yaml", {})
+    assert config.projects["den"].exposure == "flat"
+    assert "laptop" not in config.tokens

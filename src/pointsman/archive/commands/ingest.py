@@ -102,10 +102,14 @@ def _remove_empty(storage: Storage, folders: Iterable[Folder]) -> list[Folder]:
 
 def _run(storage: Storage, folder: Folder) -> Report:
     from pointsman.archive.commands.commands import Bar
+    from pointsman.archive.ingest.progress import IngestProgress
     from pointsman.archive.ingest.run import ingest as run
 
+    progress = IngestProgress(storage.key_values, folder.job.collection, folder.job.root)
     with Bar(shown(folder.job.collection)) as bar:
-        return run(storage.documents, folder.job, bar.over)
+        report = run(storage.documents, folder.job, lambda files, total: progress.over(bar.over(files, total), total))
+    progress.end(len(report.broken))
+    return report
 
 
 def _embed(storage: Storage, settings: ArchiveSettings) -> str | None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pointsman.archive.archive import Archive
+from pointsman.archive.ingest.progress import read_progress
 from pointsman.archive.model.documents import Collection
 from pointsman.archive.tools.arguments import Arguments
 from pointsman.archive.tools.base import ArchiveTool, Call
@@ -23,8 +26,11 @@ MAX_OFFSET = 1_000_000_000
 
 
 def list_collections(archive: Archive, arguments: Json, call: Call) -> Json:
+    with_statistics = Arguments(arguments).flag("statistics", False)  # for the owner's page; models need it not
     collections = archive.storage.documents.collections()
     answer: Json = {"collections": [_describe(each) for each in collections[:MAX_COLLECTIONS]]}
+    if with_statistics:
+        answer["statistics"] = _statistics(archive, collections[:MAX_COLLECTIONS])
     if not collections:
         answer["notice"] = EMPTY_ARCHIVE
     if len(collections) > MAX_COLLECTIONS:
@@ -41,6 +47,20 @@ def _describe(collection: Collection) -> Json:
     if collection.manifest.version:
         entry["version"] = collection.manifest.version
     return entry
+
+
+def _statistics(archive: Archive, collections: Sequence[Collection]) -> Json:
+    found, embedding = archive.storage.documents.stats(), archive.embedding
+    runs = (read_progress(archive.storage.key_values, each.name) for each in collections)
+    return {
+        "bytes": found.bytes,
+        "passages": {each.name: each.chunks for each in found.collections},
+        "vectors": [{"space": space, "count": count} for space, count in found.vectors.items()],
+        "waiting": found.waiting,
+        "embeddings": embedding is not None,
+        "problem": embedding.problem if embedding is not None else None,
+        "ingest": [run for run in runs if run is not None],
+    }
 
 
 def list_documents(archive: Archive, arguments: Json, call: Call) -> Json:

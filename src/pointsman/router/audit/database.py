@@ -31,6 +31,9 @@ _SCHEMA = (
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
+# Not a part of the version: another Pointsman reads the table with it or without it. Made at the first start with it.
+_ADDED_INDEX = "CREATE INDEX IF NOT EXISTS audit_token ON audit (token, time_ms) WHERE token IS NOT NULL"
+
 _COLUMN_NAMES = frozenset(column.split()[0] for column in _COLUMNS.split(","))
 _SET_ASIDE = re.compile(re.escape(FILE) + r"\.broken-\d+")
 
@@ -150,6 +153,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     missing = _COLUMN_NAMES - _columns(connection)
     if missing:
         raise _broken("table `audit` is missing" if missing == _COLUMN_NAMES else "table `audit` lacks columns")
+    connection.execute(_ADDED_INDEX)
 
 
 def _create(connection: sqlite3.Connection) -> None:

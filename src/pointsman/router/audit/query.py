@@ -6,14 +6,14 @@ import heapq
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -232,6 +232,38 @@ def follow(
             if wanted.matches_intent(intent) and wanted.matches_outcome(outcome.outcome, outcome.code):
                 fresh.append(row_of(intent, outcome))
         yield fresh
+
+
+class LastUse(NamedTuple):
+    time_ms: int
+    client: str
+
+
+def last_uses(state_dir: Path, tokens: Iterable[str]) -> dict[str, LastUse]:
+    """The newest row of each of these tokens that has one: a look-up in an index for each. Raises as `read_rows`."""
+    intents, _ = _read_journal(state_dir / FOLDER)
+    recent: dict[str, LastUse] = {}
+    for _, intent in intents:
+        token, use = intent.token, LastUse(intent.time_ms, intent.client)
+        if token is not None and use >= recent.get(token, use):
+            recent[token] = use
+    connection = open_to_read(state_dir / FILE)
+    stored = dict(_stored_uses(connection, tokens)) if connection else {}
+    return {token: max(uses) for token in tokens if (uses := [*_given(recent, token), *_given(stored, token)])}
+
+
+def _given(uses: dict[str, LastUse], token: str) -> tuple[LastUse, ...]:
+    return (uses[token],) if token in uses else ()
+
+
+def _stored_uses(connection: sqlite3.Connection, tokens: Iterable[str]) -> Iterator[tuple[str, LastUse]]:
+    newest = "SELECT time_ms, client FROM audit WHERE token = ? ORDER BY time_ms DESC LIMIT 1"
+    with closing(connection):
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit_token'").fetchone():
+            return  # without the index, each look-up would read the whole table
+        for token in tokens:
+            if row := connection.execute(newest, (token,)).fetchone():
+                yield token, LastUse(*row)
 
 
 def _completed(stored: _Stored, outcome: Outcome | None, run_has_ended: bool) -> _Stored:

@@ -48,7 +48,7 @@ HELP = {  # the first sentence of each command's own help
     "client": "Connect MCP clients such as Claude Code, Cursor or VS Code to this gateway.",
     "import": "Add the servers of MCP clients to the configuration.",
     "server": "Add, inspect, restart and remove the servers behind the gateway.",
-    "project": "List the projects, and set how their tools are found.",
+    "project": "List and remove the projects, and set how their tools are found.",
     "tools": "List, search and call the tools behind the gateway, as its owner.",
     "audit": "Show who searched for or called which tool, and how it ended.",
     "doctor": "Check everything, and say what to do.",

@@ -1,4 +1,4 @@
-"""Describes a server of the configuration in words without secrets."""
+"""Describes servers and projects of the configuration, without secrets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pointsman.config.model import Server
+from pointsman.config.model import GatewayConfig, Project, Server
+from pointsman.core.model import Json
+
+OFF = "off"  # `optimization: null`
 
 
 def empty_variables(names: Sequence[str], *, trial: bool = False) -> str:
@@ -54,3 +57,19 @@ def with_path(reason: str, server: Server | None) -> str:
     if not reason.startswith(named):
         return reason
     return reason.replace(named, f"`{server.command}` cannot be started", 1)
+
+
+def describe_project(config: GatewayConfig, project_id: str) -> Json:
+    """A project as the commands and the page show it; the empty id stands for callers that name no project."""
+    one = config.projects[project_id] if project_id else config.unassigned
+    return {
+        "id": project_id,
+        "name": one.name if isinstance(one, Project) else None,
+        "optimization": one.optimization or OFF,
+        "exposure": one.exposure,
+        "servers": [
+            server_id
+            for server_id, server in config.servers.items()
+            if (project_id in server.projects if project_id else not server.projects)
+        ],
+    }

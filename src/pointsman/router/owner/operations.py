@@ -11,9 +11,10 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from pointsman import __version__
 from pointsman.catalog.list_cache import ListFailure
@@ -37,7 +38,7 @@ from pointsman.router.owner.replay import replay
 from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.owner.sign_ins import CODE_S
 from pointsman.router.owner.typed_arguments import typed
-from pointsman.router.owner.wording import error_for_owner, for_owner
+from pointsman.router.owner.wording import for_owner, result_for_owner
 
 OWNER = Caller(OWNER_ID, None)
 SHORT_S = 30.0  # for an operation that waits for no server to start
@@ -256,7 +257,7 @@ async def call(
     longest_s = max((config.timeouts_of(server).call_s for server in config.servers.values()), default=0.0)
     given = {"toolKey": tool_key, "arguments": arguments}
     client = replace(_CLIENT, name=asked_by)
-    return error_for_owner(await _call(parts, OWNER, EXECUTE, given, longest_s + CALL_MARGIN_S, client))
+    return result_for_owner(await _call(parts, OWNER, EXECUTE, given, longest_s + CALL_MARGIN_S, client))
 
 
 def summary(parts: Parts) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pointsman.core.errors import SEE_TOOLS, TRY_LATER
 from pointsman.core.model import Json
+from pointsman.core.wire import InvalidJsonError, decode, encode
+from pointsman.router.owner.channel import OwnerError
 
 _DOCTOR = "`pointsman doctor` names the reason."
 _ALL_TOOLS = "`pointsman tools list` shows all tools."
@@ -28,8 +30,15 @@ def for_owner(text: str) -> str:
     return text
 
 
-def error_for_owner(result: Json) -> Json:
-    """The result of a call; if it is an error of the gateway itself, in words for the owner."""
+def result_for_owner(result: Json) -> Json:
+    """The result of a call, decoded whole; if it is an error of the gateway itself, in words for the owner.
+
+    Raises OwnerError.
+    """
+    try:
+        result = decode(encode(result))  # large content is still as the server sent it
+    except InvalidJsonError as error:
+        raise OwnerError("unreadable", f"The result cannot be shown: {error}. Clients get it as it was sent.") from None
     content = result.get("structuredContent")
     if not isinstance(content, dict):
         return result

@@ -24,8 +24,9 @@ SCREENS = (
     "tools",
     "lab",
     "activity",
-    # Below: who may use what, and the archive.
-    # Projects, tokens and the archive come here.
+    "projects",
+    "tokens",
+    "archive",
 )
 
 

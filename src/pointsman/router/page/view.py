@@ -121,7 +121,15 @@ class View:
         return self.field("confirmed") == "yes"
 
     async def change(
-        self, edit: Edit, kind: str, *, title: str, to: str, danger: bool = False, text: str = ""
+        self,
+        edit: Edit,
+        kind: str,
+        *,
+        title: str,
+        to: str,
+        danger: bool = False,
+        text: str = "",
+        button: str = "Save",
     ) -> Response | None:
         """Edit the configuration file: show the diff first, then save exactly that, and have it in effect.
 
@@ -136,7 +144,7 @@ class View:
             if self.confirmed:
                 text = "The configuration file has changed since. Look again: this is what would be saved now."
             diff = diff_lines(change.before, change.after)
-            return self.confirm(title, text, diff=diff, danger=danger, back=to, extra={"seen": seen})
+            return self.confirm(title, text, button=button, diff=diff, danger=danger, back=to, extra={"seen": seen})
         await apply_edit(self.parts, edit, kind, CLIENT, change)
         return None
 

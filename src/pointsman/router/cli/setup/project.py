@@ -1,4 +1,4 @@
-"""`pointsman project`: list the projects, and set how their tools are found."""
+"""`pointsman project`: list, set and remove the projects."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from pointsman.config.edits import add_project, set_project
+from pointsman.config.edits import add_project, remove_project, set_project
 from pointsman.config.errors import ConfigError
-from pointsman.config.model import UNASSIGNED, GatewayConfig, Project, Unassigned
+from pointsman.config.model import UNASSIGNED, GatewayConfig
 from pointsman.router.cli.common.edited import (
     Edited,
     environ,
@@ -29,13 +29,12 @@ from pointsman.router.cli.common.options import (
 )
 from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.cli.common.owner import complete
-
-_OFF = "off"
+from pointsman.router.owner.description import OFF, describe_project
 
 
 @click.group()
 def project() -> None:
-    """List the projects, and set how their tools are found."""
+    """List and remove the projects, and set how their tools are found."""
 
 
 @project.command(name="list")
@@ -47,8 +46,8 @@ def list_projects(config_file: Path | None, state_dir: Path | None, as_json: boo
     edited = Edited.find(config_file, state_dir)
     with report_config_errors():
         config = load_gateway_config(edited.path)
-    listed = [_row(config, UNASSIGNED, config.unassigned)]
-    listed += [_row(config, project_id, one) for project_id, one in config.projects.items()]
+    listed = [describe_project(config, UNASSIGNED)]
+    listed += [describe_project(config, project_id) for project_id in config.projects]
     if as_json:
         print_json({"configuration": str(edited.path), "projects": listed})
         return
@@ -62,7 +61,7 @@ def list_projects(config_file: Path | None, state_dir: Path | None, as_json: boo
 
 @project.command(name="set")
 @click.argument("name", shell_complete=complete("projects"))
-@click.option("--optimization", type=click.Choice(["bm25", "cloud", _OFF]), help="How tool_discovery ranks tools.")
+@click.option("--optimization", type=click.Choice(["bm25", "cloud", OFF]), help="How tool_discovery ranks tools.")
 @click.option("--exposure", type=click.Choice(["meta", "flat"]), help="Two tools that find the others, or all by name.")
 @click.option("--create", is_flag=True, help="Create the project if there is none of this name.")
 @edited_config_option
@@ -80,7 +79,7 @@ def set_(
     """Set keys of the project NAME; \"\" stands for callers that name no project."""
     given = {"optimization": optimization, "exposure": exposure}
     values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    if optimization == _OFF:
+    if optimization == OFF:
         values["optimization"] = None
     edited = Edited.find(config_file, state_dir)
     before, _ = _loaded(edited.path)
@@ -97,7 +96,7 @@ def set_(
     config, problems = _loaded(edited.path)
     if config is None:
         raise CommandError(f"{edited.path} was changed. It has other problems:", *problems)
-    row = _row(config, name, config.projects[name] if name else config.unassigned)
+    row = describe_project(config, name)
     if as_json:
         print_json({"configuration": str(edited.path), "gateway": edited.running, "project": row})
         return
@@ -106,6 +105,24 @@ def set_(
     edited.note_pending()
     if before is not None and edited.running and (reconnected := _reconnected(before, config)):
         note(f"Reconnected, because `exposure` decides whether a server may offer apps: {', '.join(reconnected)}.")
+
+
+@project.command()
+@click.argument("name", shell_complete=complete("projects"))
+@edited_config_option
+@state_dir_option
+@json_option
+def remove(name: str, config_file: Path | None, state_dir: Path | None, as_json: bool) -> None:
+    """Remove the project NAME. Servers and tokens that name it must be taken out of it first."""
+    edited = Edited.find(config_file, state_dir)
+    with report_edit_errors(edited.path, "project"):
+        change = remove_project(edited.path, name, environ())
+    edited.apply(change)
+    if as_json:
+        print_json({"configuration": str(edited.path), "gateway": edited.running, "removed": name})
+        return
+    echo(f"Project `{name}` removed from {edited.path}.")
+    edited.note_pending()
 
 
 def _loaded(path: Path) -> tuple[GatewayConfig | None, list[str]]:
@@ -124,17 +141,3 @@ def _reconnected(before: GatewayConfig, now: GatewayConfig) -> list[str]:
         if server.enabled and server_id in before.servers
         if now.is_flat(server) != before.is_flat(before.servers[server_id])
     ]
-
-
-def _row(config: GatewayConfig, project_id: str, one: Project | Unassigned) -> dict[str, Any]:
-    return {
-        "id": project_id,
-        "name": one.name if isinstance(one, Project) else None,
-        "optimization": one.optimization or _OFF,
-        "exposure": one.exposure,
-        "servers": [
-            server_id
-            for server_id, server in config.servers.items()
-            if (project_id in server.projects if project_id else not server.projects)
-        ],
-    }

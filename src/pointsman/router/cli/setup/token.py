@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -16,12 +16,12 @@ from click.shell_completion import CompletionItem
 
 from pointsman.config.edits import InvalidEntryError, NameTakenError, UnknownNameError, add_token, remove_token
 from pointsman.config.errors import ConfigError
+from pointsman.config.expiry import has_expired, read_expiry, show_expiry
 from pointsman.config.files import ReplaceError
 from pointsman.config.loader import load_tokens
 from pointsman.config.model import Token
 from pointsman.config.secrets import digest, new_secret
 from pointsman.config.settings import read_settings
-from pointsman.config.values import parse_moment
 from pointsman.config.yaml.text_edits import EditError
 from pointsman.router.cli.common.edited import Edited, require_projects
 from pointsman.router.cli.common.gateway_address import edited_url
@@ -39,9 +39,6 @@ from pointsman.router.cli.common.output import echo, print_json, table
 from pointsman.router.clients.dialects import DIALECTS, Dialect
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet
-
-_DURATION = re.compile(r"([1-9][0-9]{0,4})([hdw])")
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def _complete_clients(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -272,19 +269,10 @@ def _warn_if_useless(name: str, projects: Sequence[str], servers: Sequence[str])
 
 def _expiry(given: str, now: datetime) -> str:
     """Return the expiry as the file stores it."""
-    duration = _DURATION.fullmatch(given.strip())
-    if duration:
-        until = now + timedelta(**{_UNITS[duration[2]]: int(duration[1])})
-        return until.strftime("%Y-%m-%dT%H:%M:%SZ")
     try:
-        until = parse_moment(given)
+        return read_expiry(given, now)
     except ValueError as error:
-        raise click.BadParameter(
-            f"{error}, or a duration from now such as 12h, 30d or 8w.", param_hint="--expires"
-        ) from None
-    if until <= now:
-        raise click.BadParameter(f"{given} is in the past.", param_hint="--expires")
-    return given.strip()
+        raise click.BadParameter(str(error), param_hint="--expires") from None
 
 
 def _row(name: str, entry: Token, now: datetime) -> dict[str, object]:
@@ -292,24 +280,16 @@ def _row(name: str, entry: Token, now: datetime) -> dict[str, object]:
         "name": name,
         "projects": entry.projects,
         "servers": entry.servers,
-        "expires": _format_expiry(entry.expires),
-        "expired": entry.expires is not None and entry.expires <= now,
+        "expires": show_expiry(entry.expires),
+        "expired": has_expired(entry.expires, now),
     }
-
-
-def _format_expiry(expires: datetime | None) -> str | None:
-    if expires is None:
-        return None
-    if expires.time() == time.max:  # the file has a date without a time
-        return expires.date().isoformat()
-    return expires.isoformat().replace("+00:00", "Z")
 
 
 def _table(tokens: Mapping[str, Token], now: datetime) -> Iterator[str]:
     rows = [("NAME", "PROJECTS", "SERVERS", "EXPIRES")]
     for name, entry in tokens.items():
-        expired = entry.expires is not None and entry.expires <= now
-        expires = (_format_expiry(entry.expires) or "never") + (" (expired)" if expired else "")
+        expired = has_expired(entry.expires, now)
+        expires = (show_expiry(entry.expires) or "never") + (" (expired)" if expired else "")
         rows.append((name, _join_names(entry.projects), _join_names(entry.servers), expires))
     return table(rows)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sqlite3
 import sys
 import time
@@ -159,7 +158,7 @@ def _print(rows: Iterable[Row], as_json: bool, table: Table) -> int:
         return _print_json(rows) if as_json else _print_table(rows, table)
     except BrokenPipeError:  # `| head` has what it wants: end as a program does that handles no signal
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the last flush would fail, too
-        raise SystemExit(128 + signal.SIGPIPE) from None
+        raise SystemExit(141) from None  # 128 + SIGPIPE
 
 
 def _print_json(rows: Iterable[Row]) -> int:
