@@ -144,8 +144,8 @@ foreign: .foreign/python/.installed .foreign/node/.installed ## Install the thir
 # The page's tests drive Debian's Chromium; Playwright's own is not downloaded. Where it cannot be installed, they are skipped.
 browser: ## Install Chromium for the tests of the page, where apt-get and root can
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
-	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing Chromium" && apt-get install -y -qq \
-	    --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1; } \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing Chromium" \
+	    && { apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1; } \
 	  || echo "Not installed: the tests of the page in Chromium will be skipped (apt install chromium)" >&2
 
 clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed foreign ## Install third-party clients and agents, and run the tests that drive them
