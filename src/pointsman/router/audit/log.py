@@ -10,7 +10,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, overload
 
 import msgspec
@@ -51,8 +50,7 @@ class Observer(Protocol):
     def journal_failed(self) -> None: ...
 
 
-@dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct, eq=False):  # a struct, because each call makes one
     """A call in progress, whose intent is in the journal.
 
     As a context manager it writes the outcome when the block ends, derived from the exception if there is one.

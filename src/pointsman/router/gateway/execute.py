@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
@@ -357,8 +358,7 @@ async def send_to_server(
     return await server.request(request.method, params, request, back, spent_s, session)
 
 
-@dataclass(slots=True, eq=False)
-class RecordedRounds:
+class RecordedRounds(Struct, eq=False):
     """Fits `BackChannel`: records a row for each round of questions.
 
     For a modern client each round is a request of its own: it ends with `input_required`, and the answer begins the
@@ -368,7 +368,7 @@ class RecordedRounds:
     _back: BackChannel
     _request: FrontRequest
     _record: Record
-    _waiting: bool = field(default=False, init=False)  # the row has ended, and no answer has begun the next one
+    _waiting: bool = False  # the row has ended, and no answer has begun the next one
 
     def notify(self, method: str, params: Json) -> None:
         self._back.notify(method, params)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
+
+from msgspec import Struct
 
 from pointsman.core.errors import DownstreamError
 from pointsman.core.kinds import QUESTION_CAPABILITIES, declares
@@ -29,8 +30,7 @@ _COMPLETE = "complete"  # the type of a result that is an answer; the default
 _SHOWN_CHARS = 40  # of a server's own word
 
 
-@dataclass(slots=True, eq=False)
-class Deadline:
+class Deadline(Struct, eq=False):  # a struct, because each call makes one
     """`with Deadline(loop, 60, back) as deadline`: raises TimeoutError at its end, whatever the server sends meanwhile.
 
     Fits `BackChannel`, with the clock paused while the client is asked, and `Clock`. `asyncio.timeout` would look up
@@ -43,12 +43,13 @@ class Deadline:
     _queue: FairQueue | None = None  # the call holds one of its slots, and releases it while the client is asked
     _token_id: str = ""
     _timers: TimerQueue[Deadline] | None = None  # with the same delay
-    _due: float = field(default=0.0, init=False)
-    _paused: int = field(default=0, init=False)  # how many questions are open
-    _expired: bool = field(default=False, init=False)
-    _earlier_cancellations: int = field(default=0, init=False)  # of the task, not by us
-    _task: asyncio.Task[Any] | None = field(default=None, init=False)  # None: not entered, or over
-    _timer: asyncio.TimerHandle | None = field(default=None, init=False)  # None: paused
+    # What follows is set once it runs.
+    _due: float = 0.0
+    _paused: int = 0  # how many questions are open
+    _expired: bool = False
+    _earlier_cancellations: int = 0  # of the task, not by us
+    _task: asyncio.Task[Any] | None = None  # None: not entered, or over
+    _timer: asyncio.TimerHandle | None = None  # None: paused
 
     def __enter__(self) -> Deadline:
         task = self._task = asyncio.current_task(self._loop)

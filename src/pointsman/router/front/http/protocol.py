@@ -127,8 +127,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
         super().connection_made(transport)
-        self._coalescing = CoalescingTransport(transport)
-        self.transport = self._coalescing  # type: ignore[assignment]  # a transport by its shape
+        self.coalescing = CoalescingTransport(transport)
+        self.transport = self.coalescing  # type: ignore[assignment]  # a transport by its shape
         self._limits = self.limits_now[0]()
         host = self.client[0] if self.client else ""
         self.address = address_key(host)
@@ -164,8 +164,8 @@ class GuardedProtocol(HttpToolsProtocol):
     @property
     def unread(self) -> int:
         """Return the bytes in memory: the transport keeps a buffer whole until its last byte is sent."""
-        unread = self._coalescing.get_write_buffer_size()
-        return max(unread, self._coalescing.last) if unread else 0
+        unread = self.coalescing.get_write_buffer_size()
+        return max(unread, self.coalescing.last) if unread else 0
 
     def _leave_table(self) -> None:
         if self._verdict is not None:
@@ -225,16 +225,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.table.idle.pop(self, None)
         serve_post = self.serve_post[0]
         direct = self.url == _DIRECT_URL and self._verdict == "admitted" and self.parser.get_method() == b"POST"
-        if direct and serve_post is not None:
-            self._begin_direct(serve_post)
-        else:
+        if not direct or serve_post is None:
             self._begin_asgi()
-
-    def _begin_direct(self, serve_post: ServePost) -> None:
+            return
         before, cycle = self.cycle, DirectCycle(self, serve_post)
         self.cycle = cycle
         if before is None or before.response_complete:
-            self._start_asgi_task(cycle, cycle.serve)
+            cycle.task = self.loop.create_task(serve_post(cycle))
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, cycle.serve))
@@ -254,7 +251,7 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_body(body)
             return
         cycle.body = body  # type: ignore[assignment]  # not copied: most bodies come in one piece
-        cycle.message_event.set()
+        cycle.wake()
         if len(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
 
@@ -268,7 +265,10 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.more_body = False
-            cycle.message_event.set()
+            if type(cycle) is DirectCycle:
+                cycle.wake()
+            else:
+                cycle.message_event.set()
 
     def _measure_head(self) -> None:
         """Measure the head alone: it was received together with other bytes."""
@@ -301,9 +301,6 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self.transport.abort()
 
-    def write_response(self, head: bytes, body: bytes) -> None:
-        self._coalescing.write_response(head, body)
-
     # The read timer: a client that never reads must not keep its response in memory
 
     def pause_writing(self) -> None:
@@ -313,17 +310,19 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Override the base's method, which starts a timer of the event loop for each response."""
         self.server_state.total_requests += 1
-        if self._coalescing.head:
-            self._coalescing.flush()
+        if self.coalescing.head:
+            self.coalescing.flush()
         if self.transport.get_write_buffer_size():
             self._start_read_timer()
         if not self.transport.is_closing():
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
             else:
                 pressed = self.table.total * 2 >= self._limits.connections
-                self._stop_keep_alive()
+                if self._kept is not None:
+                    self._stop_keep_alive()
                 self._kept = self.keep_alive.queue(self.loop, self.config.timeout_keep_alive, pressed=pressed)
                 self._kept.add(self)
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
@@ -337,7 +336,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _start_read_timer(self) -> None:
         if self._read_timer is None:
             unread = self.transport.get_write_buffer_size()
-            self._goal = self._coalescing.written - unread + min(unread, READ_BYTES)
+            self._goal = self.coalescing.written - unread + min(unread, READ_BYTES)
             self._read_timer = self.loop.call_later(self.read_s, self._check_reader)
             self.budget.behind(self)
 
@@ -353,7 +352,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not unread:
             self.budget.caught_up(self)
             return
-        if self._coalescing.written - unread < self._goal:
+        if self.coalescing.written - unread < self._goal:
             self.cut()
         else:
             self._start_read_timer()
@@ -381,7 +380,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         body = self.error_body[0](error)
         head = _JSON_HEAD % (STATUS_LINE[error.status], len(body), b"connection: close\r\n")
-        self.write_response(head, body)
+        self.coalescing.write_response(head, body)
         self.transport.close()
         self._start_read_timer()
 
@@ -427,7 +426,9 @@ class DirectCycle(RequestResponseCycle):
         self.headers = connection.headers
         self.transport = connection.transport
         self.flow = connection.flow
-        self.message_event = asyncio.Event()
+        self._event: asyncio.Event | None = None
+        self._news = False  # since the last `receive`
+        self.task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
         self.waiting_for_100_continue = connection.expect_100_continue
         parser = connection.parser
         self.keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
@@ -436,15 +437,32 @@ class DirectCycle(RequestResponseCycle):
         self._serve_post = serve_post
 
     def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
-        """The app for `run_asgi` of the base, which handles failures."""
+        """The app for `run_asgi` of the base, for a request that was pipelined."""
         return self._serve_post(self)
+
+    @property
+    def message_event(self) -> asyncio.Event:  # type: ignore[override]  # an attribute of the base
+        """Set when `receive` has something to return. Made when that is awaited, which few requests do."""
+        if self._event is None:
+            self._event = asyncio.Event()
+            if self._news:
+                self._event.set()
+        return self._event
+
+    def wake(self) -> None:
+        """Part of the body has arrived, or its end."""
+        self._news = True
+        if self._event is not None:
+            self._event.set()
 
     def small_body(self, limit: int) -> bytes | None:
         """Return the whole body if it has arrived and is small; None: use `receive`, which waits."""
         if self.more_body or len(self.body) > min(limit, HIGH_WATER_LIMIT):
             return None
         body, self.body = bytes(self.body), b""  # type: ignore[assignment]
-        self.message_event.clear()
+        self._news = False
+        if self._event is not None:
+            self._event.clear()
         return body
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
@@ -459,8 +477,9 @@ class DirectCycle(RequestResponseCycle):
         if not self.keep_alive:
             more += b"connection: close\r\n"
         head = (_JSON_HEAD if body else _EMPTY_HEAD) % (STATUS_LINE[status], len(body), more)
-        self.connection.write_response(head, body)
-        self.message_event.set()
+        self.connection.coalescing.write_response(head, body)
+        if self._event is not None:
+            self._event.set()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
@@ -484,8 +503,14 @@ class CoalescingTransport:
 
     def write_response(self, head: bytes, body: bytes) -> None:
         """Write a whole response."""
-        self.head = head
-        self.write(body)
+        if len(body) > _LARGE_BYTES:
+            self.head = head
+            self.write(body)
+            return
+        data = head + body
+        self.last = len(data)
+        self.written += self.last
+        self._transport.write(data)
 
     def write(self, data: bytes) -> None:
         if self.head and len(data) > _LARGE_BYTES:
