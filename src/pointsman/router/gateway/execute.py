@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from msgspec import Struct
 
@@ -329,7 +329,7 @@ class Executor:
         raise not_sent
 
 
-async def send_to_server(
+def send_to_server(
     fleet: Fleet,
     server_id: str,
     params: Json,
@@ -338,10 +338,10 @@ async def send_to_server(
     record: Record,
     spent_s: float = 0.0,
     session: object | None = None,
-) -> Json:
+) -> Awaitable[Json]:
     """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
 
-    With `session`, only while that is the server's.
+    Await the result at once. With `session`, only while that is the server's.
 
     Raises:
         GatewayError, DownstreamError: see `Downstream.request`.
@@ -355,7 +355,7 @@ async def send_to_server(
                 params[key] = request.params[key]
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
-    return await server.request(request.method, params, request, back, spent_s, session)
+    return server.request(request.method, params, request, back, spent_s, session)
 
 
 class RecordedRounds(Struct, eq=False):

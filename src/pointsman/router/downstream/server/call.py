@@ -122,19 +122,21 @@ class Deadline(Struct, eq=False):  # a struct, because each call makes one
             self._timer = None
 
 
-async def request_with_input(
-    connection: Connection, method: str, params: Json, request: FrontRequest, deadline: Deadline
+def is_complete(connection: Connection, result: Json) -> bool:
+    """Whether a result is an answer; only a modern server may ask for input instead."""
+    return connection.introduction.era == "legacy" or result.get("resultType", _COMPLETE) == _COMPLETE
+
+
+async def complete_with_input(
+    connection: Connection, method: str, params: Json, request: FrontRequest, deadline: Deadline, result: Json
 ) -> Json:
-    """Send one call; where a modern server answers `input_required`, ask a legacy client and repeat the call.
+    """Where a modern server answered `input_required`, ask a legacy client and repeat the call.
 
     A modern client gets `input_required` unchanged, and repeats the call itself.
 
     Raises:
         ConnectionLostError, BudgetExceededError, DownstreamError.
     """
-    result = await connection.request(Call(method, params, request, deadline, deadline))
-    if connection.introduction.era == "legacy" or result.get("resultType", _COMPLETE) == _COMPLETE:
-        return result
     _check_is_question(result)
     if request.client.era == "modern":
         _check_declared(result, request.client.capabilities)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from hmac import compare_digest
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from starlette.types import Receive, Send
 
-from pointsman.config.model import CurrentConfig
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import CLIENT_INFO_META_KEY
 from pointsman.core.seams import PARSE_ERROR, Gateway
@@ -56,6 +57,7 @@ class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
     project: str | None = None  # in header or path
     message: Json | None = None
     body_read: bool = False
+    caller: Caller | None = None  # if it is known from the connection's last request
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.verb} {self.path})"  # without the token
@@ -65,6 +67,15 @@ class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
         self.lease = self.in_flight.request(self.token_id, size)
         if self.lease is None:
             raise too_many_large_bodies()
+
+
+class Identity(NamedTuple):
+    """Who sent the last request of a connection: the next one with the same header need not be authenticated again."""
+
+    authorization: bytes
+    claims: Claims  # of that header alone
+    caller: Caller
+    config: GatewayConfig  # that they hold for
 
 
 class RequestReader:
@@ -82,13 +93,28 @@ class RequestReader:
         request.head = checked_head(request.headers, self.hosts)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
-        claims = read_claims(request.head, request.path_project)
+        known: Identity | None = request.connection.identity if request.connection is not None else None
+        if known is not None and self._is_same(known, request):
+            claims, request.caller = known.claims, known.caller
+        else:
+            claims = read_claims(request.head, request.path_project)
         request.token, request.project = claims.token, claims.project
         return claims
 
+    def _is_same(self, known: Identity, request: HttpRequest) -> bool:
+        """Whether the headers claim the same as those of the last request, and would be accepted now."""
+        head = request.head
+        return (
+            known.config is self._current.config
+            and request.path_project is None
+            and b"x-pointsman-project" not in head
+            and compare_digest(head.get(b"authorization", b""), known.authorization)
+            and self._gateway.still_valid(known.caller)
+        )
+
     async def read_message(self, request: HttpRequest, claims: Claims) -> tuple[Json, Caller]:
         """Read and authenticate the message of a POST. Raises HttpError, ClientDisconnectedError."""
-        caller = self._authenticate_by_headers(claims)
+        caller = request.caller or self._authenticate_by_headers(claims, request)
         if request.head.get(b"content-type") != b"application/json":  # exactly that in nearly all requests
             check_content_type(request.head)
         request.body_read = True
@@ -126,16 +152,20 @@ class RequestReader:
         info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
         self._gateway.refused(error.audit_code, request.token, method, params, client_name(info))
 
-    def _authenticate_by_headers(self, claims: Claims) -> Caller | None:
+    def _authenticate_by_headers(self, claims: Claims, request: HttpRequest) -> Caller | None:
         """Return None if only `_meta` can complete the claims. Raises HttpError 401, 403."""
         if claims.token is None:
             return None
         try:
-            return authenticate(self._gateway, claims)
+            caller = authenticate(self._gateway, claims)
         except HttpError as error:
             if error.status == 403 and not claims.project_stated:
                 return None
             raise
+        if request.connection is not None and not claims.project_stated:
+            header = request.head[b"authorization"]
+            request.connection.identity = Identity(header, claims, caller, self._current.config)
+        return caller
 
 
 async def read_body(head: Head, receive: Receive, limit: int, reserve: Reserve | None = None) -> bytes:

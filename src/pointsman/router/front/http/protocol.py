@@ -113,6 +113,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._verdict: Verdict | None = None  # None: not in the table, or no longer
         self.address = ""
         self.token_id: str | None = None  # of the latest request
+        self.identity: Any = None  # set and read by the front
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
         self._reading_head = False
