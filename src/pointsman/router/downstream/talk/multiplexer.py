@@ -198,7 +198,10 @@ class Multiplexer:
         except wire.InvalidJsonError:
             self._receive_undecodable(data)
             return
-        self._dispatch(message, len(data))
+        if type(message) is dict and "method" not in message and not self._over.done():
+            self._receive_answer(message, len(data))
+        else:
+            self._dispatch(message, len(data))
 
     async def receive_large(self, data: bytes | bytearray) -> None:
         """Handle a message over `OFF_LOOP_BYTES`; the transport must hand in nothing else before this is done."""
