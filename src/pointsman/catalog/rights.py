@@ -91,7 +91,8 @@ class RightsIndex:
 
     def enabled_server(self, caller: Caller, server_id: str) -> Server | None:
         """The server, if token and project grant it and it is enabled, running or not."""
-        server = self._grants_of(caller).servers.get(server_id)
+        grants = self._grants.get(caller) or self._grants_of(caller)
+        server = grants.servers.get(server_id)
         return server if server is not None and server.enabled else None
 
     def may_use(self, caller: Caller, server_id: str, tool_name: str) -> bool:

@@ -125,7 +125,9 @@ class Exchange(Struct, eq=False):  # a struct, because each call makes one
             state.running.discard(self)
             if state.idle is not None and not state.running and not state.idle.done():
                 state.idle.set_result(None)
-            self._stop_watching()
+            state.unwatched.discard(self)
+            if self._disconnect_watcher is not None:
+                self._stop_watching()
             if self._writing is not None:
                 self._writing.cancel()
 

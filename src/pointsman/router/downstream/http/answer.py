@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pointsman.core.model import Json
 from pointsman.core.wire import InvalidJsonError
@@ -76,7 +76,9 @@ async def read_result(
         elif kind not in _KINDS:
             _refuse_kind(kind)
         elif kind == JSON and (body := response.whole_body(min(limit_bytes, OFF_LOOP_BYTES))) is not None:
-            message = _answer_among(_decoded(body), number, on_message)
+            message = _decoded(body)
+            if type(message) is not dict or message.get("id") != number or "method" in message:
+                message = _answer_among(_objects(message), number, on_message)
         else:
             message = await _read_answer(response, kind, number, IncomingAnswer(limit_bytes, memory), on_message)
     except FAILURES as error:
@@ -189,16 +191,16 @@ def _refuse_kind(kind: str) -> NoReturn:
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event."""
     if len(data) <= OFF_LOOP_BYTES:
-        return _decoded(data)
+        return _objects(_decoded(data))
     try:
         return _objects(await decode_off_loop(data))
     except InvalidJsonError:
         raise ConnectionLostError(_NOT_JSON) from None
 
 
-def _decoded(data: bytes | bytearray) -> Iterable[Json]:
+def _decoded(data: bytes | bytearray) -> Any:
     try:
-        return _objects(decode(data))
+        return decode(data)
     except InvalidJsonError:
         raise ConnectionLostError(_NOT_JSON) from None
 

@@ -26,7 +26,7 @@ from pointsman.router.serving.shares import FairQueue
 from pointsman.router.serving.timer_queue import TimerQueue
 
 _ROUNDS = 10  # bounds a server that never stops asking
-_COMPLETE = "complete"  # the type of a result that is an answer; the default
+COMPLETE = "complete"  # the type of a result that is an answer; the default
 _SHOWN_CHARS = 40  # of a server's own word
 
 
@@ -66,7 +66,10 @@ class Deadline(Struct, eq=False):  # a struct, because each call makes one
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        self._stop_timer()
+        if self._timers is not None:
+            self._timers.discard(self)
+        elif self._timer is not None:
+            self._timer.cancel()
         if self._paused and self._queue is not None:
             self._queue.resume(self._token_id)  # the caller that took the slot gives it back
         assert task is not None
@@ -122,11 +125,6 @@ class Deadline(Struct, eq=False):  # a struct, because each call makes one
             self._timer = None
 
 
-def is_complete(connection: Connection, result: Json) -> bool:
-    """Whether a result is an answer; only a modern server may ask for input instead."""
-    return connection.introduction.era == "legacy" or result.get("resultType", _COMPLETE) == _COMPLETE
-
-
 async def complete_with_input(
     connection: Connection, method: str, params: Json, request: FrontRequest, deadline: Deadline, result: Json
 ) -> Json:
@@ -149,7 +147,7 @@ async def complete_with_input(
             result = await connection.request(Call(method, repeated, request, deadline, deadline))
         except CallNotSentError as error:
             raise ConnectionLostError(str(error)) from None  # the first round was sent
-        if result.get("resultType", _COMPLETE) == _COMPLETE:
+        if result.get("resultType", COMPLETE) == COMPLETE:
             return result
         _check_is_question(result)
     raise DownstreamError(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")

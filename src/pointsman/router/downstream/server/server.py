@@ -31,7 +31,7 @@ from pointsman.router.downstream.connection import (
     Introduction,
     SessionRenewedError,
 )
-from pointsman.router.downstream.server.call import Deadline, complete_with_input, is_complete
+from pointsman.router.downstream.server.call import COMPLETE, Deadline, complete_with_input
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
@@ -290,7 +290,7 @@ class DownstreamServer:
                     raise SessionRenewedError("it restarted before the call was sent")
                 connection = lease.connection
                 result = await connection.request(Call(method, params, request, deadline, deadline))
-                if not is_complete(connection, result):
+                if result.get("resultType", COMPLETE) != COMPLETE and connection.introduction.era == "modern":
                     result = await complete_with_input(connection, method, params, request, deadline, result)
         except DownstreamError:
             liveness.answered()

@@ -52,7 +52,7 @@ class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
     query: bytes = b""
     lease: Lease | None = None  # of a large body, released when the request ends
     token_id: str = ""  # of the caller by its headers; unauthenticated requests count together
-    head: Head = {}  # noqa: RUF012 - a struct copies it
+    head: Head = {}
     token: str | None = None  # for the audit of a refusal
     project: str | None = None  # in header or path
     message: Json | None = None
@@ -214,10 +214,22 @@ def parse_message(body: bytes) -> Json:
         ) from None
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise HttpError(400, 'The body must be one JSON-RPC message, an object with "jsonrpc": "2.0".')
-    if "method" in message:
-        _check_call(message)
-    else:
+    if "method" not in message:
         _check_response(message)
+        return message
+    if type(message["method"]) is not str or not message["method"]:
+        raise HttpError(400, "`method` must be a string.")
+    if "id" in message and type(message["id"]) not in _ID_TYPES:
+        raise HttpError(400, "`id` must be a string or an integer.")
+    if "result" in message or "error" in message:
+        raise HttpError(400, "A message with `method` must not have `result` or `error`.")
+    params = message.get("params")
+    if params is None:
+        return message
+    if type(params) is not dict:
+        raise HttpError(400, "`params` must be an object.")
+    if type(params.get("_meta")) not in (dict, type(None)):
+        raise HttpError(400, "`params._meta` must be an object.")
     return message
 
 
@@ -235,22 +247,6 @@ async def _read_for_audit(request: HttpRequest) -> Json | None:
     except HttpError:
         return None
     return message
-
-
-def _check_call(message: Json) -> None:
-    if type(message["method"]) is not str or not message["method"]:
-        raise HttpError(400, "`method` must be a string.")
-    if "id" in message and type(message["id"]) not in _ID_TYPES:
-        raise HttpError(400, "`id` must be a string or an integer.")
-    if "result" in message or "error" in message:
-        raise HttpError(400, "A message with `method` must not have `result` or `error`.")
-    params = message.get("params")
-    if params is None:
-        return
-    if type(params) is not dict:
-        raise HttpError(400, "`params` must be an object.")
-    if type(params.get("_meta")) not in (dict, type(None)):
-        raise HttpError(400, "`params._meta` must be an object.")
 
 
 def _check_response(message: Json) -> None:

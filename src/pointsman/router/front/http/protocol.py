@@ -84,7 +84,7 @@ def guarded_protocol(
     """
     shared = {
         "serve_post": (serve_post,),
-        "keep_alive": KeepAlive(),
+        "keep_alive": {},
         "limits_now": (limits,),
         "read_s": read_s,
         "error_body": (error_body,),
@@ -103,7 +103,7 @@ class GuardedProtocol(HttpToolsProtocol):
     error_body: ClassVar[tuple[Callable[[HttpError], bytes]]]
     exempt: ClassVar[tuple[Exempt]]
     serve_post: ClassVar[tuple[ServePost | None]]
-    keep_alive: ClassVar[KeepAlive]
+    keep_alive: ClassVar[dict[bool, TimerQueue[GuardedProtocol]]]  # whether there are many connections -> idle ones
     table: ClassVar[ConnectionTable]
     budget: ClassVar[UnreadBudget]
 
@@ -175,7 +175,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._kept is not None:
-            self._stop_keep_alive()
+            self._kept.discard(self)
+            self._kept = None
         self._piece_bytes = len(data)
         try:
             self.parser.feed_data(data)
@@ -252,7 +253,8 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_body(body)
             return
         cycle.body = body  # type: ignore[assignment]  # not copied: most bodies come in one piece
-        cycle.wake()
+        if cycle.event is not None:
+            cycle.event.set()
         if len(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
 
@@ -266,9 +268,7 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.more_body = False
-            if type(cycle) is DirectCycle:
-                cycle.wake()
-            else:
+            if type(cycle) is not DirectCycle or cycle.event is not None:
                 cycle.message_event.set()
 
     def _measure_head(self) -> None:
@@ -324,10 +324,17 @@ class GuardedProtocol(HttpToolsProtocol):
                 pressed = self.table.total * 2 >= self._limits.connections
                 if self._kept is not None:
                     self._stop_keep_alive()
-                self._kept = self.keep_alive.queue(self.loop, self.config.timeout_keep_alive, pressed=pressed)
+                self._kept = self.keep_alive.get(pressed) or self._new_keep_alive(pressed)
                 self._kept.add(self)
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
             self.table.idle[self] = None
+
+    def _new_keep_alive(self, pressed: bool) -> TimerQueue[GuardedProtocol]:
+        usual_s = self.config.timeout_keep_alive
+        delay_s = min(usual_s, PRESSURE_KEEP_ALIVE_S) if pressed else usual_s
+        queue: TimerQueue[GuardedProtocol]
+        queue = TimerQueue(self.loop, delay_s, HttpToolsProtocol.timeout_keep_alive_handler)
+        return self.keep_alive.setdefault(pressed, queue)
 
     def _stop_keep_alive(self) -> None:
         if self._kept is not None:
@@ -390,20 +397,6 @@ class GuardedProtocol(HttpToolsProtocol):
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
 
 
-class KeepAlive:
-    """Closes connections that were idle for too long, which is sooner when there are many."""
-
-    def __init__(self) -> None:
-        self._queues: dict[bool, TimerQueue[GuardedProtocol]] = {}
-
-    def queue(self, loop: asyncio.AbstractEventLoop, usual_s: float, *, pressed: bool) -> TimerQueue[GuardedProtocol]:
-        queue = self._queues.get(pressed)
-        if queue is None:
-            delay_s = min(usual_s, PRESSURE_KEEP_ALIVE_S) if pressed else usual_s
-            queue = self._queues[pressed] = TimerQueue(loop, delay_s, HttpToolsProtocol.timeout_keep_alive_handler)
-        return queue
-
-
 class DirectCycle(RequestResponseCycle):
     """A POST of `/mcp` on its way to the front.
 
@@ -427,8 +420,8 @@ class DirectCycle(RequestResponseCycle):
         self.headers = connection.headers
         self.transport = connection.transport
         self.flow = connection.flow
-        self._event: asyncio.Event | None = None
-        self._news = False  # since the last `receive`
+        self.event: asyncio.Event | None = None  # for `message_event`
+        self._body_taken = False
         self.task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
         self.waiting_for_100_continue = connection.expect_100_continue
         parser = connection.parser
@@ -444,26 +437,20 @@ class DirectCycle(RequestResponseCycle):
     @property
     def message_event(self) -> asyncio.Event:  # type: ignore[override]  # an attribute of the base
         """Set when `receive` has something to return. Made when that is awaited, which few requests do."""
-        if self._event is None:
-            self._event = asyncio.Event()
-            if self._news:
-                self._event.set()
-        return self._event
-
-    def wake(self) -> None:
-        """Part of the body has arrived, or its end."""
-        self._news = True
-        if self._event is not None:
-            self._event.set()
+        if self.event is None:
+            self.event = asyncio.Event()
+            if self.body or not (self.more_body or self._body_taken):
+                self.event.set()
+        return self.event
 
     def small_body(self, limit: int) -> bytes | None:
         """Return the whole body if it has arrived and is small; None: use `receive`, which waits."""
         if self.more_body or len(self.body) > min(limit, HIGH_WATER_LIMIT):
             return None
         body, self.body = bytes(self.body), b""  # type: ignore[assignment]
-        self._news = False
-        if self._event is not None:
-            self._event.clear()
+        self._body_taken = True
+        if self.event is not None:
+            self.event.clear()
         return body
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
@@ -479,8 +466,8 @@ class DirectCycle(RequestResponseCycle):
             more += b"connection: close\r\n"
         head = (_JSON_HEAD if body else _EMPTY_HEAD) % (STATUS_LINE[status], len(body), more)
         self.connection.coalescing.write_response(head, body)
-        if self._event is not None:
-            self._event.set()
+        if self.event is not None:
+            self.event.set()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
