@@ -185,7 +185,7 @@ _OWNER = Token(sha256="0" * 64, projects=(ANY,), servers=(ANY,))  # never looked
 def permits(server: Server, tool_name: str) -> bool:
     """Whether `tool_permissions` allow the tool, which need not exist."""
     permissions = server.tool_permissions
-    return permissions.get(tool_name, permissions.get(ANY, True)) if permissions else True
+    return permissions.get(tool_name, permissions.get(ANY, True))
 
 
 @dataclass(frozen=True, slots=True)

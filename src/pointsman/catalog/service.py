@@ -329,7 +329,8 @@ class ToolCatalogService:
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
         reached = tool is not None and (not tool.for_apps_only or rights.reaches_app_tools(caller))
-        if reached and permits(server, key.tool_name) and rights.still_valid(caller, self._wall_clock()):
+        permitted = not server.tool_permissions or permits(server, key.tool_name)
+        if reached and permitted and rights.still_valid(caller, self._wall_clock()):
             return tool
         # From here on a forbidden tool and a missing one take the same time.
         found = listed.cached(max_age_s, exact_ttl=True)

@@ -32,31 +32,26 @@ from pointsman.router.front.http.connections import (
     address_key,
     is_exempt,
 )
-from pointsman.router.front.http.responses import Headers, HttpError, overloaded, respond
+from pointsman.router.front.http.responses import (
+    HEAD_BYTES,
+    LARGE_HEAD,
+    NOT_HTTP,
+    SLOW_BODY,
+    SLOW_HEAD,
+    TOO_MANY_CONNECTIONS,
+    Headers,
+    HttpError,
+    overloaded,
+    respond,
+)
 from pointsman.router.front.http.unread import UnreadBudget
 from pointsman.router.serving.timer_queue import TimerQueue
 
-HEAD_BYTES = 64 << 10
 READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or the rest if that is less
 READ_BYTES = 64 << 10
 _LARGE_BYTES = 256 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
-_SLOW_HEAD = HttpError(
-    408, "The request header took longer than `limits.header_s`. Send the request again, without pauses."
-)
-_SLOW_BODY = HttpError(
-    408, "The request body took longer than `limits.body_s`. Send the request again, without pauses."
-)
-_LARGE_HEAD = HttpError(
-    431, f"The request header is larger than {HEAD_BYTES} bytes. Send fewer or shorter header fields."
-)
-_BAD_REQUEST = HttpError(400, "This is not HTTP. Send an HTTP/1.1 request.")
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER
-_TOO_MANY = {
-    "full": "Too many connections are open. Try again later; the operator sets `limits.connections`.",
-    "share": "Too many connections are open from this address. Close some of them, or try again later; "
-    "the operator names proxies in `listen.trusted_proxies`.",
-}
 _DIRECT_URL = b"/mcp"
 _JSON_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
 _EMPTY_HEAD = b"%bcontent-length: %d\r\n%b\r\n"
@@ -184,11 +179,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             too_large = isinstance(error.__context__, HeadTooLargeError)
-            self._answer_and_close(_LARGE_HEAD if too_large else _BAD_REQUEST)
+            self._answer_and_close(LARGE_HEAD if too_large else NOT_HTTP)
         if self._reading_head:
             self._head_bytes += self._piece_bytes
             if self._head_bytes > HEAD_BYTES:
-                self._answer_and_close(_LARGE_HEAD)
+                self._answer_and_close(LARGE_HEAD)
         if self._request_timer is not None or self.transport.is_closing():
             return
         idle = self.cycle is None or self.cycle.response_complete
@@ -289,7 +284,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _head_is_late(self) -> None:
         self._request_timer = None
         if self._reading_head and (self.cycle is None or self.cycle.response_complete):
-            self._answer_and_close(_SLOW_HEAD)
+            self._answer_and_close(SLOW_HEAD)
         else:
             self.transport.abort()
 
@@ -298,7 +293,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.pipeline:  # it is queued behind another request, so the client did not cause the delay
             self._expect(self._limits.body_s, self._body_is_late)
         elif self.cycle is not None and not self.cycle.response_started:
-            self._answer_and_close(_SLOW_BODY)
+            self._answer_and_close(SLOW_BODY)
         else:
             self.transport.abort()
 
@@ -374,7 +369,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self._answer_and_close(_BAD_REQUEST)
+            self._answer_and_close(NOT_HTTP)
             return
         lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
         lines += [b"%b: %b" % header for header in self.headers if header[0] not in _UPGRADE_HEADERS]
@@ -393,7 +388,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_timer()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
+        error = overloaded(TOO_MANY_CONNECTIONS["share" if self._verdict == "share" else "full"])
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
 
 
