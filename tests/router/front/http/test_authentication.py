@@ -234,10 +234,10 @@ async def test_each_request_of_a_connection_has_the_caller_that_it_claims() -> N
     async with serving() as served:
         connection = await served.connect()
         project = ("X-Pointsman-Project", "research")
-        for token, headers in (("secret-a", ()), ("secret-a", ()), ("secret-b", ()), ("secret-a", (project,))):
+        for token, headers in (("secret-a", ()), ("secret-a", ()), ("secret-a", (project,)), ("secret-b", ())):
             assert (await echo(served, connection, *headers, token=token)).status == 200
         callers = [one.caller for one in served.gateway.requests]
-        assert callers == [Caller("a", None), Caller("a", None), Caller("b", None), Caller("a", "research")]
+        assert callers == [Caller("a", None), Caller("a", None), Caller("a", "research"), Caller("b", None)]
         assert (await echo(served, connection, token="secret")).status == 401
         assert (await echo(served, connection, token="secret-a2")).status == 401
 
