@@ -38,7 +38,6 @@ from pointsman.router.front.http.responses import (
     NOT_HTTP,
     SLOW_BODY,
     SLOW_HEAD,
-    TOO_MANY_CONNECTIONS,
     Headers,
     HttpError,
     overloaded,
@@ -52,6 +51,11 @@ READ_BYTES = 64 << 10
 _LARGE_BYTES = 256 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER
+_TOO_MANY = {
+    "full": "Too many connections are open. Try again later; the operator sets `limits.connections`.",
+    "share": "Too many connections are open from this address. Close some of them, or try again later; "
+    "the operator names proxies in `listen.trusted_proxies`.",
+}
 _DIRECT_URL = b"/mcp"
 _JSON_HEAD = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b\r\n"
 _EMPTY_HEAD = b"%bcontent-length: %d\r\n%b\r\n"
@@ -388,7 +392,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._start_read_timer()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = overloaded(TOO_MANY_CONNECTIONS["share" if self._verdict == "share" else "full"])
+        error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
 
 

@@ -94,11 +94,6 @@ LARGE_HEAD = HttpError(
     431, f"The request header is larger than {HEAD_BYTES} bytes. Send fewer or shorter header fields."
 )
 NOT_HTTP = HttpError(400, "This is not HTTP. Send an HTTP/1.1 request.")
-TOO_MANY_CONNECTIONS = {
-    "full": "Too many connections are open. Try again later; the operator sets `limits.connections`.",
-    "share": "Too many connections are open from this address. Close some of them, or try again later; "
-    "the operator names proxies in `listen.trusted_proxies`.",
-}
 
 
 class Respond(Protocol):
