@@ -97,13 +97,16 @@ class RightsIndex:
         """Whether token and project grant the server, enabled and running or not."""
         return server_id in self._grants_of(caller).servers
 
+    def enabled_server(self, caller: Caller, server_id: str) -> Server | None:
+        """The server, if token and project grant it and it is enabled, running or not."""
+        grants = self._grants.get(caller) or self._grants_of(caller)
+        server = grants.servers.get(server_id)
+        return server if server is not None and server.enabled else None
+
     def may_use(self, caller: Caller, server_id: str, tool_name: str) -> bool:
         """Whether token, project and `tool_permissions` allow the tool, which need not exist."""
         server = self._grants_of(caller).servers.get(server_id)
-        if server is None:
-            return False
-        permissions = server.tool_permissions
-        return permissions.get(tool_name, permissions.get(ANY, True))
+        return server is not None and permits(server, tool_name)
 
     def permits(self, caller: Caller, server_id: str) -> Callable[[str], bool]:
         """`may_use` for many tools of one server."""
@@ -202,6 +205,12 @@ class RightsIndex:
 
 
 _OWNER = Token(sha256="0" * 64, projects=(ANY,), servers=(ANY,))  # never looked up by its secret
+
+
+def permits(server: Server, tool_name: str) -> bool:
+    """Whether `tool_permissions` allow the tool, which need not exist."""
+    permissions = server.tool_permissions
+    return permissions.get(tool_name, permissions.get(ANY, True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from pointsman.catalog.results import (
     script_notice,
     switched_off_notice,
 )
-from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.rights import RightsIndex, permits
 from pointsman.catalog.starts import is_expected, wait_for_start, why_not_running
 from pointsman.catalog.tool_keys import KeyForm, KeyIndex, ServerNames, may_still_list, read_key
 from pointsman.config.model import GatewayConfig, Strategy
@@ -316,19 +316,21 @@ class ToolCatalogService:
         Raises:
             UnknownToolError, ServerUnavailableError: as `resolve`.
         """
-        key = ToolKey.parse(tool_key)
-        if key is None or not self._has_server(caller, key.server_id):
+        rights, key = self.rights, ToolKey.parse(tool_key)
+        server = rights.enabled_server(caller, key.server_id) if key is not None else None
+        if key is None or server is None:
             raise UnknownToolError(tool_key)
         source = self._sources.get(key.server_id)
         if source is None or source.status.state != "running":
             if source is not None and is_expected(source):
                 return None
             return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
-        max_age_s = self.rights.config.limits.list_max_age_s
+        max_age_s = rights.config.limits.list_max_age_s
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
-        reached = tool is not None and (not tool.for_apps_only or self.rights.reaches_app_tools(caller))
-        if reached and self.rights.may_use(caller, key.server_id, key.tool_name) and self.still_valid(caller):
+        reached = tool is not None and (not tool.for_apps_only or rights.reaches_app_tools(caller))
+        permitted = not server.tool_permissions or permits(server, key.tool_name)
+        if reached and permitted and rights.still_valid(caller, self._wall_clock()):
             return tool
         # From here on a forbidden tool and a missing one take the same time.
         found = listed.cached(max_age_s, exact_ttl=True)
@@ -356,8 +358,7 @@ class ToolCatalogService:
 
     def _has_server(self, caller: Caller, server_id: str) -> bool:
         """Whether the caller may use the server, and it is enabled, running or not."""
-        rights = self.rights
-        return rights.may_use_server(caller, server_id) and rights.config.servers[server_id].enabled
+        return self.rights.enabled_server(caller, server_id) is not None
 
     def _may_use(self, caller: Caller, key: ToolKey) -> bool:
         """Whether the caller may use a tool of that key; one for apps only is to most callers like a forbidden one."""

@@ -25,7 +25,10 @@ Truncate = Callable[[int, int], None]
 
 def encode_line(entry: Intent | Outcome) -> bytes:
     """Encode an entry as a line of at most MAX_LINE_BYTES."""
-    line = _encode_any(entry)
+    try:
+        line = _encode(entry) + b"\n"
+    except UnicodeEncodeError:
+        line = _encode_any(entry)
     if len(line) <= MAX_LINE_BYTES or isinstance(entry, Outcome):  # outcomes have only short names and numbers
         return line
     return next(line for line in map(_encode_any, _smaller(entry)) if len(line) <= MAX_LINE_BYTES)

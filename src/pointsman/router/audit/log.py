@@ -10,7 +10,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, overload
 
 import msgspec
@@ -51,8 +50,7 @@ class Observer(Protocol):
     def journal_failed(self) -> None: ...
 
 
-@dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct, eq=False):  # a struct, because each call makes one
     """A call in progress, whose intent is in the journal.
 
     As a context manager it writes the outcome when the block ends, derived from the exception if there is one.
@@ -86,7 +84,10 @@ class Record:
             return
         self._finished = True
         ms = round((self._log._monotonic() - self._began) * 1000, 3)
-        code, provider = short_name(code, MAX_NAME_CHARS), short_name(provider, MAX_NAME_CHARS)
+        if code is not None:
+            code = short_name(code, MAX_NAME_CHARS)
+        if provider is not None:
+            provider = short_name(provider, MAX_NAME_CHARS)
         written = Outcome(self._intent.seq, outcome, code, ms, results, bytes, provider, fallback, read_as=self.read_as)
         self._log._write_outcome(self._intent, written)
 
@@ -157,7 +158,7 @@ class AuditLog:
             self.record_refused_request(request, RateLimitedError.code, kind, tool_key, server_id)
             raise too_many_rows(wait_s)
         intent = Intent(
-            seq=0,
+            seq=self._next_seq(),
             time_ms=int(self._wall() * 1000),
             request_id=request.id,
             kind=kind,
@@ -172,7 +173,7 @@ class AuditLog:
             if arguments is not None and self._current.config.audit.arguments
             else msgspec.UNSET,
         )
-        return Record(self, *self._write_intent(intent))
+        return Record(self, intent, self._write_intent(intent))
 
     def record_refused_request(
         self, request: FrontRequest, code: str, kind: Kind, tool_key: object = None, server_id: str | None = None
@@ -332,16 +333,23 @@ class AuditLog:
         self._journal.close()
 
     def _begin_again(self, intent: Intent) -> tuple[Intent, float]:
-        """Write the same intent with a new seq. Raises AuditUnavailableError."""
-        return self._write_intent(msgspec.structs.replace(intent, time_ms=int(self._wall() * 1000)))
+        """Write the same intent with a new seq, and return it with its start time. Raises AuditUnavailableError."""
+        again = msgspec.structs.replace(intent, seq=self._next_seq(), time_ms=int(self._wall() * 1000))
+        return again, self._write_intent(again)
 
-    def _write_intent(self, intent: Intent) -> tuple[Intent, float]:
-        """Write the intent with the next seq; return it and the start time. Raises AuditUnavailableError."""
+    def _next_seq(self) -> int:
+        """Return the seq of an intent that is written at once. Raises AuditUnavailableError."""
         try:
             if self._late:
                 self._write_late()
-            intent = msgspec.structs.replace(intent, seq=self._journal.next_seq())
-            line = encode_line(intent)
+            return self._journal.next_seq()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _write_intent(self, intent: Intent) -> float:
+        """Write the intent, and return its start time. Raises AuditUnavailableError."""
+        line = encode_line(intent)
+        try:
             self._journal.append(line, intents=1)
         except OSError as error:
             raise self._failed(error) from None
@@ -349,7 +357,7 @@ class AuditLog:
             self._rate.wrote(intent.token, len(line))
         if self._failing:
             self._recovered()
-        return intent, self._monotonic()
+        return self._monotonic()
 
     def _write_outcome(self, intent: Intent, outcome: Outcome) -> None:
         line = encode_line(outcome)

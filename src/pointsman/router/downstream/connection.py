@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from pointsman.core.model import Json
 from pointsman.core.seams import BackChannel, Era, FrontRequest
@@ -45,8 +47,7 @@ class Clock(Protocol):
     def resume(self) -> None: ...
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(Struct, eq=False):  # a struct, because each call makes one
     """One request under way to a server. `request` and `back` are None for our own (handshake, lists)."""
 
     method: str
@@ -54,12 +55,12 @@ class Call:
     request: FrontRequest | None = None
     back: BackChannel | None = None
     clock: Clock | None = None
-    number: int = field(default=0, init=False)  # its id on the wire, once it is sent
-    answer: asyncio.Future[Json] | None = field(default=None, init=False)  # where all calls share one stream
-    answered: bool = field(default=False, init=False)  # by the server, with a result or an error
-    elicitations: set[str] | None = field(default=None, init=False)  # ids of what was asked out of band (URL mode)
-    messages: int = field(default=0, init=False)  # notifications and questions so far, counted by the connection
-    message_bytes: int = field(default=0, init=False)  # and their size
+    number: int = 0  # its id on the wire, once it is sent
+    answer: asyncio.Future[Json] | None = None  # where all calls share one stream
+    answered: bool = False  # by the server, with a result or an error
+    elicitations: set[str] | None = None  # ids of what was asked out of band (URL mode)
+    messages: int = 0  # notifications and questions so far, counted by the connection
+    message_bytes: int = 0  # and their size
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import Struct
 from starlette.types import Message
 
 from pointsman.core.model import Json
@@ -57,8 +58,7 @@ class Successor(Protocol):
     def finish(self, outcome: Outcome) -> None: ...
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Exchange:
+class Exchange(Struct, eq=False):  # a struct, because each call makes one
     """Fits `BackChannel`. The work runs in the HTTP request's own task, so cancelling it means cancelling that task."""
 
     _state: FrontState
@@ -67,18 +67,22 @@ class Exchange:
     _rules: EraRules
     _asker: Asker
     _events: SessionEvents | None = None  # records a stream, so that a client that loses it can resume it
-    _log: EventLog | None = field(default=None, init=False)  # of the stream, if it is recorded
-    request: FrontRequest | None = field(default=None, init=False)  # set once its parameters are checked
-    disconnected: bool = field(default=False, init=False)
-    _successor: Successor | None = field(default=None, init=False)
-    _working: bool = field(default=False, init=False)
-    _cancelled: bool = field(default=False, init=False)
-    _answers: list[asyncio.Future[Json]] | None = field(default=None, init=False)
-    _stream: EventStream | None = field(default=None, init=False)
-    _task: asyncio.Task[Any] | None = field(default=None, init=False)
-    _timer: asyncio.TimerHandle | None = field(default=None, init=False)
-    _disconnect_watcher: asyncio.Task[None] | None = field(default=None, init=False)
-    _writing: asyncio.Task[None] | None = field(default=None, init=False)
+    # What follows is set while it runs.
+    _log: EventLog | None = None  # of the stream, if it is recorded
+    request: FrontRequest | None = None  # set once its parameters are checked
+    disconnected: bool = False
+    _successor: Successor | None = None
+    _working: bool = False
+    _cancelled: bool = False
+    _answers: list[asyncio.Future[Json]] | None = None
+    _stream: EventStream | None = None
+    _task: asyncio.Task[Any] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _disconnect_watcher: asyncio.Task[None] | None = None
+    _writing: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"Exchange({self._id!r})"  # without the request's content
 
     # For the gateway
 
@@ -98,11 +102,21 @@ class Exchange:
     async def run(self, method: str, work: Coroutine[Any, Any, Json]) -> None:
         """Await `work` and write its outcome as the response. `method` is for the log."""
         state = self._state
-        self._task = asyncio.current_task(state.loop)
+        task = self._task = asyncio.current_task(state.loop)
+        assert task is not None
         state.unwatched.add(self)
         state.running.add(self)
+        outcome: Outcome
         try:
-            outcome = await self._outcome(method, work)
+            self._working = True
+            try:
+                outcome = await work
+            except BaseException as error:
+                outcome = self._failure(method, error)
+            finally:
+                self._working = False
+                if self._cancelled:
+                    task.uncancel()
             if self._successor is None:
                 await self._write(*self._encode(method, outcome))
             else:
@@ -111,7 +125,9 @@ class Exchange:
             state.running.discard(self)
             if state.idle is not None and not state.running and not state.idle.done():
                 state.idle.set_result(None)
-            self._stop_watching()
+            state.unwatched.discard(self)
+            if self._disconnect_watcher is not None:
+                self._stop_watching()
             if self._writing is not None:
                 self._writing.cancel()
 
@@ -151,30 +167,24 @@ class Exchange:
         self._answers.append(answer)
         return answer
 
-    async def _outcome(self, method: str, work: Coroutine[Any, Any, Json]) -> Outcome:
-        self._working = True
-        try:
-            return await work
-        except ProtocolError as error:
+    def _failure(self, method: str, error: BaseException) -> ProtocolError:
+        """Return the answer for work that raised. Raises `error` if the task itself is to end."""
+        if isinstance(error, ProtocolError):
             # A copy: the traceback of this one refers to the frames that hold the outcome, and that cycle would keep
             # the arguments of the request until the garbage collector runs.
             return ProtocolError(error.code, error.message, error.data)
-        except asyncio.CancelledError:
+        if isinstance(error, asyncio.CancelledError):
             if not self._cancelled or (self._task is not None and self._task.cancelling() > 1):
-                raise  # the server cancelled the task, too: it is shutting down
+                raise error  # the server cancelled the task, too: it is shutting down
             if self._state.stopping:  # clients cannot cancel any more, so this was `cancel_all`
                 return ProtocolError(INTERNAL_ERROR, _STOPPING)
             return ProtocolError(
                 REQUEST_CANCELLED, "Request cancelled by the client. Send it again if you still need it."
             )
-        except Exception as error:
-            self._state.failures.report(method, error)
-            return ProtocolError(INTERNAL_ERROR, INTERNAL)
-        finally:
-            self._working = False
-            if self._cancelled:
-                assert self._task is not None
-                self._task.uncancel()
+        if not isinstance(error, Exception):
+            raise error
+        self._state.failures.report(method, error)
+        return ProtocolError(INTERNAL_ERROR, INTERNAL)
 
     def _encode(self, method: str, outcome: Outcome) -> tuple[int, bytes]:
         if not isinstance(outcome, ProtocolError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Sequence
+
+from msgspec import Struct
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.flat import FlatTools
@@ -96,7 +97,12 @@ class Executor:
             if reading is None:
                 return await self._execute_leniently(request, back, given)
             with self._begin(request, reading.tool_key, reading.arguments, tool) as record:
-                return await self._run(request, back, record, tool, reading)
+                if tool is None:
+                    return await self._run(request, back, record, reading)
+                answer, size = await self._call(request, back, record, tool, reading)
+                if size > SMALL_BYTES:
+                    return await self._shortened(request, tool, answer, size)
+                return as_execute_result(answer)
         except GatewayError as error:
             return failure(error, self._catalog.rights.view(request.caller))
 
@@ -118,20 +124,20 @@ class Executor:
             if not isinstance(read, Reading):
                 raise read
             record.read_as = read.read_as
-            return await self._run(request, back, record, None, read)
+            return await self._run(request, back, record, read)
 
-    async def _run(
-        self, request: FrontRequest, back: BackChannel, record: Record, tool: KnownTool | None, reading: Reading
-    ) -> Json:
-        """Run a call as it was read; `tool` is None unless it is known already. Raises as `_call`."""
+    async def _run(self, request: FrontRequest, back: BackChannel, record: Record, reading: Reading) -> Json:
+        """Run a call whose tool is not known yet. Raises as `_call`."""
         if reading.tool_key == RESULT_KEY:
             return await self._read_result(request, record, reading)
-        spent_s = 0.0
-        if tool is None:
-            asked_at = asyncio.get_running_loop().time()
-            tool = await self._resolve(request.caller, reading)
-            spent_s = self._wait_for_connection(tool, asked_at)
+        asked_at = asyncio.get_running_loop().time()
+        tool = await self._resolve(request.caller, reading)
+        spent_s = self._wait_for_connection(tool, asked_at)
         answer, size = await self._call(request, back, record, tool, reading, spent_s)
+        return await self._shortened(request, tool, answer, size)
+
+    async def _shortened(self, request: FrontRequest, tool: KnownTool, answer: Json, size: int) -> Json:
+        """Return a server's answer as `tool_execute` answers it, shortened if it is large."""
         result = as_execute_result(answer)
         if size > SMALL_BYTES and self._large_results.may_be_large(size):
             result = await self._large_results.shorten(request, tool.document.tool_key, result, size)
@@ -199,7 +205,7 @@ class Executor:
         record: Record,
         tool: KnownTool,
         reading: Reading,
-        spent_s: float,
+        spent_s: float = 0.0,
         *,
         enveloped: bool = True,
     ) -> tuple[Json, int]:
@@ -210,10 +216,12 @@ class Executor:
         server = self._fleet.servers.get(tool.server_id)
         session = server.session if server is not None else None  # which gave the definition of the tool
         bundled = tool.server_id in self._catalog.bundled_servers
-        checked = await self._check_arguments(request.caller, reading, tool, bundled, enveloped)
-        if checked is not reading:
-            record.read_as = checked.read_as
-        params: Json = {"name": tool.tool_name, "arguments": checked.arguments}
+        if bundled or (enveloped and is_envelope(reading.arguments)):
+            reading = await self._check_arguments(request.caller, reading, tool, bundled, enveloped)
+            record.read_as = reading.read_as
+        elif (deferred := tool.check_arguments(reading.arguments)) is not None:
+            await self._check_process.settle(deferred, request.caller.token_id)
+        params: Json = {"name": tool.tool_name, "arguments": reading.arguments}
         if bundled:
             params["_meta"] = {CALLER_KEY: self._caller_ids.of(request.caller)}
         try:
@@ -234,7 +242,9 @@ class Executor:
     async def _check_arguments(
         self, caller: Caller, reading: Reading, tool: KnownTool, bundled: bool, enveloped: bool
     ) -> Reading:
-        """Return the call with arguments that match the tool; bundled servers check their own.
+        """Return a call that may hold a whole call once more, with arguments that match the tool.
+
+        Bundled servers check their own arguments.
 
         Raises:
             InvalidArgumentsError: they do not match, or they hold a call that has no single meaning.
@@ -328,7 +338,7 @@ class Executor:
         raise not_sent
 
 
-async def send_to_server(
+def send_to_server(
     fleet: Fleet,
     server_id: str,
     params: Json,
@@ -337,10 +347,10 @@ async def send_to_server(
     record: Record,
     spent_s: float = 0.0,
     session: object | None = None,
-) -> Json:
+) -> Awaitable[Json]:
     """Send a request, with the answers that a modern client repeats it with. Each round of questions has a row.
 
-    With `session`, only while that is the server's.
+    Await the result at once. With `session`, only while that is the server's.
 
     Raises:
         GatewayError, DownstreamError: see `Downstream.request`.
@@ -354,11 +364,10 @@ async def send_to_server(
                 params[key] = request.params[key]
     if request.client.era == "modern":  # a legacy client answers within its one request and row
         back = RecordedRounds(back, request, record)
-    return await server.request(request.method, params, request, back, spent_s, session)
+    return server.request(request.method, params, request, back, spent_s, session)
 
 
-@dataclass(slots=True, eq=False)
-class RecordedRounds:
+class RecordedRounds(Struct, eq=False):
     """Fits `BackChannel`: records a row for each round of questions.
 
     For a modern client each round is a request of its own: it ends with `input_required`, and the answer begins the
@@ -368,7 +377,7 @@ class RecordedRounds:
     _back: BackChannel
     _request: FrontRequest
     _record: Record
-    _waiting: bool = field(default=False, init=False)  # the row has ended, and no answer has begun the next one
+    _waiting: bool = False  # the row has ended, and no answer has begun the next one
 
     def notify(self, method: str, params: Json) -> None:
         self._back.notify(method, params)

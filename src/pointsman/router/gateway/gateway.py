@@ -185,22 +185,26 @@ class PointsmanGateway:
     def changes(self, caller: Caller) -> AsyncIterator[Change]:
         return self.hub.listen(caller)
 
-    async def _call(self, request: FrontRequest, back: BackChannel) -> Json:
+    def _call(self, request: FrontRequest, back: BackChannel) -> Awaitable[Json]:
+        """Return the call to await. Raises ProtocolError."""
         name, given = request.params.get("name"), request.params.get("arguments")
         if given is None:
             given = {}
         if not isinstance(name, str) or not isinstance(given, dict):
             raise ProtocolError(INVALID_PARAMS, "tools/call needs a `name` and, if any, `arguments` as an object")
         if self._catalog.rights.is_flat(request.caller):
-            return await self._executor.call(request, back, name, given)
+            return self._executor.call(request, back, name, given)
         if name == EXECUTE:
-            return await self._executor.execute(request, back, given)
+            return self._executor.execute(request, back, given)
         if name == DISCOVERY:
-            self.client_connected()
-            answer = await discover(self._catalog, self._audit, self._usage, request, given)
-            self._context_use.answered(request.caller, answer)
-            return answer
+            return self._discover(request, given)
         self._audit.record_refused_request(request, "unknown_tool", "execute", name)
         if self._catalog.rights.view(request.caller) == "keys":
             raise ProtocolError(INVALID_PARAMS, f"Tool not found. Ask the operator for the keys that {EXECUTE} takes.")
         raise ProtocolError(INVALID_PARAMS, f"Tool not found. Find it with {DISCOVERY} and run it with {EXECUTE}.")
+
+    async def _discover(self, request: FrontRequest, given: Json) -> Json:
+        self.client_connected()
+        answer = await discover(self._catalog, self._audit, self._usage, request, given)
+        self._context_use.answered(request.caller, answer)
+        return answer

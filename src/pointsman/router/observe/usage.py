@@ -77,6 +77,8 @@ class UsageMemory:
             self._discoveries.popitem(last=False)
 
     def finished(self, intent: Intent, outcome: Outcome) -> None:
+        if not self._discoveries:
+            return
         if intent.kind != "execute" or outcome.outcome != "ok" or intent.token is None or intent.tool_key is None:
             return
         recent = self._discoveries.get(Caller(intent.token, intent.project))

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
+from pointsman.config.model import GatewayConfig
+from pointsman.core.errors import UnauthorizedError
 from pointsman.core.model import Caller
-from tests.router.front.raw_http import Json, call, initialize, modern_call
+from tests.router.front.raw_http import Answer, Connection, Json, call, initialize, modern_call, request
 from tests.router.front.served_front import Served, serving
+from tests.router.front.small_gateway import SmallGateway
 
 
 async def caller_of(served: Served, **how: Any) -> Caller:
@@ -218,3 +221,51 @@ async def test_tokens_in_other_places_do_not_count() -> None:
             assert (await served.send(initialize(), token=None, **how)).status == 401
         nested = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"token": "secret-a"}}
         assert (await served.send(nested, token=None)).status == 401
+
+
+async def echo(served: Served, connection: Connection, *headers: tuple[str, str], token: str = "secret-a") -> Answer:
+    """A call on a connection that stays open."""
+    body, mirrored = modern_call("echo")
+    connection.send(request(served.port, body, token=token, headers=[*mirrored, *headers]))
+    return await connection.answer()
+
+
+async def test_each_request_of_a_connection_has_the_caller_that_it_claims() -> None:
+    async with serving() as served:
+        connection = await served.connect()
+        project = ("X-Pointsman-Project", "research")
+        for token, headers in (("secret-a", ()), ("secret-a", ()), ("secret-a", (project,)), ("secret-b", ())):
+            assert (await echo(served, connection, *headers, token=token)).status == 200
+        callers = [one.caller for one in served.gateway.requests]
+        assert callers == [Caller("a", None), Caller("a", None), Caller("a", "research"), Caller("b", None)]
+        assert (await echo(served, connection, token="secret")).status == 401
+        assert (await echo(served, connection, token="secret-a2")).status == 401
+
+
+async def test_a_revoked_token_is_refused_on_its_open_connection() -> None:
+    async with serving() as served:
+        connection = await served.connect()
+        assert (await echo(served, connection)).status == 200
+        served.gateway.revoked.add("secret-a")
+        assert (await echo(served, connection)).status == 401
+
+
+class RotatingGateway(SmallGateway):
+    """Its token `a` gets another secret, and stays valid."""
+
+    rotated = False
+
+    def identify(self, token: str | None, project: str | None) -> Caller:
+        if self.rotated and token == "secret-a":
+            raise UnauthorizedError("Unknown token.")
+        return super().identify(token, project)
+
+
+async def test_an_old_secret_is_refused_on_its_open_connection_after_a_reload() -> None:
+    gateway = RotatingGateway()
+    async with serving(gateway) as served:
+        connection = await served.connect()
+        assert (await echo(served, connection)).status == 200
+        gateway.rotated = True
+        served.current.config = GatewayConfig()
+        assert (await echo(served, connection)).status == 401

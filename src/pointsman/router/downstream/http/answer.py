@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pointsman.core.model import Json
 from pointsman.core.wire import InvalidJsonError
@@ -19,6 +19,8 @@ from pointsman.router.downstream.talk.decoding import NO_RESULT, OFF_LOOP_BYTES,
 from pointsman.router.serving.in_flight import LARGE_BYTES, AnswerMemory, Lease
 
 JSON, EVENT_STREAM = "application/json", "text/event-stream"
+_KINDS = (JSON, EVENT_STREAM)
+_OK = int(HTTPStatus.OK)
 _LINGER_S = 1.0  # how long a stream may stay open after its answer before its connection is closed
 _NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _ERROR_BYTES = 64 * 1024  # read of an error page
@@ -67,25 +69,24 @@ async def read_result(
     Raises:
         DownstreamError, ConnectionLostError, BudgetExceededError. StreamCutError where the stream can be resumed.
     """
-    answer = IncomingAnswer(limit_bytes, memory)
     try:
-        if response.status != HTTPStatus.OK:
+        kind = response.kind
+        if response.status != _OK:
             message = await _error_answer(response)
-        elif response.kind == JSON:
-            message = await _answer_in_json(response, number, answer, on_message)
-        elif response.kind == EVENT_STREAM:
-            message = await _answer_in_stream(response, number, answer, on_message)
+        elif kind not in _KINDS:
+            _refuse_kind(kind)
+        elif kind == JSON and (body := response.whole_body(min(limit_bytes, OFF_LOOP_BYTES))) is not None:
+            message = _decoded(body)
+            if type(message) is not dict or message.get("id") != number or "method" in message:
+                message = _answer_among(_objects(message), number, on_message)
         else:
-            _refuse_kind(response.kind)
+            message = await _read_answer(response, kind, number, IncomingAnswer(limit_bytes, memory), on_message)
     except FAILURES as error:
         response.close()
         raise ConnectionLostError(failure_reason(error)) from None
     except BaseException:
         response.close()
         raise
-    finally:
-        if answer.lease is not None:
-            answer.release()
     if not response.ended:
         _close_late(response)
     result = message.get("result")
@@ -134,9 +135,19 @@ async def read_stream(
         response.close()
 
 
-async def _answer_in_json(response: HttpResponse, number: int, answer: IncomingAnswer, on_message: OnMessage) -> Json:
-    body = response.whole_body(min(answer.limit_bytes, OFF_LOOP_BYTES))
-    messages = _decoded(body) if body is not None else await _messages(await read_body(response, answer))
+async def _read_answer(
+    response: HttpResponse, kind: str, number: int, answer: IncomingAnswer, on_message: OnMessage
+) -> Json:
+    """Read the answer in a body that has not arrived whole."""
+    try:
+        if kind == EVENT_STREAM:
+            return await _answer_in_stream(response, number, answer, on_message)
+        return _answer_among(await _messages(await read_body(response, answer)), number, on_message)
+    finally:
+        answer.release()
+
+
+def _answer_among(messages: Iterable[Json], number: int, on_message: OnMessage) -> Json:
     for message in messages:
         if "method" in message:
             on_message(message)
@@ -180,16 +191,16 @@ def _refuse_kind(kind: str) -> NoReturn:
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event."""
     if len(data) <= OFF_LOOP_BYTES:
-        return _decoded(data)
+        return _objects(_decoded(data))
     try:
         return _objects(await decode_off_loop(data))
     except InvalidJsonError:
         raise ConnectionLostError(_NOT_JSON) from None
 
 
-def _decoded(data: bytes | bytearray) -> Iterable[Json]:
+def _decoded(data: bytes | bytearray) -> Any:
     try:
-        return _objects(decode(data))
+        return decode(data)
     except InvalidJsonError:
         raise ConnectionLostError(_NOT_JSON) from None
 

@@ -56,6 +56,7 @@ class HttpResponse:
         "_waiter",
         "ended",
         "head",
+        "kind",
         "status",
     )
 
@@ -63,6 +64,9 @@ class HttpResponse:
         self._connection = connection
         self.status = status
         self.head = head  # by name, in lower case
+        given = head.get(b"content-type", b"")
+        # The media type without parameters
+        self.kind = _USUAL_KINDS.get(given) or given.partition(b";")[0].strip().lower().decode("latin-1")
         self.ended = False  # the whole body has arrived
         self._parts: list[bytes] = []  # that wait to be read
         self._size = 0
@@ -70,12 +74,6 @@ class HttpResponse:
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._at_end: Callable[[], object] | None = None
-
-    @property
-    def kind(self) -> str:
-        """The media type without parameters."""
-        given = self.head.get(b"content-type", b"")
-        return _USUAL_KINDS.get(given) or given.partition(b";")[0].strip().lower().decode("latin-1")
 
     @property
     def length(self) -> int | None:
@@ -275,7 +273,8 @@ class HttpConnection(asyncio.Protocol):
         if response is None:
             return
         self._answer = self._response = None
-        self.resume_reading()
+        if self._paused:
+            self.resume_reading()
         if self._parser.should_keep_alive():
             self._owner.released(self)
         else:

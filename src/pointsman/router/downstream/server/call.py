@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
+
+from msgspec import Struct
 
 from pointsman.core.errors import DownstreamError
 from pointsman.core.kinds import QUESTION_CAPABILITIES, declares
@@ -25,12 +26,11 @@ from pointsman.router.serving.shares import FairQueue
 from pointsman.router.serving.timer_queue import TimerQueue
 
 _ROUNDS = 10  # bounds a server that never stops asking
-_COMPLETE = "complete"  # the type of a result that is an answer; the default
+COMPLETE = "complete"  # the type of a result that is an answer; the default
 _SHOWN_CHARS = 40  # of a server's own word
 
 
-@dataclass(slots=True, eq=False)
-class Deadline:
+class Deadline(Struct, eq=False):  # a struct, because each call makes one
     """`with Deadline(loop, 60, back) as deadline`: raises TimeoutError at its end, whatever the server sends meanwhile.
 
     Fits `BackChannel`, with the clock paused while the client is asked, and `Clock`. `asyncio.timeout` would look up
@@ -43,12 +43,13 @@ class Deadline:
     _queue: FairQueue | None = None  # the call holds one of its slots, and releases it while the client is asked
     _token_id: str = ""
     _timers: TimerQueue[Deadline] | None = None  # with the same delay
-    _due: float = field(default=0.0, init=False)
-    _paused: int = field(default=0, init=False)  # how many questions are open
-    _expired: bool = field(default=False, init=False)
-    _earlier_cancellations: int = field(default=0, init=False)  # of the task, not by us
-    _task: asyncio.Task[Any] | None = field(default=None, init=False)  # None: not entered, or over
-    _timer: asyncio.TimerHandle | None = field(default=None, init=False)  # None: paused
+    # What follows is set once it runs.
+    _due: float = 0.0
+    _paused: int = 0  # how many questions are open
+    _expired: bool = False
+    _earlier_cancellations: int = 0  # of the task, not by us
+    _task: asyncio.Task[Any] | None = None  # None: not entered, or over
+    _timer: asyncio.TimerHandle | None = None  # None: paused
 
     def __enter__(self) -> Deadline:
         task = self._task = asyncio.current_task(self._loop)
@@ -65,7 +66,10 @@ class Deadline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         task, self._task = self._task, None
-        self._stop_timer()
+        if self._timers is not None:
+            self._timers.discard(self)
+        elif self._timer is not None:
+            self._timer.cancel()
         if self._paused and self._queue is not None:
             self._queue.resume(self._token_id)  # the caller that took the slot gives it back
         assert task is not None
@@ -121,19 +125,16 @@ class Deadline:
             self._timer = None
 
 
-async def request_with_input(
-    connection: Connection, method: str, params: Json, request: FrontRequest, deadline: Deadline
+async def complete_with_input(
+    connection: Connection, method: str, params: Json, request: FrontRequest, deadline: Deadline, result: Json
 ) -> Json:
-    """Send one call; where a modern server answers `input_required`, ask a legacy client and repeat the call.
+    """Where a modern server answered `input_required`, ask a legacy client and repeat the call.
 
     A modern client gets `input_required` unchanged, and repeats the call itself.
 
     Raises:
         ConnectionLostError, BudgetExceededError, DownstreamError.
     """
-    result = await connection.request(Call(method, params, request, deadline, deadline))
-    if connection.introduction.era == "legacy" or result.get("resultType", _COMPLETE) == _COMPLETE:
-        return result
     _check_is_question(result)
     if request.client.era == "modern":
         _check_declared(result, request.client.capabilities)
@@ -146,7 +147,7 @@ async def request_with_input(
             result = await connection.request(Call(method, repeated, request, deadline, deadline))
         except CallNotSentError as error:
             raise ConnectionLostError(str(error)) from None  # the first round was sent
-        if result.get("resultType", _COMPLETE) == _COMPLETE:
+        if result.get("resultType", COMPLETE) == COMPLETE:
             return result
         _check_is_question(result)
     raise DownstreamError(INVALID_REQUEST, f"the server asked for more input {_ROUNDS} times in a row")

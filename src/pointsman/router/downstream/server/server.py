@@ -31,7 +31,7 @@ from pointsman.router.downstream.connection import (
     Introduction,
     SessionRenewedError,
 )
-from pointsman.router.downstream.server.call import Deadline, request_with_input
+from pointsman.router.downstream.server.call import COMPLETE, Deadline, complete_with_input
 from pointsman.router.downstream.server.connection_lease import ConnectionLease
 from pointsman.router.downstream.server.liveness import PING
 from pointsman.router.downstream.server.own_connections import OwnConnections
@@ -288,7 +288,10 @@ class DownstreamServer:
                     await lease.log_level.lower(level)
                 if session is not None and session is not self.session:
                     raise SessionRenewedError("it restarted before the call was sent")
-                result = await request_with_input(lease.connection, method, params, request, deadline)
+                connection = lease.connection
+                result = await connection.request(Call(method, params, request, deadline, deadline))
+                if result.get("resultType", COMPLETE) != COMPLETE and connection.introduction.era == "modern":
+                    result = await complete_with_input(connection, method, params, request, deadline, result)
         except DownstreamError:
             liveness.answered()
             raise

@@ -240,11 +240,8 @@ class SystemChild:
 class _Pipe(asyncio.Protocol):
     def __init__(self, name: str, take: Callable[[bytes], None], ended: Callable[[str], None]) -> None:
         self._name = name
-        self._take = take
         self._ended = ended
-
-    def data_received(self, data: bytes) -> None:
-        self._take(data)
+        self.data_received = take  # type: ignore[assignment,method-assign]  # called for each message, so without a step between
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended(self._name)

@@ -72,20 +72,39 @@ class Multiplexer:
     async def request(self, call: Call) -> Json:
         """As `Connection.request`."""
         known = self.introduction
-        if call.back is None or known is None or known.era == "modern":
-            return await self._exchange(call)
-        turn = self._router.enter(call)
+        takes_turns = call.back is not None and known is not None and known.era == "legacy"
+        turn = self._router.enter(call) if takes_turns else None
         try:
             if turn is not None:
                 await self._router.wait_for(turn, call)
-            return await self._exchange(call)
+            answer = self._start(call)
+            try:
+                return await answer
+            except asyncio.CancelledError:
+                if answer.done() and not answer.cancelled():
+                    answer.exception()  # an answer came as well: mark it as retrieved, or asyncio reports it
+                raise
+            finally:
+                if not call.answered and self._pending.pop(call.number, None) is not None:
+                    self._cancel_at_server(call.number, call)  # our caller was cancelled
+                if self._messages.open_questions:
+                    self._messages.end(call)
+                # An error's traceback refers to this frame: with the future that has the error it would be a
+                # reference cycle, which keeps the call and all its arguments until the garbage collector runs.
+                call.answer = None
+                del answer
         finally:
-            if call.answered or self._over.done() or not self._router.linger(call):
-                self._router.leave(call)
-            else:
-                self._after_ping(lambda: self._router.leave(call))
+            if takes_turns:
+                self._leave(call)
 
-    async def _exchange(self, call: Call) -> Json:
+    def _leave(self, call: Call) -> None:
+        if call.answered or self._over.done() or not self._router.linger(call):
+            self._router.leave(call)
+        else:
+            self._after_ping(lambda: self._router.leave(call))
+
+    def _start(self, call: Call) -> asyncio.Future[Json]:
+        """Send `call` and return the future of its answer. Raises ConnectionLostError."""
         if self._over.done():
             raise CallNotSentError(self._over.result())
         self._number = number = call.number = self._number + 1
@@ -95,21 +114,7 @@ class Multiplexer:
         call.answer = answer
         self._send(wire.encode({"jsonrpc": "2.0", "id": number, "method": call.method, "params": params}), number)
         self._pending[number] = call
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # an answer came as well: mark it as retrieved, so that asyncio does not report it
-            raise
-        finally:
-            if self._pending.pop(number, None) is not None:  # no answer: our caller was cancelled
-                self._cancel_at_server(number, call)
-            if self._messages.open_questions:
-                self._messages.end(call)
-            # An error's traceback refers to this frame: with the future that has the error it would be a reference
-            # cycle, which keeps the call and all its arguments until the garbage collector runs.
-            call.answer = None
-            del answer
+        return answer
 
     def _after_ping(self, then: Callable[[], None]) -> None:
         """Call `then` once the server has read all that was sent so far, or has not answered a ping for too long."""
@@ -193,7 +198,10 @@ class Multiplexer:
         except wire.InvalidJsonError:
             self._receive_undecodable(data)
             return
-        self._dispatch(message, len(data))
+        if type(message) is dict and "method" not in message and not self._over.done():
+            self._receive_answer(message, len(data))
+        else:
+            self._dispatch(message, len(data))
 
     async def receive_large(self, data: bytes | bytearray) -> None:
         """Handle a message over `OFF_LOOP_BYTES`; the transport must hand in nothing else before this is done."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from hmac import compare_digest
+from typing import Any, NamedTuple
 
+from msgspec import Struct
 from starlette.types import Receive, Send
 
-from pointsman.config.model import CurrentConfig
+from pointsman.config.model import CurrentConfig, GatewayConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import CLIENT_INFO_META_KEY
 from pointsman.core.seams import PARSE_ERROR, Gateway
@@ -35,8 +36,7 @@ Reserve = Callable[[int], None]
 """Reserves memory for a large body of that size before it is read. Raises HttpError 503."""
 
 
-@dataclass(slots=True, eq=False, repr=False)  # a repr would show the token
-class HttpRequest:
+class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
     """One HTTP request and what has been read of it so far."""
 
     verb: str
@@ -52,17 +52,30 @@ class HttpRequest:
     query: bytes = b""
     lease: Lease | None = None  # of a large body, released when the request ends
     token_id: str = ""  # of the caller by its headers; unauthenticated requests count together
-    head: Head = field(default_factory=dict)
+    head: Head = {}
     token: str | None = None  # for the audit of a refusal
     project: str | None = None  # in header or path
     message: Json | None = None
     body_read: bool = False
+    caller: Caller | None = None  # if it is known from the connection's last request
+
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.verb} {self.path})"  # without the token
 
     def reserve(self, size: int) -> None:
         """Fits `Reserve`."""
         self.lease = self.in_flight.request(self.token_id, size)
         if self.lease is None:
             raise too_many_large_bodies()
+
+
+class Identity(NamedTuple):
+    """Who sent the last request of a connection: the next one with the same header need not be authenticated again."""
+
+    authorization: bytes
+    claims: Claims  # of that header alone
+    caller: Caller
+    config: GatewayConfig  # that they hold for
 
 
 class RequestReader:
@@ -80,13 +93,28 @@ class RequestReader:
         request.head = checked_head(request.headers, self.hosts)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
-        claims = read_claims(request.head, request.path_project)
+        known: Identity | None = request.connection.identity if request.connection is not None else None
+        if known is not None and self._is_same(known, request):
+            claims, request.caller = known.claims, known.caller
+        else:
+            claims = read_claims(request.head, request.path_project)
         request.token, request.project = claims.token, claims.project
         return claims
 
+    def _is_same(self, known: Identity, request: HttpRequest) -> bool:
+        """Whether the headers claim the same as those of the last request, and would be accepted now."""
+        head = request.head
+        return (
+            known.config is self._current.config
+            and request.path_project is None
+            and b"x-pointsman-project" not in head
+            and compare_digest(head.get(b"authorization", b""), known.authorization)
+            and self._gateway.still_valid(known.caller)
+        )
+
     async def read_message(self, request: HttpRequest, claims: Claims) -> tuple[Json, Caller]:
         """Read and authenticate the message of a POST. Raises HttpError, ClientDisconnectedError."""
-        caller = self._authenticate_by_headers(claims)
+        caller = request.caller or self._authenticate_by_headers(claims, request)
         if request.head.get(b"content-type") != b"application/json":  # exactly that in nearly all requests
             check_content_type(request.head)
         request.body_read = True
@@ -124,16 +152,20 @@ class RequestReader:
         info = params.get("clientInfo") or (params.get("_meta") or {}).get(CLIENT_INFO_META_KEY)
         self._gateway.refused(error.audit_code, request.token, method, params, client_name(info))
 
-    def _authenticate_by_headers(self, claims: Claims) -> Caller | None:
+    def _authenticate_by_headers(self, claims: Claims, request: HttpRequest) -> Caller | None:
         """Return None if only `_meta` can complete the claims. Raises HttpError 401, 403."""
         if claims.token is None:
             return None
         try:
-            return authenticate(self._gateway, claims)
+            caller = authenticate(self._gateway, claims)
         except HttpError as error:
             if error.status == 403 and not claims.project_stated:
                 return None
             raise
+        if request.connection is not None and not claims.project_stated:
+            header = request.head[b"authorization"]
+            request.connection.identity = Identity(header, claims, caller, self._current.config)
+        return caller
 
 
 async def read_body(head: Head, receive: Receive, limit: int, reserve: Reserve | None = None) -> bytes:
@@ -182,10 +214,22 @@ def parse_message(body: bytes) -> Json:
         ) from None
     if type(message) is not dict or message.get("jsonrpc") != "2.0":
         raise HttpError(400, 'The body must be one JSON-RPC message, an object with "jsonrpc": "2.0".')
-    if "method" in message:
-        _check_call(message)
-    else:
+    if "method" not in message:
         _check_response(message)
+        return message
+    if type(message["method"]) is not str or not message["method"]:
+        raise HttpError(400, "`method` must be a string.")
+    if "id" in message and type(message["id"]) not in _ID_TYPES:
+        raise HttpError(400, "`id` must be a string or an integer.")
+    if "result" in message or "error" in message:
+        raise HttpError(400, "A message with `method` must not have `result` or `error`.")
+    params = message.get("params")
+    if params is None:
+        return message
+    if type(params) is not dict:
+        raise HttpError(400, "`params` must be an object.")
+    if type(params.get("_meta")) not in (dict, type(None)):
+        raise HttpError(400, "`params._meta` must be an object.")
     return message
 
 
@@ -203,22 +247,6 @@ async def _read_for_audit(request: HttpRequest) -> Json | None:
     except HttpError:
         return None
     return message
-
-
-def _check_call(message: Json) -> None:
-    if type(message["method"]) is not str or not message["method"]:
-        raise HttpError(400, "`method` must be a string.")
-    if "id" in message and type(message["id"]) not in _ID_TYPES:
-        raise HttpError(400, "`id` must be a string or an integer.")
-    if "result" in message or "error" in message:
-        raise HttpError(400, "A message with `method` must not have `result` or `error`.")
-    params = message.get("params")
-    if params is None:
-        return
-    if type(params) is not dict:
-        raise HttpError(400, "`params` must be an object.")
-    if type(params.get("_meta")) not in (dict, type(None)):
-        raise HttpError(400, "`params._meta` must be an object.")
 
 
 def _check_response(message: Json) -> None:

@@ -32,25 +32,24 @@ from pointsman.router.front.http.connections import (
     address_key,
     is_exempt,
 )
-from pointsman.router.front.http.responses import Headers, HttpError, overloaded, respond
+from pointsman.router.front.http.responses import (
+    HEAD_BYTES,
+    LARGE_HEAD,
+    NOT_HTTP,
+    SLOW_BODY,
+    SLOW_HEAD,
+    Headers,
+    HttpError,
+    overloaded,
+    respond,
+)
 from pointsman.router.front.http.unread import UnreadBudget
 from pointsman.router.serving.timer_queue import TimerQueue
 
-HEAD_BYTES = 64 << 10
 READ_S = 10.0  # in each such interval a slow reader must take `READ_BYTES`, or the rest if that is less
 READ_BYTES = 64 << 10
 _LARGE_BYTES = 256 << 10
 _UPGRADE_HEADERS = frozenset({b"connection", b"upgrade", b"http2-settings"})
-_SLOW_HEAD = HttpError(
-    408, "The request header took longer than `limits.header_s`. Send the request again, without pauses."
-)
-_SLOW_BODY = HttpError(
-    408, "The request body took longer than `limits.body_s`. Send the request again, without pauses."
-)
-_LARGE_HEAD = HttpError(
-    431, f"The request header is larger than {HEAD_BYTES} bytes. Send fewer or shorter header fields."
-)
-_BAD_REQUEST = HttpError(400, "This is not HTTP. Send an HTTP/1.1 request.")
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER
 _TOO_MANY = {
     "full": "Too many connections are open. Try again later; the operator sets `limits.connections`.",
@@ -84,7 +83,7 @@ def guarded_protocol(
     """
     shared = {
         "serve_post": (serve_post,),
-        "keep_alive": KeepAlive(),
+        "keep_alive": {},
         "limits_now": (limits,),
         "read_s": read_s,
         "error_body": (error_body,),
@@ -103,7 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
     error_body: ClassVar[tuple[Callable[[HttpError], bytes]]]
     exempt: ClassVar[tuple[Exempt]]
     serve_post: ClassVar[tuple[ServePost | None]]
-    keep_alive: ClassVar[KeepAlive]
+    keep_alive: ClassVar[dict[bool, TimerQueue[GuardedProtocol]]]  # whether there are many connections -> idle ones
     table: ClassVar[ConnectionTable]
     budget: ClassVar[UnreadBudget]
 
@@ -113,6 +112,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._verdict: Verdict | None = None  # None: not in the table, or no longer
         self.address = ""
         self.token_id: str | None = None  # of the latest request
+        self.identity: Any = None  # set and read by the front
         self._head_bytes = 0  # of a head that comes in several pieces
         self._piece_bytes = 0  # of the piece that is read now
         self._reading_head = False
@@ -127,8 +127,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base
         super().connection_made(transport)
-        self._coalescing = CoalescingTransport(transport)
-        self.transport = self._coalescing  # type: ignore[assignment]  # a transport by its shape
+        self.coalescing = CoalescingTransport(transport)
+        self.transport = self.coalescing  # type: ignore[assignment]  # a transport by its shape
         self._limits = self.limits_now[0]()
         host = self.client[0] if self.client else ""
         self.address = address_key(host)
@@ -164,8 +164,8 @@ class GuardedProtocol(HttpToolsProtocol):
     @property
     def unread(self) -> int:
         """Return the bytes in memory: the transport keeps a buffer whole until its last byte is sent."""
-        unread = self._coalescing.get_write_buffer_size()
-        return max(unread, self._coalescing.last) if unread else 0
+        unread = self.coalescing.get_write_buffer_size()
+        return max(unread, self.coalescing.last) if unread else 0
 
     def _leave_table(self) -> None:
         if self._verdict is not None:
@@ -174,7 +174,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._kept is not None:
-            self._stop_keep_alive()
+            self._kept.discard(self)
+            self._kept = None
         self._piece_bytes = len(data)
         try:
             self.parser.feed_data(data)
@@ -182,11 +183,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             too_large = isinstance(error.__context__, HeadTooLargeError)
-            self._answer_and_close(_LARGE_HEAD if too_large else _BAD_REQUEST)
+            self._answer_and_close(LARGE_HEAD if too_large else NOT_HTTP)
         if self._reading_head:
             self._head_bytes += self._piece_bytes
             if self._head_bytes > HEAD_BYTES:
-                self._answer_and_close(_LARGE_HEAD)
+                self._answer_and_close(LARGE_HEAD)
         if self._request_timer is not None or self.transport.is_closing():
             return
         idle = self.cycle is None or self.cycle.response_complete
@@ -225,16 +226,13 @@ class GuardedProtocol(HttpToolsProtocol):
         self.table.idle.pop(self, None)
         serve_post = self.serve_post[0]
         direct = self.url == _DIRECT_URL and self._verdict == "admitted" and self.parser.get_method() == b"POST"
-        if direct and serve_post is not None:
-            self._begin_direct(serve_post)
-        else:
+        if not direct or serve_post is None:
             self._begin_asgi()
-
-    def _begin_direct(self, serve_post: ServePost) -> None:
+            return
         before, cycle = self.cycle, DirectCycle(self, serve_post)
         self.cycle = cycle
         if before is None or before.response_complete:
-            self._start_asgi_task(cycle, cycle.serve)
+            cycle.task = self.loop.create_task(serve_post(cycle))
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, cycle.serve))
@@ -254,7 +252,8 @@ class GuardedProtocol(HttpToolsProtocol):
             super().on_body(body)
             return
         cycle.body = body  # type: ignore[assignment]  # not copied: most bodies come in one piece
-        cycle.message_event.set()
+        if cycle.event is not None:
+            cycle.event.set()
         if len(body) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
 
@@ -268,7 +267,8 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.more_body = False
-            cycle.message_event.set()
+            if type(cycle) is not DirectCycle or cycle.event is not None:
+                cycle.message_event.set()
 
     def _measure_head(self) -> None:
         """Measure the head alone: it was received together with other bytes."""
@@ -288,7 +288,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _head_is_late(self) -> None:
         self._request_timer = None
         if self._reading_head and (self.cycle is None or self.cycle.response_complete):
-            self._answer_and_close(_SLOW_HEAD)
+            self._answer_and_close(SLOW_HEAD)
         else:
             self.transport.abort()
 
@@ -297,12 +297,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.pipeline:  # it is queued behind another request, so the client did not cause the delay
             self._expect(self._limits.body_s, self._body_is_late)
         elif self.cycle is not None and not self.cycle.response_started:
-            self._answer_and_close(_SLOW_BODY)
+            self._answer_and_close(SLOW_BODY)
         else:
             self.transport.abort()
-
-    def write_response(self, head: bytes, body: bytes) -> None:
-        self._coalescing.write_response(head, body)
 
     # The read timer: a client that never reads must not keep its response in memory
 
@@ -313,21 +310,30 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Override the base's method, which starts a timer of the event loop for each response."""
         self.server_state.total_requests += 1
-        if self._coalescing.head:
-            self._coalescing.flush()
+        if self.coalescing.head:
+            self.coalescing.flush()
         if self.transport.get_write_buffer_size():
             self._start_read_timer()
         if not self.transport.is_closing():
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
             if self.pipeline:
                 self._start_asgi_task(*self.pipeline.pop())
             else:
                 pressed = self.table.total * 2 >= self._limits.connections
-                self._stop_keep_alive()
-                self._kept = self.keep_alive.queue(self.loop, self.config.timeout_keep_alive, pressed=pressed)
+                if self._kept is not None:
+                    self._stop_keep_alive()
+                self._kept = self.keep_alive.get(pressed) or self._new_keep_alive(pressed)
                 self._kept.add(self)
         if self._verdict == "admitted" and self.cycle.response_complete:  # no pipelined request follows
             self.table.idle[self] = None
+
+    def _new_keep_alive(self, pressed: bool) -> TimerQueue[GuardedProtocol]:
+        usual_s = self.config.timeout_keep_alive
+        delay_s = min(usual_s, PRESSURE_KEEP_ALIVE_S) if pressed else usual_s
+        queue: TimerQueue[GuardedProtocol]
+        queue = TimerQueue(self.loop, delay_s, HttpToolsProtocol.timeout_keep_alive_handler)
+        return self.keep_alive.setdefault(pressed, queue)
 
     def _stop_keep_alive(self) -> None:
         if self._kept is not None:
@@ -337,7 +343,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _start_read_timer(self) -> None:
         if self._read_timer is None:
             unread = self.transport.get_write_buffer_size()
-            self._goal = self._coalescing.written - unread + min(unread, READ_BYTES)
+            self._goal = self.coalescing.written - unread + min(unread, READ_BYTES)
             self._read_timer = self.loop.call_later(self.read_s, self._check_reader)
             self.budget.behind(self)
 
@@ -353,7 +359,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not unread:
             self.budget.caught_up(self)
             return
-        if self._coalescing.written - unread < self._goal:
+        if self.coalescing.written - unread < self._goal:
             self.cut()
         else:
             self._start_read_timer()
@@ -367,7 +373,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """
         method = self.parser.get_method()
         if method == b"CONNECT":
-            self._answer_and_close(_BAD_REQUEST)
+            self._answer_and_close(NOT_HTTP)
             return
         lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
         lines += [b"%b: %b" % header for header in self.headers if header[0] not in _UPGRADE_HEADERS]
@@ -381,27 +387,13 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         body = self.error_body[0](error)
         head = _JSON_HEAD % (STATUS_LINE[error.status], len(body), b"connection: close\r\n")
-        self.write_response(head, body)
+        self.coalescing.write_response(head, body)
         self.transport.close()
         self._start_read_timer()
 
     async def _too_many_connections(self, scope: Scope, receive: Receive, send: Send) -> None:
         error = overloaded(_TOO_MANY["share" if self._verdict == "share" else "full"])
         await respond(send, error.status, self.error_body[0](error), (*error.headers, (b"connection", b"close")))
-
-
-class KeepAlive:
-    """Closes connections that were idle for too long, which is sooner when there are many."""
-
-    def __init__(self) -> None:
-        self._queues: dict[bool, TimerQueue[GuardedProtocol]] = {}
-
-    def queue(self, loop: asyncio.AbstractEventLoop, usual_s: float, *, pressed: bool) -> TimerQueue[GuardedProtocol]:
-        queue = self._queues.get(pressed)
-        if queue is None:
-            delay_s = min(usual_s, PRESSURE_KEEP_ALIVE_S) if pressed else usual_s
-            queue = self._queues[pressed] = TimerQueue(loop, delay_s, HttpToolsProtocol.timeout_keep_alive_handler)
-        return queue
 
 
 class DirectCycle(RequestResponseCycle):
@@ -427,7 +419,9 @@ class DirectCycle(RequestResponseCycle):
         self.headers = connection.headers
         self.transport = connection.transport
         self.flow = connection.flow
-        self.message_event = asyncio.Event()
+        self.event: asyncio.Event | None = None  # for `message_event`
+        self._body_taken = False
+        self.task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
         self.waiting_for_100_continue = connection.expect_100_continue
         parser = connection.parser
         self.keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
@@ -436,15 +430,26 @@ class DirectCycle(RequestResponseCycle):
         self._serve_post = serve_post
 
     def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
-        """The app for `run_asgi` of the base, which handles failures."""
+        """The app for `run_asgi` of the base, for a request that was pipelined."""
         return self._serve_post(self)
+
+    @property
+    def message_event(self) -> asyncio.Event:  # type: ignore[override]  # an attribute of the base
+        """Set when `receive` has something to return. Made when that is awaited, which few requests do."""
+        if self.event is None:
+            self.event = asyncio.Event()
+            if self.body or not (self.more_body or self._body_taken):
+                self.event.set()
+        return self.event
 
     def small_body(self, limit: int) -> bytes | None:
         """Return the whole body if it has arrived and is small; None: use `receive`, which waits."""
         if self.more_body or len(self.body) > min(limit, HIGH_WATER_LIMIT):
             return None
         body, self.body = bytes(self.body), b""  # type: ignore[assignment]
-        self.message_event.clear()
+        self._body_taken = True
+        if self.event is not None:
+            self.event.clear()
         return body
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
@@ -459,8 +464,9 @@ class DirectCycle(RequestResponseCycle):
         if not self.keep_alive:
             more += b"connection: close\r\n"
         head = (_JSON_HEAD if body else _EMPTY_HEAD) % (STATUS_LINE[status], len(body), more)
-        self.connection.write_response(head, body)
-        self.message_event.set()
+        self.connection.coalescing.write_response(head, body)
+        if self.event is not None:
+            self.event.set()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
@@ -484,8 +490,14 @@ class CoalescingTransport:
 
     def write_response(self, head: bytes, body: bytes) -> None:
         """Write a whole response."""
-        self.head = head
-        self.write(body)
+        if len(body) > _LARGE_BYTES:
+            self.head = head
+            self.write(body)
+            return
+        data = head + body
+        self.last = len(data)
+        self.written += self.last
+        self._transport.write(data)
 
     def write(self, data: bytes) -> None:
         if self.head and len(data) > _LARGE_BYTES:

@@ -20,6 +20,7 @@ from pointsman.core.wire import encode
 Headers = tuple[tuple[bytes, bytes], ...]
 
 PING = b": ping\r\n\r\n"
+HEAD_BYTES = 64 << 10  # of a request
 AT_CAPACITY = {"code": OVERLOADED}
 _JSON_TYPE = (b"content-type", b"application/json")
 # `error.data.code`. The status alone identifies a lost session (404) and an overload (503).
@@ -82,6 +83,17 @@ class HttpError(Exception):
 
     def body(self, request_id: Any = None) -> bytes:
         return error_message(request_id, self.code, self.message, self.data)
+
+
+# Errors that are answered below ASGI
+SLOW_HEAD = HttpError(
+    408, "The request header took longer than `limits.header_s`. Send the request again, without pauses."
+)
+SLOW_BODY = HttpError(408, "The request body took longer than `limits.body_s`. Send the request again, without pauses.")
+LARGE_HEAD = HttpError(
+    431, f"The request header is larger than {HEAD_BYTES} bytes. Send fewer or shorter header fields."
+)
+NOT_HTTP = HttpError(400, "This is not HTTP. Send an HTTP/1.1 request.")
 
 
 class Respond(Protocol):

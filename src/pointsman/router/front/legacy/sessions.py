@@ -232,7 +232,8 @@ class Sessions:
             del self._count[token_id]
 
     def _is_expired(self, session: Session) -> bool:
-        return not session.busy and self._clock() - session.used > self._current.config.limits.session_idle_s
+        unused_s = self._clock() - session.used
+        return unused_s > self._current.config.limits.session_idle_s and not session.busy
 
     def _evict(self) -> None:
         """Close the longest unused session of the token with the most, so that no token evicts the others' sessions."""

@@ -48,10 +48,9 @@ class SseSession:
         self.stream.put(event(message), always=True)
 
 
-class SseExchange(Exchange):
+class SseExchange(Exchange, eq=False, kw_only=True):
     """A request whose response goes to the session's stream; its POST was answered with 202."""
 
-    __slots__ = ("sse",)
     sse: SseSession
 
     def _put(self, message: bytes) -> bool:
@@ -148,8 +147,7 @@ class SseTransport:
         elif session.client is _UNINITIALIZED and method != "ping":
             sse.respond(error_message(message["id"], INVALID_REQUEST, _INITIALIZE_FIRST))
         else:
-            exchange = SseExchange(self._state, message["id"], http, RULES, session)
-            exchange.sse = sse
+            exchange = SseExchange(self._state, message["id"], http, RULES, session, sse=sse)
             await self._methods.run(session, message, caller, exchange)
 
     async def _initialize(self, sse: SseSession, message: Json, caller: Caller) -> None:
