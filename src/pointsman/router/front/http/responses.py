@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 from starlette.types import Send
@@ -22,6 +23,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 PING = b": ping\r\n\r\n"
 HEAD_BYTES = 64 << 10  # of a request
 AT_CAPACITY = {"code": OVERLOADED}
+_LARGE_BYTES = 256 << 10
 _JSON_TYPE = (b"content-type", b"application/json")
 # `error.data.code`. The status alone identifies a lost session (404) and an overload (503).
 REASONS = {
@@ -195,3 +197,57 @@ def too_many_large_bodies() -> HttpError:
 
 def _at_capacity(message: str) -> HttpError:
     return HttpError(503, message, code=INTERNAL_ERROR, data=AT_CAPACITY, headers=((b"retry-after", b"1"),))
+
+
+class CoalescingTransport:
+    """Writes the head of a response together with its body. Fits `asyncio.Transport` by its shape.
+
+    uvicorn writes head and body one after the other, and uvloop would send each with a system call of its own.
+    """
+
+    __slots__ = ("_transport", "get_write_buffer_size", "head", "is_closing", "last", "written")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.head = b""  # held back until the body follows
+        self.written = 0  # bytes in all
+        self.last = 0  # bytes of the latest write
+        self.is_closing = transport.is_closing  # bound here, because each request calls these two
+        self.get_write_buffer_size = transport.get_write_buffer_size
+
+    def write_response(self, head: bytes, body: bytes) -> None:
+        """Write a whole response."""
+        if len(body) > _LARGE_BYTES:
+            self.head = head
+            self.write(body)
+            return
+        data = head + body
+        self.last = len(data)
+        self.written += self.last
+        self._transport.write(data)
+
+    def write(self, data: bytes) -> None:
+        if self.head and len(data) > _LARGE_BYTES:
+            head, self.head = self.head, b""
+            self.written += len(head)
+            self._transport.write(head)  # a copy of the body would cost more than a system call
+        elif self.head:
+            data, self.head = self.head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100"):
+            self.head = data
+            return
+        self.last = len(data)
+        self.written += self.last
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """Write a head that has no body."""
+        if self.head:
+            self.write(b"")
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
