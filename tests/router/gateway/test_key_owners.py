@@ -55,7 +55,11 @@ def digest(name: str) -> str:
 
 async def refusal(shop: Shop, tool_key: str, who: str = "cara") -> tuple[str, str]:
     headers = {"Authorization": f"Bearer {SECRETS[who]}"}
-    result = (await shop.call("tool_execute", {"toolKey": tool_key, "arguments": {}}, headers)).json()["result"]
+    response = await shop.call("tool_execute", {"toolKey": tool_key, "arguments": {}}, headers)
+    text = response.text.strip()
+    if response.headers["content-type"] == "text/event-stream":  # it waited for the next start of the server
+        text = text.splitlines()[-1].removeprefix("data: ")
+    result = json.loads(text)["result"]
     assert result.get("isError") is True, result
     error = result["structuredContent"]["error"]
     return error["code"], error["message"].replace(tool_key, "KEY")
