@@ -38,7 +38,9 @@ def result_for_owner(result: Json) -> Json:
     try:
         result = decode(encode(result))  # large content is still as the server sent it
     except InvalidJsonError as reason:
-        raise OwnerError("unreadable", f"The result cannot be shown: {reason}. Clients get it as it was sent.") from None
+        raise OwnerError(
+            "unreadable", f"The result cannot be shown: {reason}. Clients get it as it was sent."
+        ) from None
     content = result.get("structuredContent")
     if not isinstance(content, dict):
         return result
