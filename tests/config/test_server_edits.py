@@ -150,6 +150,7 @@ WITH_LISTS = """\
 servers:
   a:  # the first
     url: https://a.example/mcp  # keep
+    name: "Café"
     projects: [x, y]  # these
     tool_permissions: {erase: false}  # why
   b:
@@ -168,6 +169,7 @@ projects: {x: {}, y: {}}
     [
         ("a", ("projects",), ["y"], "projects: [x, y]  # these", "projects: [y]  # these"),
         ("a", ("url",), "https://b.example/", "https://a.example/mcp  # keep", '"https://b.example/"  # keep'),
+        ("a", ("name",), "Büro ☃", '"Café"', '"Büro ☃"'),
         ("a", ("tool_permissions", "erase"), True, "{erase: false}", "{erase: true}"),
         ("a", ("tool_permissions", "a b"), False, "{erase: false}", '{erase: false, "a b": false}'),
         ("b", ("projects",), [], "projects:\n      - x\n      - y  # both", "projects: []  # both"),

@@ -6,8 +6,9 @@ import gzip
 
 import pytest
 
+from pointsman.router.owner.client import ask
 from tests.router.page.browser import Screens
-from tests.router.page.owner import HOSTILE, Owner
+from tests.router.page.owner import HOSTILE, Owner, command
 
 
 async def test_says_which_servers_are_ready_and_why_others_are_not(owner: Owner) -> None:
@@ -43,8 +44,6 @@ async def test_looks_right_in_a_browser(screens: Screens) -> None:
 
 @pytest.mark.browser
 async def test_shows_a_call_without_a_reload(screens: Screens) -> None:
-    from pointsman.router.owner.client import ask
-
     async with screens.page() as page:
         before = await page.text_content(".figure:nth-child(2) small")
         assert before is not None
@@ -65,6 +64,59 @@ async def test_refused_clients_and_first_steps_are_at_the_top(owner: Owner) -> N
     assert text.index("Refused clients") < text.index("Servers that are not ready") < text.index("Calls a minute")
     assert "sends no token, or one that is unknown" in text
     assert "Let a model find a tool" in text
+
+
+async def test_what_the_owner_does_is_no_step_of_a_client(owner: Owner) -> None:
+    ask(owner.gateway.state_dir, "call", tool="shop:colour", arguments={})
+    assert (await owner.post("/page/lab", {"queries": "a colour"})).status_code == 200
+    text = (await owner.get("/")).text
+    for step in ("Connect a client", "Let a model find a tool", "Let it call one"):
+        assert f'<a href="#connect">{step}</a>' in text
+
+
+@pytest.mark.browser
+async def test_a_rejected_file_is_told_without_a_reload(screens: Screens) -> None:
+    file = screens.owner.gateway.config_file
+    before = file.read_text()
+    async with screens.page() as page:
+        try:
+            file.write_text("servers: [")
+            await page.wait_for_selector("#alerts :text('The last edit was rejected')")
+        finally:
+            file.write_text(before)
+        await page.wait_for_selector("#alerts :text('The last edit was rejected')", state="detached")
+
+
+@pytest.mark.browser
+async def test_what_was_typed_stays_in_a_form_that_is_refused(screens: Screens) -> None:
+    context = await screens.browser.new_context()  # the console names each refusal
+    page = await context.new_page()
+    try:
+        await page.goto(await screens.owner.link())
+        await page.goto(screens.owner.gateway.base_url + "/page/servers")
+        typed = '{"mcpServers": {"tracker": {"url": "http://127.0.0.1:9/${TOKEN}"}}}'
+        await page.fill("#text", typed)
+        await page.click("text=Read it")
+        await page.wait_for_selector("#lost:text('is not accepted here')")
+        assert await page.input_value("#text") == typed
+        assert await page.evaluate("document.getElementById('lost').getBoundingClientRect().top") >= 0
+    finally:
+        await context.close()
+
+
+@pytest.mark.browser
+async def test_an_open_screen_goes_away_when_all_browsers_are_signed_out(screens: Screens) -> None:
+    owner = screens.owner
+    context = await screens.browser.new_context()
+    page = await context.new_page()
+    try:
+        await page.goto(await owner.link())
+        await page.wait_for_selector("#figures")
+        await command(owner, "page", "logout")
+        await page.wait_for_selector("body.bare", timeout=30_000)
+    finally:
+        await context.close()
+        await owner.sign_in()
 
 
 async def test_each_client_has_a_snippet_with_this_url(owner: Owner) -> None:

@@ -69,7 +69,7 @@ async def test_restart_stop_and_start_are_in_the_audit(tmp_path: Path) -> None:
         await owner.gateway.until_logged("configuration reloaded")
         assert "stopped by its owner" in (await owner.get("/page/servers/shop")).text  # a reload does not start it
         assert (await owner.post("/page/servers/shop/restart")).status_code == 303
-        assert "runs with 8 tools" in await owner.flash()
+        assert await owner.flash() == "Started: <code>shop</code> runs with 8 tools."
         changes = await owner.changes()
         assert changes.count(("page", "server/restart", "servers.shop")) == 2
         assert ("page", "server/stop", "servers.shop") in changes
@@ -120,6 +120,7 @@ async def test_a_file_that_changed_meanwhile_is_shown_again(tmp_path: Path) -> N
         ({"name": "", "url": "http://a.example/"}, "Give the server a name"),
         ({"name": "shop", "url": "http://a.example/"}, "already a server"),
         ({"name": "x", "url": "http://a.example/", "headers": "nonsense"}, "one header a line"),
+        ({"name": "x", "url": "http://a.example/", "headers": "X-A: 1\nx-a: 2"}, "is there twice"),
         ({"name": "x", "url": "http://a.example/", "projects": "attics"}, "Did you mean"),
         ({"name": "x", "url": "http://a b/"}, "was not changed"),
     ],

@@ -70,6 +70,16 @@ async def test_a_token_is_created_and_its_secret_is_shown_once(tmp_path: Path) -
         assert ("page", "configuration/remove", "tokens.laptop") in await owner.changes()
 
 
+async def test_a_duration_is_the_same_time_in_the_diff_and_in_the_file(owner: Owner) -> None:
+    """However long a person looks at the diff: the confirmation sends the time that the diff shows."""
+    asked = await owner.post("/page/tokens", {"name": "brief", "projects": "*", "servers": "*", "expires": "30d"})
+    (expires,) = hidden_fields(asked.text)["expires"]
+    assert f'expires: "{expires}"' in html.unescape(asked.text)
+    changed = await owner.post("/page/tokens/guest", {"projects": "*", "servers": "*", "expires": "8w"})
+    (expires,) = hidden_fields(changed.text)["expires"]
+    assert f'expires: "{expires}"' in html.unescape(changed.text)
+
+
 async def test_a_form_that_is_sent_twice_at_once_creates_one_token(owner: Owner) -> None:
     form = hidden_fields((await owner.post("/page/tokens", {"name": "twice", "projects": "*", "servers": "*"})).text)
     answers = await asyncio.gather(*(owner.post("/page/tokens", form) for _ in range(4)))

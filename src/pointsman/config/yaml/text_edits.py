@@ -76,14 +76,15 @@ def put(text: str, root: Node | None, keys: Sequence[str], value: Value) -> str:
     line = f"{_scalar(key)}: {_inline(value)}{newline}"
     if _empty(body):
         if place.in_flow:
-            return _replace(text, body, json.dumps({key: value}))
+            return _replace(text, body, json.dumps({key: value}, ensure_ascii=False))
         return _open_section(text, place.heading, body, " " * (place.heading.start_mark.column + len(_STEP)) + line)
     if not isinstance(body, MappingNode):
         raise EditError(NOT_EDITABLE.format(".".join(keys)))
     for own_key, own_value in body.value:
         if own_key.value == key:
             quoted = isinstance(value, str) and own_value.style == '"'
-            return _replace_value(text, own_key, own_value, json.dumps(value) if quoted else _inline(value))
+            new = json.dumps(value, ensure_ascii=False) if quoted else _inline(value)
+            return _replace_value(text, own_key, own_value, new)
     if body.flow_style:
         return _insert_in_flow(text, body, key, value, newline)
     last = body.value[-1][0].start_mark

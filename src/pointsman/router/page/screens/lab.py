@@ -37,7 +37,7 @@ _WHY = {
     "server_projects": "The server does not belong to this project",
     "apps": "For apps only; no model sees it",
     "below": "Found, but below the cut",
-    "unmatched": f"Not among the first {MAX_RESULTS}",
+    "unmatched": f"Nothing in it matches, or it is not among the first {MAX_RESULTS}",
 }
 
 

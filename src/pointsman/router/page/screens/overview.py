@@ -19,7 +19,7 @@ from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
 from pointsman.router.clients.setup import snippet
 from pointsman.router.observe.metrics import Metrics
-from pointsman.router.owner.operations import status
+from pointsman.router.owner.operations import OWNER, status
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.sign_ins import SIGN_IN
 from pointsman.router.page import charts
@@ -27,6 +27,7 @@ from pointsman.router.page.registry import Screen
 from pointsman.router.page.view import View
 
 _LINK = "opened a link to this page that no longer works"
+MAX_TOKENS = 50  # whose first steps are looked for
 LOOK_AGAIN_S = 2.0  # in the audit, for steps that were not taken yet
 _WHY = {
     "unauthorized": "sends no token, or one that is unknown or has expired",
@@ -115,10 +116,16 @@ async def _first_steps(parts: Parts, found: Json) -> list[Json] | None:
 
 
 def _has(parts: Parts, kind: str) -> bool:
-    """False also if the audit cannot be read; `status` then says so."""
+    """Whether a client did this; what the owner does on the page or in a terminal is no step.
+
+    False also if the audit cannot be read; `status` then says so.
+    """
     try:
-        rows = read_rows(parts.state_dir, Filter(kind=kind, outcome="ok"), newest=1)
-        return any(row.outcome == "ok" for row in rows)
+        return any(
+            row.outcome == "ok"
+            for token in [*parts.current.config.tokens][:MAX_TOKENS]
+            for row in read_rows(parts.state_dir, Filter(kind=kind, outcome="ok", token=token), newest=1)
+        )
     except (sqlite3.Error, OSError, NewerSchemaError):
         return False
 
@@ -152,11 +159,17 @@ async def _servers(parts: Parts, _: str) -> Any:
     }
 
 
+async def _problems(parts: Parts, _: str) -> object:
+    """What is wrong with the gateway itself, such as a file that was rejected."""
+    report = parts.health.report(OWNER, to_owner=True)
+    return {name: text for name, text in report.items() if isinstance(text, str)}
+
+
 SCREEN = Screen(
     name="overview",
     title="Overview",
     icon="home",
     path="/",
     routes=[("GET", "/", show)],
-    topics={"figures": _figures, "servers": _servers},
+    topics={"figures": _figures, "servers": _servers, "problems": _problems},
 )

@@ -129,13 +129,15 @@ def _check(view: View, entry: Mapping[str, Any]) -> None:
 
 
 def _headers(text: str) -> dict[str, str]:
-    headers = {}
+    headers: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
         if not line.strip():
             continue
         if not colon or not name.strip():
             raise OwnerError("invalid_header", "Write one header a line, as in `Authorization: Bearer SECRET`.")
+        if name.strip().lower() in map(str.lower, headers):
+            raise OwnerError("invalid_header", f"The header `{name.strip()[:64]}` is there twice; write it once.")
         headers[name.strip()] = value.strip()
     return headers
 

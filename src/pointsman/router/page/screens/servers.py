@@ -125,7 +125,9 @@ async def remove(view: View) -> Response:
 
 
 async def restart(view: View) -> Response:
-    return _told(view, await restart_server(view.parts, view.path("id"), CLIENT), "Restarted")
+    server_id = view.path("id")
+    stopped = described_server(view.parts, server_id)["state"] == "stopped"
+    return _told(view, await restart_server(view.parts, server_id, CLIENT), "Started" if stopped else "Restarted")
 
 
 async def stop(view: View) -> Response:

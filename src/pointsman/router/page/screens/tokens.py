@@ -189,6 +189,7 @@ def _rights(view: View, kept: str | None = None) -> tuple[list[str], list[str], 
             expires = read_expiry(expires, datetime.now(UTC))
         except ValueError as error:
             raise OwnerError("invalid_expiry", f"The expiry: {error}") from None
+        view.form["expires"] = [expires]  # a duration counts from now, not from the moment of the confirmation
     return [ANY] if ANY in projects else projects, [ANY] if ANY in servers else servers, expires
 
 

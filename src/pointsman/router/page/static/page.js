@@ -33,9 +33,15 @@ document.addEventListener("submit", async (event) => {
     const response = await fetch(address, { method: post ? "POST" : "GET", body: post ? data : null });
     const text = await response.text();
     if (!(response.headers.get("content-type") || "").startsWith("text/html")) return location.assign(response.url);
-    showPage(parse(text), post && !response.redirected ? location.href : response.url);
+    const fresh = parse(text), problem = fresh.getElementById("problem");
+    if (problem && !response.ok) { // what was typed stays, and a switch goes back
+      if (form.querySelector("[data-send]")) form.reset();
+      return note(problem.textContent);
+    }
+    showPage(fresh, post && !response.redirected ? location.href : response.url);
   } catch {
-    note("The gateway does not answer. Is it running?");
+    note(LOST);
+    if (form.querySelector("[data-send]")) form.reset();
   } finally {
     buttons.forEach((button) => (button.disabled = false));
     form.removeAttribute("aria-busy");
@@ -43,6 +49,8 @@ document.addEventListener("submit", async (event) => {
 });
 
 addEventListener("popstate", () => location.reload());
+
+const LOST = "The gateway does not answer. Is it running?";
 
 function note(text) {
   let box = document.getElementById("lost");
@@ -68,8 +76,9 @@ async function refresh() {
   try {
     const address = location.href;
     const response = await fetch(address, { headers: { "X-Live": "1" } });
-    if (!response.ok || address !== location.href) return;
     const fresh = parse(await response.text());
+    if (fresh.body.classList.contains("bare")) return location.assign("/"); // signed out meanwhile
+    if (!response.ok || address !== location.href) return;
     for (const part of document.querySelectorAll("[data-live]")) {
       if (!topicsOf(part).some((topic) => changed.has(topic)) || part.contains(document.activeElement)) continue;
       const next = fresh.getElementById(part.id);
@@ -100,6 +109,23 @@ function listen() {
     pending.add(event.data);
     refresh();
   });
+  let lost = false;
+  source.addEventListener("error", () => {
+    lost = true;
+    if (source?.readyState === EventSource.CLOSED) refreshAll(); // refused for good: perhaps signed out
+    else note(LOST);
+  });
+  source.addEventListener("open", () => {
+    if (!lost) return;
+    lost = false;
+    document.getElementById("lost")?.remove();
+    refreshAll();
+  });
+}
+
+function refreshAll() {
+  document.querySelectorAll("[data-live]").forEach((part) => topicsOf(part).forEach((topic) => pending.add(topic)));
+  refresh();
 }
 
 // A browser has six connections to one host: a tab that nobody sees does not keep one.
@@ -109,9 +135,8 @@ document.addEventListener("visibilitychange", () => {
     source = null;
     return;
   }
-  document.querySelectorAll("[data-live]").forEach((part) => topicsOf(part).forEach((topic) => pending.add(topic)));
   listen();
-  refresh();
+  refreshAll();
 });
 addEventListener("pagehide", () => source?.close());
 
@@ -165,6 +190,8 @@ function prepareParts() {
 function prepare() {
   document.documentElement.classList.add("scripted");
   document.querySelectorAll("[data-follow]").forEach((box) => (box.scrollTop = box.scrollHeight));
+  const here = document.querySelector(".side [aria-current]"), nav = here?.closest("nav"); // one line on a phone
+  if (nav) nav.scrollLeft = here.offsetLeft - nav.offsetLeft - (nav.clientWidth - here.offsetWidth) / 2;
   prepareParts();
   listen();
 }
