@@ -183,6 +183,23 @@ async def test_no_form_of_a_reference_reaches_the_file(owner: Owner, entry: dict
     assert owner.gateway.config_file.read_text() == before
 
 
+async def test_a_key_in_a_url_is_neither_shown_nor_written_out(tmp_path: Path) -> None:
+    secret = "k3y-of-the-owner"
+    url = "http://127.0.0.1:9/mcp?key=${FAR_KEY}"
+    config = {"servers": {"far": {"url": url}}}
+    started = gateway_process(tmp_path, config, env={"FAR_KEY": secret}, without=["far"])
+    async with started as gateway, owner_of(gateway) as owner:
+        for path in ("/", "/page/servers", "/page/servers/far"):
+            assert secret not in (await owner.get(path)).text, path
+        asked = await owner.post("/page/servers/far/edit", {"title": "Far away", "url": ""})
+        assert secret not in asked.text
+        await owner.post("/page/servers/far/edit", hidden_fields(asked.text))
+        text = owner.gateway.config_file.read_text()
+        assert "Far away" in text
+        assert secret not in text
+        assert "${FAR_KEY}" in text
+
+
 async def test_headers_do_not_follow_a_url_to_another_address(tmp_path: Path) -> None:
     config = {"servers": {"far": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer s"}}}}
     async with gateway_process(tmp_path, config, without=["far"]) as gateway, owner_of(gateway) as owner:

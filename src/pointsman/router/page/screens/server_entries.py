@@ -103,8 +103,8 @@ def _connection_values(
     view: View, url: str, transport: str, era: str, has_headers: bool
 ) -> dict[tuple[str, ...], Value]:
     values: dict[tuple[str, ...], Value] = {}
-    typed = view.field("url", url)
-    if typed != url:
+    typed = view.field("url")
+    if typed and typed != url:
         if has_headers:
             raise OwnerError(
                 "headers",
