@@ -48,7 +48,8 @@ async def takes_long(one: Speaker, path: Path) -> Json:
     ids=["fails", "times out", "takes long"],
 )
 async def test_the_arguments_of_a_call_are_freed_with_it(era: Era, call: Call, said: str, tmp_path: Path) -> None:
-    config: dict[str, Any] = {"servers": {"shop": workshop(tmp_path / "trace", timeouts={"call_s": 1})}}
+    call_s = 0.3 if call is times_out else 1
+    config: dict[str, Any] = {"servers": {"shop": workshop(tmp_path / "trace", timeouts={"call_s": call_s})}}
     file = tmp_path / "file"
     async with gateway_process(tmp_path, config) as gateway, speaker(gateway, era) as one:
         for _ in range(3):  # until buffers and lazily loaded modules have their size
