@@ -24,8 +24,8 @@ run: .venv/.runtime ## Start the gateway; the first run creates a configuration 
 	@$(BIN)/pointsman serve
 
 # A part of the tests, chosen by PYTEST_ARGS, is not held to the coverage of all of them.
-test: install foreign browser ## Run all tests but those of `make clients`, with coverage; PYTEST_ARGS=... runs some, without
-	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients' --cov --cov-report=)
+test: install foreign ## Run all tests but those of `make clients` and `make browser`, with coverage; PYTEST_ARGS=... runs some, without
+	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser' --cov --cov-report=)
 
 PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
 
@@ -142,11 +142,12 @@ conformance: install .foreign/conformance/.installed ## Run the official conform
 foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
 
 # The page's tests drive Debian's Chromium; Playwright's own is not downloaded. Where it cannot be installed, they are skipped.
-browser: ## Install Chromium for the tests of the page, where apt-get and root can
+browser: install ## Install Chromium where apt-get and root can, and run the tests of the page in it
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing Chromium" \
 	    && { apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1; } \
 	  || echo "Not installed: the tests of the page in Chromium will be skipped (apt install chromium)" >&2
+	$(PYTEST) -m browser tests/router/page
 
 clients: $(addprefix .foreign/clients/,python/.installed langchain/.installed node/.installed) .foreign/agents/.installed foreign ## Install third-party clients and agents, and run the tests that drive them
 	$(PYTEST) -m clients tests/e2e

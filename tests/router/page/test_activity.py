@@ -150,7 +150,7 @@ async def test_call_again_is_a_draft(owner: Owner) -> None:
     link = re.search(r'href="(/page/tools/one[^"]*)"', opened)
     assert link is not None
     draft = (await owner.get(link[1])).text
-    assert 'value="/etc/motd"' in draft
+    assert ">\n/etc/motd</textarea>" in draft
     assert "Nothing is sent" in draft
     other = (await owner.get(f"/page/tools/one?key=shop%3Apaint&row={row['seq']}")).text
     assert "does not have the arguments" in other
