@@ -328,7 +328,7 @@ class PreparedTools:
 
         fresh = [known for known in tools if known.vector is None]
         model: str = getattr(embedder, "model_id", "")
-        if disk is not None and model and fresh:  # without an id, nobody could tell whose vectors they are
+        if disk is not None and model and fresh:  # without an id, the vectors could be of another model
             _load_vectors(disk, fresh, model, embedder.sums([]).shape[1])
             fresh = [known for known in fresh if known.vector is None]
         for start in range(0, len(fresh), EMBEDDED_AT_ONCE):

@@ -195,7 +195,7 @@ async def _page_link(parts: Parts) -> Json:
 
 
 async def page_logout(parts: Parts) -> Json:
-    """End all sessions of the page, and the links that nobody has opened."""
+    """End all sessions of the page, and its unused links."""
     try:
         parts.sign_ins.end_all()
     except OSError as error:

@@ -42,7 +42,7 @@ def page() -> None:
 @state_dir_option
 @json_option
 def logout(state_dir: Path | None, as_json: bool) -> None:
-    """Sign all browsers out. Links that nobody has opened end, too."""
+    """Sign all browsers out. Unused links expire, too."""
     answer = ask_gateway(state_dir, "page_logout")
     if as_json:
         print_json(answer)

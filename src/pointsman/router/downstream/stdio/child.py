@@ -320,7 +320,7 @@ async def _start(command: Command, env: dict[str, str]) -> subprocess.Popen[byte
 
 
 def _discard(started: asyncio.Future[subprocess.Popen[bytes]]) -> None:
-    """End a child that nobody waits for any more."""
+    """End a child that has no waiter left."""
     if started.cancelled() or started.exception() is not None:
         return
     process = started.result()
