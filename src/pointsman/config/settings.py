@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from pointsman.config.errors import ConfigError, ConfigProblem, closest
-from pointsman.config.model import DatabaseAddress, GatewayConfig, RequestKey, SearchApi
+from pointsman.config.model import GatewayConfig, SearchApi
 from pointsman.config.model_errors import choices_of, sentence
+from pointsman.config.value_types import DatabaseAddress, RequestKey
+from pointsman.config.values import REQUEST_KEY_BYTES
 
 PREFIX = "POINTSMAN_"
 
@@ -40,7 +43,7 @@ class Settings(BaseModel):
     port: Annotated[int, Field(ge=0, le=65_535)] | None = None
     """Overrides `listen.port`; for `pointsman search-api serve`, `search_api.listen.port`."""
     database: DatabaseAddress | None = None
-    """Reserved for a later version: setting it is an error."""
+    """Overrides `state.database`."""
     token: SecretStr | None = None
     """The token that `pointsman stdio` and `pointsman doctor` send, and that `pointsman client` writes."""
     page_public: bool | None = None
@@ -66,7 +69,10 @@ def read_settings() -> Settings:
 def apply_overrides(
     config: GatewayConfig, settings: Settings, *, host: str | None = None, port: int | None = None
 ) -> GatewayConfig:
-    """The effective configuration: command-line options override the environment, which overrides the file."""
+    """The effective configuration: command-line options override the environment, which overrides the file.
+
+    Raises ConfigError: it has a database, and no keys that several gateways could share.
+    """
     listen = config.listen.model_copy(
         update=_given(host=_first(host, settings.host), port=_first(port, settings.port)),
     )
@@ -74,6 +80,8 @@ def apply_overrides(
     if settings.request_key is not None:  # first, so that it seals; the file's keys only open what they sealed
         keys = (settings.request_key, *(key for key in keys if key != settings.request_key))
     state = config.state.model_copy(update=_given(database=settings.database, request_keys=keys))
+    if state.database is not None and not state.request_keys:
+        raise ConfigError([_missing_keys()])
     page = config.page.model_copy(update=_given(public=settings.page_public))
     return config.model_copy(update={"listen": listen, "state": state, "page": page})
 
@@ -87,6 +95,15 @@ def apply_search_api_overrides(
     return config.model_copy(
         update={"search_api": own.model_copy(update={"listen": own.listen.model_copy(update=given)})}
     )
+
+
+def _missing_keys() -> ConfigProblem:
+    reason = (
+        "is required with `state.database`: all gateways on one database seal with the same keys. Write this below "
+        f'`state:`, in the configuration of each of them: `request_keys: ["{secrets.token_hex(REQUEST_KEY_BYTES)}"]` '
+        "(a new key, made for this message)"
+    )
+    return ConfigProblem("configuration", None, None, "state.request_keys", reason)
 
 
 def _first(option: object, setting: object) -> object:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, ValidationInfo
 
-from pointsman.core.extras import install_command, semantic_is_installed
+from pointsman.core.extras import install_command, postgres_is_installed, semantic_is_installed
 
 REQUEST_KEY_BYTES = 32
 
@@ -67,9 +67,40 @@ def check_root_name(name: str) -> str:
     return name
 
 
-def reject_database_address(address: str) -> str:
-    """Reject the key, which is reserved for a later version: the rows would not be where it says."""
-    raise ValueError("is not supported in this version: the database is a file in the state folder; remove this key")
+def check_database_address(address: SecretStr) -> SecretStr:
+    """An address of PostgreSQL. No error repeats it: it may have a password."""
+    if not postgres_is_installed():
+        raise ValueError(
+            f"the driver for PostgreSQL is not installed; install it with `{install_command('postgres')}`, "
+            "or remove this key"
+        )
+    from pointsman.core.postgres import check_address  # psycopg takes a tenth of a second to load
+
+    check_address(address.get_secret_value())
+    return address
+
+
+def check_peer_address(address: str) -> str:
+    """`HOST` or `HOST:PORT`, with an IPv6 address in brackets."""
+    found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(\d{1,5}))?", address)
+    if found is None or not 0 < int(found[1] or 1) < 65_536:
+        raise ValueError("must be a host or HOST:PORT, such as `10.0.0.5:3282` or `[fd00::5]:3282`")
+    return address
+
+
+def parse_store(value: object, info: ValidationInfo) -> Path | SecretStr:
+    """The path of a file, or an address of PostgreSQL, which may have a password."""
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, str) and is_database_address(value):
+        return check_database_address(SecretStr(value))
+    if not isinstance(value, str | Path):
+        raise ValueError("must be a path, or an address like postgresql://pointsman@db/pointsman")  # noqa: TRY004
+    return resolve_path(Path(str(reject_empty_path(value))), info)
+
+
+def is_database_address(value: str) -> bool:
+    return value.startswith(("postgresql://", "postgres://"))
 
 
 def check_semantic(wanted: bool) -> bool:

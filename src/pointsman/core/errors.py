@@ -187,10 +187,12 @@ class UnknownResultError(GatewayError):
 
     code = "unknown_result"
 
-    def __init__(self, handle: str) -> None:
+    def __init__(self, handle: str, *, elsewhere: bool = False) -> None:
+        where = " The gateway that stored it has ended or cannot be reached." if elsewhere else ""
         super().__init__(
-            f"No stored result `{handle[:64]}`. Results are kept for one hour at most, for the token and project that "
-            "called the tool. If the tool only reads, call it again; otherwise check first whether it must run again."
+            f"No stored result `{handle[:64]}`.{where} Results are kept for one hour at most, for the token and "
+            "project that called the tool. If the tool only reads, call it again; otherwise check first whether it "
+            "must run again."
         )
 
 

@@ -11,24 +11,25 @@ _UNSAFE_BUT_NEWLINE = (  # no lookahead for it: a class alone is five times as f
 )
 _UNSAFE_CLASS = f"\n{_UNSAFE_BUT_NEWLINE}"
 _KEPT = "\n\t\u200c\u200d\ufe0e\ufe0f"  # in text of several lines: joiners of letters and emoji, too
-_UNSAFE = re.compile(f"[{_UNSAFE_CLASS}]")
-_UNSAFE_IN_LINES = re.compile(f"(?![{_KEPT}])[{_UNSAFE_CLASS}]")
-_UNSAFE_IN_JSON = re.compile(f"[{_UNSAFE_BUT_NEWLINE}]")
+# `re` compiles these at first use: each takes a millisecond, and most texts are plain.
+_UNSAFE = f"[{_UNSAFE_CLASS}]"
+_UNSAFE_IN_LINES = f"(?![{_KEPT}])[{_UNSAFE_CLASS}]"
+_UNSAFE_IN_JSON = f"[{_UNSAFE_BUT_NEWLINE}]"
 
 
 def escaped(text: str) -> str:
     """The text as one line: a field of a table, a name, a path, a reason."""
-    return text if _is_plain(text) else _UNSAFE.sub(_escape, text)
+    return text if _is_plain(text) else re.sub(_UNSAFE, _escape, text)
 
 
 def escaped_lines(text: str) -> str:
     """The text with its lines and tabs, and without other control characters."""
-    return text if _is_plain(text) else _UNSAFE_IN_LINES.sub(_escape, text.replace("\r\n", "\n"))
+    return text if _is_plain(text) else re.sub(_UNSAFE_IN_LINES, _escape, text.replace("\r\n", "\n"))
 
 
 def escaped_json(document: str) -> str:
     """An encoded JSON document with the characters escaped that an encoder leaves as they are."""
-    return document if _is_plain(document) else _UNSAFE_IN_JSON.sub(_json_escape, document)
+    return document if _is_plain(document) else re.sub(_UNSAFE_IN_JSON, _json_escape, document)
 
 
 def _is_plain(text: str) -> bool:

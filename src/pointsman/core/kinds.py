@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 Family = Literal["tools", "resources", "prompts"]
 
@@ -24,8 +25,7 @@ QUESTION_CAPABILITIES = {
 """Each question that a server may ask a client, and the capability that a client declares to be asked it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListKind:
+class ListKind(Struct, frozen=True):
     """One kind of list: the request for it, and what makes an entry usable."""
 
     method: str

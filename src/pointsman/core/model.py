@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -42,8 +41,7 @@ class ToolKey(msgspec.Struct, frozen=True, gc=False):
         return f"{self.server_id}:{self.tool_name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ServerStatus:
+class ServerStatus(msgspec.Struct, frozen=True):
     state: ServerState
     reason: str  # a clause for people; empty while it runs and answers
     since: float  # wall clock

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import builtins
 import sys
-from dataclasses import dataclass
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pointsman.core.seams import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
@@ -29,8 +30,7 @@ MISSING_REQUIRED_CLIENT_CAPABILITY = -32021
 UNSUPPORTED_PROTOCOL_VERSION = -32022
 
 
-@dataclass(frozen=True, slots=True)
-class UnsupportedProtocolVersionErrorData:
+class UnsupportedProtocolVersionErrorData(Struct, frozen=True):
     """The model of `mcp_types` that the header ladder uses."""
 
     supported: list[str]

@@ -2,7 +2,8 @@
 
 The format is the mcp SDK's `AESGCMRequestStateCodec` to the letter: key derivation, key id, nonce, associated data,
 encoding. Either opens what the other sealed, and a test holds them together. The SDK's own is not imported because its
-module belongs to the SDK's server, which takes 20 MB and 0.3 s to import. All cryptography is that of `cryptography`.
+module belongs to the SDK's server, which takes 20 MB and 0.3 s to import. All cryptography is that of `cryptography`,
+which is loaded with the first token: many clients never get one.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import base64
 import hashlib
 import os
 from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _KEY_INFO = b"mcp/request-state/v1/aes-256-gcm"
 _KEY_ID_INFO = b"mcp/request-state/v1/kid:"
@@ -37,22 +38,29 @@ class Sealing:
         """Raises ValueError: no key, a key of fewer than 32 bytes, or the same key twice."""
         if not keys:
             raise ValueError("Sealing needs at least one key")
-        self._ring: dict[bytes, AESGCM] = {}
-        for number, secret in enumerate(keys):
-            key = _derived(secret.encode() if isinstance(secret, str) else secret, number)
-            key_id = hashlib.sha256(_KEY_ID_INFO + key).digest()[:_KEY_ID_BYTES]
-            if key_id in self._ring:
+        self._secrets = [secret.encode() if isinstance(secret, str) else secret for secret in keys]
+        for number, secret in enumerate(self._secrets):
+            _check_length(secret, number)
+            if secret in self._secrets[:number]:
                 raise ValueError(f"keys[{number}] repeats an earlier key")
-            self._ring[key_id] = AESGCM(key)
-        self._sealing_id = next(iter(self._ring))
+
+    @cached_property
+    def _ring(self) -> dict[bytes, AESGCM]:
+        """The ciphers by the ids of their keys."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        keys = [_derived(secret) for secret in self._secrets]
+        return {hashlib.sha256(_KEY_ID_INFO + key).digest()[:_KEY_ID_BYTES]: AESGCM(key) for key in keys}
 
     def seal(self, payload: bytes) -> str:
-        key_id, nonce = self._sealing_id, os.urandom(_NONCE_BYTES)
+        key_id, nonce = next(iter(self._ring)), os.urandom(_NONCE_BYTES)
         sealed = self._ring[key_id].encrypt(nonce, payload, _associated(key_id))
         return _PREFIX + _encoded(key_id + nonce + sealed)
 
     def unseal(self, token: str) -> bytes:
         """Raises SealError."""
+        from cryptography.exceptions import InvalidTag
+
         if not token.startswith(_PREFIX):
             raise SealError
         raw = _decoded(token[len(_PREFIX) :])
@@ -67,12 +75,18 @@ class Sealing:
             raise SealError from None
 
 
-def _derived(secret: bytes, number: int) -> bytes:
+def _check_length(secret: bytes, number: int) -> None:
     if len(secret) < _MIN_SECRET_BYTES:
         raise ValueError(
             f"keys[{number}] has {len(secret)} bytes; a key has at least {_MIN_SECRET_BYTES}. "
             'Generate one with: python -c "import secrets; print(secrets.token_hex(32))"'
         )
+
+
+def _derived(secret: bytes) -> bytes:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=_KEY_INFO).derive(secret)
 
 

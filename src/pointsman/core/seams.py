@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -77,8 +76,7 @@ class BackChannel(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """A change that clients may have subscribed to: of a list, or of a resource."""
 
     method: str

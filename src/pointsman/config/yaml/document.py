@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pointsman.config.errors import ConfigProblem
@@ -300,8 +300,7 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
-@dataclass(slots=True)
-class _Expanded:
+class _Expanded(Struct):
     """A text with its references expanded, and the reasons why some could not be."""
 
     text: str

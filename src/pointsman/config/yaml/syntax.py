@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from msgspec import Struct
 from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import MarkedYAMLError, StringMark
 
@@ -50,8 +50,7 @@ def explain_syntax(error: MarkedYAMLError, text: str, file_name: str, max_depth:
 _Answer = tuple[int, int, str]  # line and column from 0, and the reason
 
 
-@dataclass(frozen=True, slots=True)
-class _Mistake:
+class _Mistake(Struct, frozen=True):
     """What ruamel.yaml reports: `line` and `column` (from 0) of the problem, and where the construct began."""
 
     problem: str

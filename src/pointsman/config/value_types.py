@@ -1,0 +1,52 @@
+"""The types of values in the configuration."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr
+
+from pointsman.config.values import (
+    check_base_url,
+    check_bearer_token,
+    check_database_address,
+    check_header_name,
+    check_header_value,
+    check_peer_address,
+    check_program,
+    check_request_key,
+    check_root_name,
+    check_semantic,
+    check_url,
+    check_variable_name,
+    parse_moment,
+    parse_network,
+    parse_store,
+    reject_boolean,
+    reject_empty_path,
+    reject_null_character,
+    resolve_path,
+)
+
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False), BeforeValidator(reject_boolean)]
+DrainSeconds = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False), BeforeValidator(reject_boolean)]
+Count = Annotated[int, Field(ge=1)]
+Moment = Annotated[datetime, BeforeValidator(parse_moment)]
+LocalPath = Annotated[Path, BeforeValidator(reject_empty_path), AfterValidator(resolve_path)]
+Store = Annotated[Path | SecretStr, PlainValidator(parse_store)]
+WebAddress = Annotated[str, AfterValidator(check_url)]
+ServiceAddress = Annotated[str, AfterValidator(check_base_url)]
+BearerToken = Annotated[SecretStr, AfterValidator(check_bearer_token)]
+Semantic = Annotated[bool, AfterValidator(check_semantic)]
+DatabaseAddress = Annotated[SecretStr, AfterValidator(check_database_address)]
+PeerAddress = Annotated[str, AfterValidator(check_peer_address)]
+RequestKey = Annotated[SecretStr, AfterValidator(check_request_key)]
+Program = Annotated[str, AfterValidator(check_program)]
+RootName = Annotated[str, AfterValidator(check_root_name)]
+VariableName = Annotated[str, AfterValidator(check_variable_name)]
+Variable = Annotated[SecretStr, AfterValidator(reject_null_character)]
+Network = Annotated[str, AfterValidator(parse_network)]
+HeaderName = Annotated[str, AfterValidator(check_header_name)]
+HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]

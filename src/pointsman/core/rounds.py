@@ -1,0 +1,61 @@
+"""How long work shares the process with calls: in turns on the event loop, and in threads that give way to it soon."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakKeyDictionary
+
+GIVE_WAY_S = 0.0005  # Python's own is 0.005, and a call waits for the interpreter lock several times
+
+_Turns = deque[asyncio.Future[None]]
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
+async def own_round() -> None:
+    """Wait for a round of the event loop in which no other caller of this function goes on.
+
+    Await it between steps of some milliseconds: whatever else is ready runs in between.
+    """
+    loop = asyncio.get_running_loop()
+    turns = _turns.setdefault(loop, deque())
+    turn: asyncio.Future[None] = loop.create_future()
+    turns.append(turn)
+    if len(turns) == 1:
+        loop.call_soon(_next_turn, loop, turns)
+    await turn
+
+
+def _next_turn(loop: asyncio.AbstractEventLoop, turns: _Turns) -> None:
+    turn = turns.popleft()
+    if not turn.done():  # its task may have been cancelled meanwhile
+        turn.set_result(None)
+    if turns:
+        loop.call_soon(_next_turn, loop, turns)
+
+
+@contextmanager
+def giving_way() -> Iterator[None]:
+    """Compute in a thread that leaves the interpreter lock to others after `GIVE_WAY_S`; the last one restores it."""
+    global _computing, _usual_s
+    with _lock:
+        if _computing == 0:
+            _usual_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(GIVE_WAY_S, _usual_s))
+        _computing += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _computing -= 1
+            if _computing == 0:
+                sys.setswitchinterval(_usual_s)
+
+
+_lock = threading.Lock()
+_computing = 0
+_usual_s = 0.0

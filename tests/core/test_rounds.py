@@ -1,0 +1,57 @@
+"""Long steps take turns on the event loop, and long work in a thread gives way to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+from pointsman.core.rounds import GIVE_WAY_S, giving_way, own_round
+
+
+async def test_no_two_long_steps_share_a_round() -> None:
+    loop, round_number, went_on = asyncio.get_running_loop(), 0, list[int]()
+
+    def next_round() -> None:
+        nonlocal round_number
+        round_number += 1
+        counting[0] = loop.call_soon(next_round)
+
+    async def three_steps() -> None:
+        for _ in range(3):
+            await own_round()
+            went_on.append(round_number)
+
+    counting = [loop.call_soon(next_round)]
+    await asyncio.gather(*(three_steps() for _ in range(4)))
+    counting[0].cancel()
+    assert len(went_on) == len(set(went_on)) == 12
+
+
+async def test_the_turn_of_a_cancelled_task_is_not_waited_for() -> None:
+    tasks = [asyncio.create_task(own_round()) for _ in range(3)]
+    await asyncio.sleep(0)  # all of them wait
+    tasks[0].cancel()
+    tasks[1].cancel()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert [task.cancelled() for task in tasks] == [True, True, False]
+
+
+def test_the_interpreter_lock_is_left_soon_until_the_last_thread_is_done() -> None:
+    usual_s = sys.getswitchinterval()
+    inside, leave = threading.Event(), threading.Event()
+
+    def compute() -> None:
+        with giving_way():
+            inside.set()
+            leave.wait(5)
+
+    thread = threading.Thread(target=compute)
+    with giving_way():
+        thread.start()
+        assert inside.wait(5)
+    assert abs(sys.getswitchinterval() - GIVE_WAY_S) < 1e-6
+    leave.set()
+    thread.join()
+    assert abs(sys.getswitchinterval() - usual_s) < 1e-6
