@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-import tempfile
+import os
+import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
@@ -14,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from bench.archive.engines import ENGINES, new_store
 from bench.quality import docstrings
 from pointsman.archive.archive import Archive, open_archive
 from pointsman.archive.embedding.passage_vectors import embed_passages
@@ -47,29 +50,27 @@ class JudgedSet:
     relevant: Mapping[str, Mapping[str, float]]  # by query: documents and how much they are worth
 
 
-def measure(folder: Path | None) -> list[str]:
-    """Print a line for each set and mode; the figures under their floors. `folder`: of the public sets."""
+def measure(folder: Path | None, engines: Sequence[str] = ENGINES) -> list[str]:
+    """Print a line for each set, mode and engine; the figures under their floors. `folder`: of the public sets."""
     sets = [_load(path.parent) for path in sorted(folder.glob("*/corpus.jsonl"))] if folder else []
     if folder and not sets:
         return [f"{folder} has no <set>/corpus.jsonl. Is {DATA} right?"]
     sets.append(_docstrings())
-    print(f"Through documents_search\n  {'set':12}{'documents':>10}{'vectors':>9}{'nDCG@10':>9}{'p50 ms':>8}")
+    head = f"{'set':12}{'documents':>10}{'engine':>10}{'vectors':>9}{'nDCG@10':>9}{'p50 ms':>8}"
+    print(f"Through documents_search\n  {head}")
     failures = []
-    for each in sets:
-        for mode in MODES:
-            ndcg, p50_ms = _measured(each, mode)
-            print(f"  {each.name:12}{len(each.documents):>10}{mode:>9}{ndcg:>9.4f}{p50_ms:>8.1f}", flush=True)
-            floor = FLOORS.get((mode, each.name), 0.0)
-            if ndcg < floor:
-                failures.append(f"documents_search on {each.name} with vectors: {mode}: {ndcg:.4f}, wanted {floor}")
+    for each, mode, engine in product(sets, MODES, engines):
+        ndcg, p50_ms = _measured(each, mode, engine)
+        print(f"  {each.name:12}{len(each.documents):>10}{engine:>10}{mode:>9}{ndcg:>9.4f}{p50_ms:>8.1f}", flush=True)
+        floor = FLOORS.get((mode, each.name), 0.0)
+        if ndcg < floor:
+            failures.append(f"documents_search on {each.name}, {engine}, vectors: {mode}: {ndcg:.4f}, wanted {floor}")
     return failures
 
 
-def _measured(each: JudgedSet, mode: Mode) -> tuple[float, float]:
-    with tempfile.TemporaryDirectory() as folder:
-        archive = open_archive(
-            ArchiveSettings(Path(folder) / "archive.db", {}, embeddings=EmbeddingSettings(mode)), shipped=False
-        )
+def _measured(each: JudgedSet, mode: Mode, engine: str) -> tuple[float, float]:
+    with new_store(engine) as store:
+        archive = open_archive(ArchiveSettings(store, {}, embeddings=EmbeddingSettings(mode)), shipped=False)
         try:
             _fill(archive, each, mode)
             return _asked(archive, each)
@@ -138,3 +139,8 @@ def _document(collection: str, line: dict[str, Any]) -> PreparedDocument:
     title, text = line["title"] or line["_id"], line["text"] or line["title"]
     document = Document(collection, line["_id"], title, text, "research", "2024-01-01")
     return PreparedDocument(document, (Chunk(text, None, 1, 1),) if text else ())
+
+
+if __name__ == "__main__":  # `python -m bench.quality.archive [sqlite|postgres]`
+    named = os.environ.get(DATA)
+    sys.exit("\n".join(measure(Path(named) if named else None, sys.argv[1:] or ENGINES)))

@@ -1,4 +1,4 @@
-"""An empty store, closed at the end."""
+"""An empty store of each engine, closed at the end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import ENGINES, AnyStorage, Place, new_store
+from tests.postgres import Postgres
+
+
+@pytest.fixture(scope="session")
+def archive_database(postgres: Postgres) -> str:
+    return postgres.new_database()
+
+
+@pytest.fixture(params=ENGINES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return new_store(request, tmp_path, request.param)
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def storage(place: Place) -> Iterator[AnyStorage]:
+    storage = place.open()
     yield storage
     storage.close()

@@ -19,14 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult
 
+from tests.archive.engines import Place, new_store
 from tests.e2e.client import assistant
 from tests.gateway_process import gateway_process
 
-Way = Literal["legacy", "modern", "gateway"]
+Way = Literal["legacy", "modern", "gateway", "postgres"]
 WAYS: tuple[Way, ...] = ("legacy", "modern", "gateway")
+STORE_WAYS: tuple[Way, ...] = (*WAYS, "postgres")
+"""For tools that use the store: the last is over stdio in the modern era, with the store in PostgreSQL."""
 CHILD = ("-P", "-m", "pointsman.archive")
 OPEN_S = 60.0  # bounds against hanging
 CALL_S = 30.0
@@ -78,9 +82,14 @@ class Caller:
 
 @asynccontextmanager
 async def opened(
-    way: Way, folder: Path, *, env: Mapping[str, str] | None = None, roots: Mapping[str, Path] | None = None
+    way: Way,
+    folder: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    roots: Mapping[str, Path] | None = None,
+    place: Place | None = None,
 ) -> AsyncIterator[Caller]:
-    """An archive with its store in `folder`. `env`: what the server's entry would add."""
+    """An archive with its store at `place`, by default in `folder`. `env`: what the server's entry would add."""
     database = folder / "archive.db"
     if way == "gateway":
         entry: Json = {"bundled": "archive", "db": str(database), "env": dict(env or {})}
@@ -89,13 +98,18 @@ async def opened(
             yield caller
         return
     paths = json.dumps({name: str(path) for name, path in (roots or {}).items()})
-    settings = {"SEARCH_DB_PATH": str(database), "POINTSMAN_ARCHIVE_ROOTS": paths, **(env or {})}
-    async with over_stdio(way, settings) as caller:
+    store = (place or Place(database)).environment
+    async with over_stdio(way, {**store, "POINTSMAN_ARCHIVE_ROOTS": paths, **(env or {})}) as caller:
         yield caller
 
 
+def place_for(request: pytest.FixtureRequest, folder: Path) -> Place:
+    """A new store for the way that is the parameter of a fixture."""
+    return new_store(request, folder, "postgres" if request.param == "postgres" else "sqlite")
+
+
 @asynccontextmanager
-async def over_stdio(way: Literal["legacy", "modern"], env: Mapping[str, str]) -> AsyncIterator[Caller]:
+async def over_stdio(way: Way, env: Mapping[str, str]) -> AsyncIterator[Caller]:
     child = StdioServerParameters(command=sys.executable, args=list(CHILD), env=dict(env))
     async with Client(child, mode="legacy" if way == "legacy" else "auto") as client:
         yield Caller(way, client, client.call_tool)

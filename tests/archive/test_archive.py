@@ -9,17 +9,17 @@ import pytest
 
 from pointsman.archive.archive import Archive, open_archive
 from pointsman.archive.embedding.settings import EmbeddingSettings
-from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.settings import ArchiveSettings, PostgresStore
 from pointsman.archive.store.errors import StoreError, StoreUnusableError
-from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.tools.base import Call
 from pointsman.archive.tools.documents_browse import list_collections
 from pointsman.archive.tools.documents_search import search_documents
+from tests.archive.engines import Place
 from tests.archive.sample_documents import fill, prepared
 from tests.archive.wait import wait_until
 
 
-def opened(path: Path | None, provider: str = "none") -> Archive:
+def opened(path: Path | PostgresStore | None, provider: str = "none") -> Archive:
     embeddings = EmbeddingSettings(provider)  # type: ignore[arg-type]
     return open_archive(ArchiveSettings(path, {}, embeddings=embeddings), shipped=False)
 
@@ -50,11 +50,11 @@ def test_a_store_that_cannot_be_opened_is_told_at_each_call_and_works_as_soon_as
         list_collections(archive, {}, Call())
 
 
-def test_an_open_archive_embeds_what_another_process_ingests_and_ends_its_threads(tmp_path: Path) -> None:
+def test_an_open_archive_embeds_what_another_process_ingests_and_ends_its_threads(place: Place) -> None:
     before = threads()
-    archive = opened(tmp_path / "archive.db", "static")
+    archive = opened(place.database, "static")
     archive.prepare()
-    other = SqliteStorage(tmp_path / "archive.db")
+    other = place.open()
     fill(other, prepared("a.md", "how to repair an automobile"))
     other.close()
 
@@ -67,22 +67,21 @@ def test_an_open_archive_embeds_what_another_process_ingests_and_ends_its_thread
     wait_until(lambda: threads() <= before)
 
 
-def test_what_another_process_left_undone_is_done_when_the_archive_opens(tmp_path: Path) -> None:
-    path = tmp_path / "archive.db"
-    left = SqliteStorage(path)
+def test_what_another_process_left_undone_is_done_when_the_archive_opens(place: Place) -> None:
+    left = place.open()
     left.housekeeper.close()  # as if the process had been killed before it came to this
     fill(left, prepared("a.md", "old"))
     fill(left, prepared("a.md", "new"))
     left.close()
-    assert rows(path) == 2
-    archive = opened(path)
+    assert rows(place) == 2
+    archive = opened(place.database)
     archive.prepare()
-    wait_until(lambda: rows(path) == 1)
+    wait_until(lambda: rows(place) == 1)
     archive.close()
 
 
-def rows(path: Path) -> int:
-    storage = SqliteStorage(path)
+def rows(place: Place) -> int:
+    storage = place.open()
     with storage.database.reading() as connection:
         (count,) = connection.execute("SELECT count(*) FROM passages").fetchone()
     storage.close()

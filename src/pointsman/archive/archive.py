@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from pointsman.archive.code.imports.parser import ImportParser
 from pointsman.archive.code.reader import AccessLog, NullAccessLog
 from pointsman.archive.indexes.indexes import Indexes, no_store
-from pointsman.archive.settings import ArchiveSettings
-from pointsman.archive.store.errors import StoreError, StoreUnusableError
+from pointsman.archive.settings import ArchiveSettings, PostgresStore
+from pointsman.archive.store.errors import StoreAwayError, StoreError, StoreUnusableError
+from pointsman.archive.store.outage import Outage
 
 if TYPE_CHECKING:
     from pointsman.archive.context.service import ProjectContext
@@ -29,7 +30,9 @@ def open_archive(settings: ArchiveSettings, *, shipped: bool = True) -> Archive:
     if settings.database is None:
         return Archive(settings.roots, Indexes(settings.index_limits, no_store))
     store = LazyStore(settings, shipped=shipped)
-    return Archive(settings.roots, Indexes(settings.index_limits, lambda: store.storage().indexes), store)
+    shared = isinstance(settings.database, PostgresStore)
+    indexes = Indexes(settings.index_limits, lambda: store.storage().indexes, shared=shared)
+    return Archive(settings.roots, indexes, store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,8 @@ class _Opened:
 class LazyStore:
     """One store for all tools, opened at its first use. A failure is retried at the next call.
 
+    While its server is away, a thread retries, and calls hear so at once.
+
     Raises:
         StoreError: from `storage`, `searcher`, `context` and `embedding`.
     """
@@ -111,6 +116,7 @@ class LazyStore:
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
         self._closed = False
+        self._outage = Outage(self._try_again)
 
     def prepare(self) -> None:
         threading.Thread(target=self._prepare, name="archive-opening", daemon=True).start()
@@ -128,6 +134,7 @@ class LazyStore:
         return self._open().background
 
     def close(self) -> None:
+        self._outage.close()
         with self._lock:
             opened, self._opened, self._closed = self._opened, None, True
         if opened is not None:
@@ -137,12 +144,25 @@ class LazyStore:
             opened.storage.close()
 
     def _open(self) -> _Opened:
+        self._outage.check()
         with self._lock:
-            if self._closed:
-                raise StoreUnusableError("The archive is closing. Try again in a moment.")
-            if self._opened is None:
-                self._opened = _open(self._settings, self._shipped)
-            return self._opened
+            self._outage.check()  # another call may have tried meanwhile
+            try:
+                return self._try()
+            except StoreAwayError as error:
+                self._outage.begin(error)
+                raise
+
+    def _try(self) -> _Opened:
+        if self._closed:
+            raise StoreUnusableError("The archive is closing. Try again in a moment.")
+        if self._opened is None:
+            self._opened = _open(self._settings, self._shipped)
+        return self._opened
+
+    def _try_again(self) -> None:
+        with self._lock:
+            self._try()
 
     def _prepare(self) -> None:
         try:
@@ -151,20 +171,30 @@ class LazyStore:
             logger.warning("%s", error)
 
 
+def open_storage(database: Path | PostgresStore) -> Storage:
+    """Raises StoreError."""
+    if isinstance(database, PostgresStore):
+        from pointsman.archive.store.postgres.storage import PostgresStorage
+
+        return PostgresStorage(database.url, database.schema)
+    from pointsman.archive.store.sqlite.storage import SqliteStorage
+
+    return SqliteStorage(database)
+
+
 def _open(settings: ArchiveSettings, shipped: bool) -> _Opened:
     from pointsman.archive.context.service import ProjectContext
     from pointsman.archive.embedding.passage_vectors import BackgroundEmbedding
     from pointsman.archive.embedding.settings import make_embeddings
     from pointsman.archive.search.searcher import Searcher
     from pointsman.archive.shipped import ensure_pages
-    from pointsman.archive.store.sqlite.storage import SqliteStorage
 
     assert settings.database is not None  # else `open_archive` makes no LazyStore
-    storage = SqliteStorage(settings.database)
+    storage = open_storage(settings.database)
     if shipped:
         ensure_pages(storage)
-    storage.housekeeper.wake()  # a previous process may have left work
+    storage.wake_housekeeper()  # a previous process may have left work
     embeddings = make_embeddings(settings.embeddings)
     background = BackgroundEmbedding(storage, embeddings) if embeddings is not None else None
-    context = ProjectContext(storage.context, embeddings, settings.roots)
+    context = ProjectContext(storage.context, embeddings, settings.roots, storage.turn)
     return _Opened(storage, Searcher(storage, embeddings), context, background)

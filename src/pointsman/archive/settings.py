@@ -8,16 +8,34 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import urlsplit
 
 from pointsman.archive.embedding.settings import EmbeddingSettings, read_embeddings
 from pointsman.archive.indexes.indexes import IndexLimits
+from pointsman.core.extras import install_command, postgres_is_installed
 
 DATABASE = "SEARCH_DB_PATH"
+SCHEMA = "SEARCH_DB_SCHEMA"
+DEFAULT_SCHEMA = "pointsman_archive"
 ROOTS = "POINTSMAN_ARCHIVE_ROOTS"
 RATE_LIMITS = "POINTSMAN_ARCHIVE_RATE_LIMITS"
 INDEX_LIMITS = "POINTSMAN_ARCHIVE_INDEX_LIMITS"
 
 DEFAULT_RATE_LIMITS: Mapping[str, int] = MappingProxyType({"context_search": 30, "read_file": 100, "grep_codebase": 60})
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresStore:
+    """A store in PostgreSQL: `schema` is the namespace of its tables."""
+
+    url: str = field(repr=False)  # may have a password
+    schema: str
+
+    def __str__(self) -> str:
+        """Without the password and the options."""
+        address = urlsplit(self.url)
+        user = f"{address.username}@" if address.username else ""
+        return f"{address.scheme}://{user}{address.netloc.rpartition('@')[2]}{address.path}, schema {self.schema}"
 
 
 class SettingsError(ValueError):
@@ -28,7 +46,7 @@ class SettingsError(ValueError):
 class ArchiveSettings:
     """The settings of one `bundled: archive` entry."""
 
-    database: Path | None
+    database: Path | PostgresStore | None
     roots: Mapping[str, Path]
     # Calls a minute for each caller, by tool; 0: unlimited.
     rate_limits: Mapping[str, int] = field(default_factory=lambda: DEFAULT_RATE_LIMITS)
@@ -37,14 +55,36 @@ class ArchiveSettings:
 
 
 def read_settings(environment: Mapping[str, str]) -> ArchiveSettings:
-    database = environment.get(DATABASE)
     return ArchiveSettings(
-        Path(database) if database else None,
+        _database(environment),
         _roots(_object(environment, ROOTS, '{"app": "/srv/app"}')),
         _rate_limits(environment),
         _index_limits(environment),
         _embeddings(environment),
     )
+
+
+def _database(environment: Mapping[str, str]) -> Path | PostgresStore | None:
+    named = environment.get(DATABASE)
+    if not named:
+        return None
+    if not is_postgres(named):
+        return Path(named)
+    if not postgres_is_installed():
+        raise SettingsError(
+            f"{DATABASE} is an address of PostgreSQL, whose driver is not installed; "
+            f"install it with `{install_command('postgres')}`"
+        )
+    from pointsman.core.postgres import check_address
+
+    try:
+        return PostgresStore(check_address(named), environment.get(SCHEMA) or DEFAULT_SCHEMA)
+    except ValueError as error:
+        raise SettingsError(f"{DATABASE} {error}") from None
+
+
+def is_postgres(named: str) -> bool:
+    return named.startswith(("postgresql://", "postgres://"))
 
 
 def _embeddings(environment: Mapping[str, str]) -> EmbeddingSettings:

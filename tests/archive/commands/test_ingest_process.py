@@ -20,6 +20,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.store.agreement import assert_index_agrees
 
 COMMAND = (sys.executable, "-P", "-m", "pointsman", "archive", "ingest")
 DOCUMENTS = 250
@@ -88,8 +89,7 @@ def assert_whole(store: Path, folder: Path) -> None:
     storage = SqliteStorage(store)
     with storage.database.reading() as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    with storage.database.writing() as connection:
-        connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+    assert_index_agrees(storage)
     stats = storage.documents.stats()
     files = {path.name: path.read_text() for path in folder.glob("*.md")}
     listed = storage.documents.list_documents("notes", 10_000).documents

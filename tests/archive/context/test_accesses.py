@@ -9,6 +9,7 @@ import pytest
 from pointsman.archive.context.accesses import HALF_LIFE_S, Popularity, StoredAccesses
 from pointsman.archive.model.context import Access, ContextItem
 from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import Place
 
 
 def item(module: str | None = None, path: str | None = None) -> ContextItem:
@@ -19,8 +20,8 @@ def first_folder(path: str) -> str | None:
     return path.partition("/")[0]
 
 
-def test_reads_are_counted_and_written_down_beside_the_readers(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "store.db")
+def test_reads_are_counted_and_written_down_beside_the_readers(place: Place) -> None:
+    storage = place.open()
     times = iter([1.0, 2.0, 3.0])
     accesses = StoredAccesses(storage.context, wall_clock=lambda: next(times))
     accesses.record("app", "src/a.ts")

@@ -10,13 +10,13 @@ import pytest
 from pointsman.archive.context.importer import import_file, import_folder
 from pointsman.archive.context.items import Defaults
 from pointsman.archive.model.context import ItemFilter
-from pointsman.archive.store.sqlite.context import SqliteContext
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.store.sql.context import SqlContext
+from tests.archive.engines import Place
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteContext]:
-    storage = SqliteStorage(tmp_path / "store.db")
+def store(place: Place) -> Iterator[SqlContext]:
+    storage = place.open()
     yield storage.context
     storage.close()
 
@@ -28,11 +28,11 @@ def write(folder: Path, name: str, text: str) -> Path:
     return file
 
 
-def contents(store: SqliteContext) -> set[str]:
+def contents(store: SqlContext) -> set[str]:
     return {item.content for item in store.newest(ItemFilter(), 100)}
 
 
-def test_a_folder_is_followed_and_only_what_changed_is_read(store: SqliteContext, tmp_path: Path) -> None:
+def test_a_folder_is_followed_and_only_what_changed_is_read(store: SqlContext, tmp_path: Path) -> None:
     project = tmp_path / "app"
     write(project, ".context/rules/tabs.md", "Tabs.")
     write(project, ".context/decisions/0001-db.md", "Postgres.")
@@ -51,7 +51,7 @@ def test_a_folder_is_followed_and_only_what_changed_is_read(store: SqliteContext
     assert contents(store) == {"Spaces."}
 
 
-def test_other_origins_are_left_alone(store: SqliteContext, tmp_path: Path) -> None:
+def test_other_origins_are_left_alone(store: SqlContext, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     write(one, "rules/a.md", "A.")
     write(two, "rules/b.md", "B.")
@@ -62,7 +62,7 @@ def test_other_origins_are_left_alone(store: SqliteContext, tmp_path: Path) -> N
     assert contents(store) == {"A."}
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_comes_in(store: SqliteContext, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_and_the_rest_comes_in(store: SqlContext, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     write(notes, "rules/good.md", "Good.")
     write(notes, "untyped.md", "Whatever.")
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_comes_in(store: SqliteContext
     assert not any(str(tmp_path) in problem for problem in outcome.problems)
 
 
-def test_defaults_hold_where_a_file_says_nothing(store: SqliteContext, tmp_path: Path) -> None:
+def test_defaults_hold_where_a_file_says_nothing(store: SqlContext, tmp_path: Path) -> None:
     file = write(tmp_path, "note.md", "Call it by its name.")
     assert import_file(store, file, Defaults()).problems
     assert import_file(store, file, Defaults(type="rule", module="naming")).items == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,8 @@ from pointsman.archive.context.search import PARTLY, TEXT_ONLY, ContextSearch, N
 from pointsman.archive.context.vectors import ContextVectors
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.context import Access, ContextItem, ItemFilter
-from pointsman.archive.store.sqlite.context import SqliteContext
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.store.sql.context import SqlContext
+from tests.archive.engines import Place
 
 ALL = ItemFilter()
 NOTES = [
@@ -26,7 +25,7 @@ NOTES = [
 
 
 class Context:
-    def __init__(self, store: SqliteContext) -> None:
+    def __init__(self, store: SqlContext) -> None:
         self.store = store
         self.vectors = ContextVectors(store, StaticEmbedding())
         self.woken = 0
@@ -52,8 +51,8 @@ class Context:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[Context]:
-    storage = SqliteStorage(tmp_path / "store.db")
+def context(place: Place) -> Iterator[Context]:
+    storage = place.open()
     yield Context(storage.context)
     storage.close()
 

@@ -13,7 +13,7 @@ from pointsman.archive.context.search import NoContextError, NoVectorsYetError
 from pointsman.archive.context.service import ProjectContext
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.context import ItemFilter
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import AnyStorage, Place
 
 PATIENCE_S = 60.0
 
@@ -26,13 +26,13 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    storage = SqliteStorage(tmp_path / "store.db")
+def storage(place: Place) -> Iterator[AnyStorage]:
+    storage = place.open()
     yield storage
     storage.close()
 
 
-def test_a_projects_notes_are_followed(storage: SqliteStorage, tmp_path: Path) -> None:
+def test_a_projects_notes_are_followed(storage: AnyStorage, tmp_path: Path) -> None:
     project = tmp_path / "app"
     project.mkdir()
     context = ProjectContext(storage.context, StaticEmbedding(), {"app": project, "gone": tmp_path / "gone"})
@@ -60,7 +60,7 @@ def test_a_projects_notes_are_followed(storage: SqliteStorage, tmp_path: Path) -
     context.close()
 
 
-def test_a_root_that_is_not_mounted_forgets_nothing(storage: SqliteStorage, tmp_path: Path) -> None:
+def test_a_root_that_is_not_mounted_forgets_nothing(storage: AnyStorage, tmp_path: Path) -> None:
     project = tmp_path / "app"
     (project / ".context" / "rules").mkdir(parents=True)
     (project / ".context" / "rules" / "a.md").write_text("Stay.")
@@ -73,7 +73,7 @@ def test_a_root_that_is_not_mounted_forgets_nothing(storage: SqliteStorage, tmp_
     assert storage.context.stats("").items == 1
 
 
-def test_what_is_wrong_is_logged_once(storage: SqliteStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_wrong_is_logged_once(storage: AnyStorage, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     notes = tmp_path / "app" / ".context"
     notes.mkdir(parents=True)
     (notes / "untyped.md").write_text("What am I?")
@@ -86,14 +86,12 @@ def test_what_is_wrong_is_logged_once(storage: SqliteStorage, tmp_path: Path, ca
     assert caplog.text.count("untyped.md") == 1
 
 
-def test_what_another_process_enters_gets_its_vector_before_anybody_asks(
-    storage: SqliteStorage, tmp_path: Path
-) -> None:
+def test_what_another_process_enters_gets_its_vector_before_anybody_asks(storage: AnyStorage, place: Place) -> None:
     context = ProjectContext(storage.context, StaticEmbedding(), {})
     space = str(StaticEmbedding().space())
     until(lambda: storage.context.stats(space).items == 0)
     for number in range(2):  # the second comes when the first look is long over
-        other = SqliteStorage(tmp_path / "store.db")
+        other = place.open()
         other.context.add(make_item({}, f"Rule number {number}.", Defaults(type="rule"), "added"))
         other.close()
         until(lambda: storage.context.stats(space).embedded == number + 1)  # noqa: B023 - called at once

@@ -15,8 +15,8 @@ from pointsman.archive.embedding.settings import Endpoint
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.search.query_parser import parse
 from pointsman.archive.search.searcher import Searcher
-from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import EmbeddingServer, embedding_server
+from tests.archive.engines import AnyStorage
 from tests.archive.sample_documents import fill, prepared
 from tests.archive.wait import wait_until
 
@@ -38,18 +38,18 @@ def texts(count: int) -> list[str]:
     return [f"passage {number}" for number in range(count)]
 
 
-def vectors(storage: SqliteStorage) -> int:
+def vectors(storage: AnyStorage) -> int:
     """How many passages of a.md have one in the space in use."""
     with storage.database.reading() as connection:
         (count,) = connection.execute(
             "SELECT count(*) FROM passages JOIN vectors ON passage = passages.id JOIN spaces ON spaces.id = space "
-            "WHERE document IS NOT NULL AND in_use"
+            "WHERE passages.document IS NOT NULL AND in_use = 1"
         ).fetchone()
     return int(count)
 
 
 def test_every_passage_is_embedded_once_with_its_title_and_heading(
-    storage: SqliteStorage, server: EmbeddingServer
+    storage: AnyStorage, server: EmbeddingServer
 ) -> None:
     fill(storage, prepared("a.md", *texts(6), title="Title", heading="Heading"))
     heard: list[tuple[int, int]] = []
@@ -60,7 +60,7 @@ def test_every_passage_is_embedded_once_with_its_title_and_heading(
     assert heard == [(4, 6), (6, 6)]
 
 
-def test_an_edit_costs_the_embedding_of_what_changed(storage: SqliteStorage, server: EmbeddingServer) -> None:
+def test_an_edit_costs_the_embedding_of_what_changed(storage: AnyStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", "one", "two", "three"))
     embed(storage, model(server))
     fill(storage, prepared("a.md", "one", "TWO", "three"))
@@ -71,7 +71,7 @@ def test_an_edit_costs_the_embedding_of_what_changed(storage: SqliteStorage, ser
     assert storage.documents.stats().vectors == {"openai-compatible, small, 8 dimensions": 3}
 
 
-def test_a_run_that_failed_goes_on_where_it_was(storage: SqliteStorage, server: EmbeddingServer) -> None:
+def test_a_run_that_failed_goes_on_where_it_was(storage: AnyStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", *texts(10)))
     embedding = model(server)
     with pytest.raises(EmbeddingError):
@@ -86,7 +86,7 @@ def _fails_next(server: EmbeddingServer) -> Callable[[int, int], None]:
     return lambda done, total: server.refusals.append(401)
 
 
-def test_another_model_is_refused_with_the_command_that_helps(storage: SqliteStorage, server: EmbeddingServer) -> None:
+def test_another_model_is_refused_with_the_command_that_helps(storage: AnyStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", "one"))
     embed(storage, model(server, "small"))
     with pytest.raises(MixedSpacesError, match="pointsman archive embed --again"):
@@ -94,7 +94,7 @@ def test_another_model_is_refused_with_the_command_that_helps(storage: SqliteSto
     assert vectors(storage) == 1
 
 
-def test_old_vectors_serve_until_the_last_new_one_is_there(storage: SqliteStorage, server: EmbeddingServer) -> None:
+def test_old_vectors_serve_until_the_last_new_one_is_there(storage: AnyStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", *texts(6)))
     embed(storage, model(server, "small"))
     with pytest.raises(EmbeddingError):
@@ -110,7 +110,7 @@ def test_old_vectors_serve_until_the_last_new_one_is_there(storage: SqliteStorag
 
 
 def test_vectors_of_an_older_version_serve_until_the_background_has_replaced_them(
-    storage: SqliteStorage, monkeypatch: pytest.MonkeyPatch
+    storage: AnyStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passage_vectors, "BATCH", BATCH)
     fill(storage, prepared("a.md", *texts(6), "bake the bread"))
@@ -131,9 +131,7 @@ def test_vectors_of_an_older_version_serve_until_the_background_has_replaced_the
     assert list(storage.documents.stats().vectors) == [str(passage_space(older))]
 
 
-def test_passages_that_go_while_they_are_embedded_leave_no_vector(
-    storage: SqliteStorage, server: EmbeddingServer
-) -> None:
+def test_passages_that_go_while_they_are_embedded_leave_no_vector(storage: AnyStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", *texts(3)))
     space = model(server).space()
     pending = storage.vectors.pending(space, 10)
@@ -145,7 +143,7 @@ def test_passages_that_go_while_they_are_embedded_leave_no_vector(
 
 
 def test_in_the_background_new_passages_get_their_vectors(
-    storage: SqliteStorage, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+    storage: AnyStorage, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(passage_vectors, "POLL_S", 0.02)
     fill(storage, prepared("a.md", "one"))
@@ -160,7 +158,7 @@ def test_in_the_background_new_passages_get_their_vectors(
         working.close()
 
 
-def test_the_background_tells_why_it_does_not_get_on(storage: SqliteStorage, server: EmbeddingServer) -> None:
+def test_the_background_tells_why_it_does_not_get_on(storage: AnyStorage, server: EmbeddingServer) -> None:
     fill(storage, prepared("a.md", "one"))
     embed(storage, model(server))
     working = BackgroundEmbedding(storage, StaticEmbedding())

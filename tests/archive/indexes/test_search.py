@@ -13,24 +13,24 @@ from pointsman.archive.indexes.indexes import Indexes, IndexLimits
 from pointsman.archive.indexes.query import parse
 from pointsman.archive.indexes.search import search
 from pointsman.archive.model.indexes import Entry, Index, IndexFullError, Tokenizer
-from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.store.sqlite.indexes import SqliteIndexes
+from pointsman.archive.store.sql.indexes import SqlIndexes
+from pointsman.archive.store.sqlite.database import SqliteDatabase
 from pointsman.archive.store.sqlite.storage import VERSIONS
 
 Make = Callable[..., Index]
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteIndexes]:
-    database = Database(tmp_path_factory.mktemp("store") / "archive.db", VERSIONS)
-    yield SqliteIndexes(database)
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlIndexes]:
+    database = SqliteDatabase(tmp_path_factory.mktemp("store") / "archive.db", VERSIONS)
+    yield SqlIndexes(database)
     database.close()
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
-    database = Database(tmp_path / "archive.db", VERSIONS)
-    indexes = Indexes(kept=lambda: SqliteIndexes(database))
+    database = SqliteDatabase(tmp_path / "archive.db", VERSIONS)
+    indexes = Indexes(kept=lambda: SqlIndexes(database))
 
     def made(tokenizer: Tokenizer | None = None, **documents: str) -> Index:
         assert indexes.create("it", request.param, tokenizer or Tokenizer())
@@ -147,7 +147,7 @@ QUERIES = st.lists(
     texts=st.lists(TEXTS, max_size=6), again=st.lists(st.tuples(st.integers(0, 5), TEXTS), max_size=3), query=QUERIES
 )
 def test_both_kinds_find_what_a_plain_reading_of_the_rules_finds(
-    kept: SqliteIndexes, texts: list[str], again: list[tuple[int, str]], query: str
+    kept: SqlIndexes, texts: list[str], again: list[tuple[int, str]], query: str
 ) -> None:
     name = f"index{len(kept.names())}"
     assert kept.create(name, Tokenizer(), 10_000)
@@ -212,8 +212,8 @@ def test_many_different_words_count_for_what_they_take() -> None:
 
 
 def test_indexes_in_the_store_are_bounded_in_number_and_there_again_when_it_is_opened_anew(tmp_path: Path) -> None:
-    first = Database(tmp_path / "archive.db", VERSIONS)
-    indexes = Indexes(IndexLimits(indexes=1), lambda: SqliteIndexes(first))
+    first = SqliteDatabase(tmp_path / "archive.db", VERSIONS)
+    indexes = Indexes(IndexLimits(indexes=1), lambda: SqlIndexes(first))
     assert indexes.create("notes", "sqlite", Tokenizer(min_length=3))
     assert not indexes.create("notes", "memory", Tokenizer())
     with pytest.raises(IndexFullError, match="There are 1 indexes in the store"):
@@ -222,8 +222,8 @@ def test_indexes_in_the_store_are_bounded_in_number_and_there_again_when_it_is_o
     assert index is not None
     put(index, "a", "to be or not")
     first.close()
-    second = Database(tmp_path / "archive.db", VERSIONS)
-    again = Indexes(kept=lambda: SqliteIndexes(second))
+    second = SqliteDatabase(tmp_path / "archive.db", VERSIONS)
+    again = Indexes(kept=lambda: SqlIndexes(second))
     assert again.names() == ["default", "notes"]
     kept = again.find("notes")
     assert kept is not None

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.ingest.progress import IngestProgress, read_progress
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import AnyStorage, Place
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[SqliteStorage]:
-    opened = SqliteStorage(tmp_path / "archive.db")
+def storage(place: Place) -> Iterator[AnyStorage]:
+    opened = place.open()
     yield opened
     opened.close()
 
 
-def test_progress_is_written_while_files_are_read_and_at_the_end(storage: SqliteStorage, tmp_path: Path) -> None:
+def test_progress_is_written_while_files_are_read_and_at_the_end(storage: AnyStorage, tmp_path: Path) -> None:
     now = [100.0]
     progress = IngestProgress(storage.key_values, "notes", tmp_path, wall=lambda: now[0])
     assert read_progress(storage.key_values, "notes") is None

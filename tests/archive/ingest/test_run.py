@@ -12,7 +12,7 @@ import pytest
 from pointsman.archive.ingest.run import EmptyFolderError, IngestJob, Report, ingest
 from pointsman.archive.ingest.walk import FoundFile, Selection
 from pointsman.archive.model.documents import Manifest
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import AnyStorage
 
 BROKEN = {
     "latin.md": (b"caf\xe9", "it is not UTF-8 (line 1, byte 3)"),
@@ -33,7 +33,7 @@ def notes(tmp_path: Path) -> Path:
     return folder
 
 
-def run(storage: SqliteStorage, root: Path, collection: str = "notes", **order: object) -> Report:
+def run(storage: AnyStorage, root: Path, collection: str = "notes", **order: object) -> Report:
     storage.documents.put_collection(Manifest(collection))
     return ingest(storage.documents, IngestJob(root, collection, **order))  # type: ignore[arg-type]
 
@@ -42,11 +42,11 @@ def counts(report: Report) -> tuple[int, int, int, int]:
     return report.added, report.changed, report.unchanged, report.removed
 
 
-def ids(storage: SqliteStorage, collection: str = "notes") -> list[str]:
+def ids(storage: AnyStorage, collection: str = "notes") -> list[str]:
     return [each.id for each in storage.documents.list_documents(collection, 100).documents]
 
 
-def test_files_become_documents_with_all_that_is_known_of_them(storage: SqliteStorage, notes: Path) -> None:
+def test_files_become_documents_with_all_that_is_known_of_them(storage: AnyStorage, notes: Path) -> None:
     os.utime(notes / "sub/b.txt", ns=(0, 1_700_000_000_000_000_000))
     assert counts(run(storage, notes)) == (2, 0, 0, 0)
     alpha = storage.documents.document("notes", "a.md")
@@ -58,7 +58,7 @@ def test_files_become_documents_with_all_that_is_known_of_them(storage: SqliteSt
     assert (beta.title, beta.date, beta.content) == ("b", "2023-11-14T22:13:20Z", "beta")
 
 
-def test_only_what_changed_is_read_again(storage: SqliteStorage, notes: Path) -> None:
+def test_only_what_changed_is_read_again(storage: AnyStorage, notes: Path) -> None:
     run(storage, notes)
     (notes / "a.md").write_text("# New\n")
     assert counts(run(storage, notes)) == (0, 1, 1, 0)
@@ -66,14 +66,14 @@ def test_only_what_changed_is_read_again(storage: SqliteStorage, notes: Path) ->
     assert counts(run(storage, notes)) == (1, 0, 2, 0)
 
 
-def test_a_file_with_another_date_and_the_same_text_is_not_changed(storage: SqliteStorage, notes: Path) -> None:
+def test_a_file_with_another_date_and_the_same_text_is_not_changed(storage: AnyStorage, notes: Path) -> None:
     run(storage, notes)
     os.utime(notes / "a.md", ns=(5, 5))
     assert counts(run(storage, notes)) == (0, 0, 2, 0)
     assert storage.documents.origins("notes")["a.md"].mtime_ns == 5
 
 
-def test_again_reads_all(storage: SqliteStorage, notes: Path) -> None:
+def test_again_reads_all(storage: AnyStorage, notes: Path) -> None:
     run(storage, notes)
     assert counts(run(storage, notes, again=True, source="url")) == (0, 2, 0, 0)
     document = storage.documents.document("notes", "a.md")
@@ -81,7 +81,7 @@ def test_again_reads_all(storage: SqliteStorage, notes: Path) -> None:
     assert document.source == "url"
 
 
-def test_documents_whose_files_are_gone_or_now_ignored_go(storage: SqliteStorage, notes: Path) -> None:
+def test_documents_whose_files_are_gone_or_now_ignored_go(storage: AnyStorage, notes: Path) -> None:
     (notes / "c.md").write_text("gamma")
     run(storage, notes)
     (notes / "a.md").unlink()
@@ -90,7 +90,7 @@ def test_documents_whose_files_are_gone_or_now_ignored_go(storage: SqliteStorage
     assert ids(storage) == ["sub/b.txt"]
 
 
-def test_a_narrowed_run_removes_only_what_is_gone(storage: SqliteStorage, notes: Path) -> None:
+def test_a_narrowed_run_removes_only_what_is_gone(storage: AnyStorage, notes: Path) -> None:
     (notes / "c.md").write_text("gamma")
     run(storage, notes)
     (notes / "c.md").unlink()
@@ -99,9 +99,7 @@ def test_a_narrowed_run_removes_only_what_is_gone(storage: SqliteStorage, notes:
 
 
 @pytest.mark.parametrize("lost", ["emptied", "gone"])
-def test_an_empty_or_vanished_folder_does_not_empty_its_collection(
-    storage: SqliteStorage, notes: Path, lost: str
-) -> None:
+def test_an_empty_or_vanished_folder_does_not_empty_its_collection(storage: AnyStorage, notes: Path, lost: str) -> None:
     run(storage, notes)
     shutil.rmtree(notes)
     if lost == "emptied":
@@ -111,14 +109,14 @@ def test_an_empty_or_vanished_folder_does_not_empty_its_collection(
     assert len(ids(storage)) == 2
 
 
-def test_a_folder_may_be_emptied_by_order(storage: SqliteStorage, notes: Path) -> None:
+def test_a_folder_may_be_emptied_by_order(storage: AnyStorage, notes: Path) -> None:
     run(storage, notes)
     shutil.rmtree(notes)
     notes.mkdir()
     assert counts(run(storage, notes, allow_empty=True)) == (0, 0, 0, 2)
 
 
-def test_broken_files_are_named_and_the_rest_is_read(storage: SqliteStorage, notes: Path) -> None:
+def test_broken_files_are_named_and_the_rest_is_read(storage: AnyStorage, notes: Path) -> None:
     for name, (raw, _) in BROKEN.items():
         (notes / name).write_bytes(raw)
     with (notes / "huge.md").open("wb") as file:
@@ -133,7 +131,7 @@ def test_broken_files_are_named_and_the_rest_is_read(storage: SqliteStorage, not
         assert report.broken[name].startswith(reason)
 
 
-def test_half_a_character_in_front_matter_keeps_nothing_out(storage: SqliteStorage, notes: Path) -> None:
+def test_half_a_character_in_front_matter_keeps_nothing_out(storage: AnyStorage, notes: Path) -> None:
     (notes / "half.md").write_text(
         '---\ntitle: "A \\ud83d title"\ntags: ["t\\ud800"]\n"k\\udfff": "a\\0b"\n---\ntext\n'
     )
@@ -144,7 +142,7 @@ def test_half_a_character_in_front_matter_keeps_nothing_out(storage: SqliteStora
     assert (half.title, half.tags, half.metadata) == ("A ? title", ("t?",), {"k?": "a\ufffdb"})
 
 
-def test_a_document_whose_file_broke_stays_as_it_was(storage: SqliteStorage, notes: Path) -> None:
+def test_a_document_whose_file_broke_stays_as_it_was(storage: AnyStorage, notes: Path) -> None:
     run(storage, notes)
     (notes / "a.md").write_bytes(b"\xff\xfe\xff")
     report = run(storage, notes)
@@ -154,7 +152,7 @@ def test_a_document_whose_file_broke_stays_as_it_was(storage: SqliteStorage, not
     assert document.title == "Alpha"
 
 
-def test_a_file_that_goes_while_it_is_read_is_left_out(storage: SqliteStorage, notes: Path) -> None:
+def test_a_file_that_goes_while_it_is_read_is_left_out(storage: AnyStorage, notes: Path) -> None:
     def late(files: Iterable[FoundFile], _: int) -> Iterable[FoundFile]:
         for file in files:
             (notes / "a.md").unlink(missing_ok=True)
@@ -166,7 +164,7 @@ def test_a_file_that_goes_while_it_is_read_is_left_out(storage: SqliteStorage, n
     assert ids(storage) == ["sub/b.txt"]
 
 
-def test_two_folders_share_a_collection_and_neither_removes_the_other(storage: SqliteStorage, tmp_path: Path) -> None:
+def test_two_folders_share_a_collection_and_neither_removes_the_other(storage: AnyStorage, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "same.md").write_text(name)
@@ -176,7 +174,7 @@ def test_two_folders_share_a_collection_and_neither_removes_the_other(storage: S
     assert counts(run(storage, tmp_path / "one", "both")) == (0, 0, 1, 0)
 
 
-def test_a_folder_that_was_moved_keeps_its_documents(storage: SqliteStorage, notes: Path, tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_keeps_its_documents(storage: AnyStorage, notes: Path, tmp_path: Path) -> None:
     run(storage, notes)
     moved = notes.rename(tmp_path / "elsewhere")
     assert counts(run(storage, moved)) == (0, 0, 2, 0)
@@ -184,7 +182,7 @@ def test_a_folder_that_was_moved_keeps_its_documents(storage: SqliteStorage, not
     assert storage.documents.origins("notes")["a.md"].path == str(moved / "a.md")
 
 
-def test_ten_megabytes_are_a_document(storage: SqliteStorage, notes: Path) -> None:
+def test_ten_megabytes_are_a_document(storage: AnyStorage, notes: Path) -> None:
     (notes / "long.md").write_text("# Long\n\n" + ("A word or two of <b>text</b>. " * 20 + "\n\n") * 17_500)
     assert counts(run(storage, notes)) == (3, 0, 0, 0)
     document = storage.documents.document("notes", "long.md")
@@ -192,7 +190,7 @@ def test_ten_megabytes_are_a_document(storage: SqliteStorage, notes: Path) -> No
     assert len(document.content) > 10_000_000
 
 
-def test_html_and_text_with_a_byte_order_mark_are_read(storage: SqliteStorage, notes: Path) -> None:
+def test_html_and_text_with_a_byte_order_mark_are_read(storage: AnyStorage, notes: Path) -> None:
     (notes / "page.html").write_bytes(b"<meta charset=latin-1><title>Caf\xe9</title><h1>H</h1><a href='a.md'>x</a>")
     (notes / "wide.txt").write_bytes("\ufeffwide".encode("utf-16-le"))
     (notes / "dos.md").write_bytes(b"\xef\xbb\xbf# Title\r\ntext\r\n")

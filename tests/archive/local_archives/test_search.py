@@ -8,11 +8,11 @@ import pytest
 
 from pointsman.archive.local_archives.search import Found, search
 from pointsman.archive.search.query_parser import parse
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import AnyStorage
 from tests.archive.sample_documents import fill, prepared
 
 
-def find(storage: SqliteStorage, query: str, *, fuzzy: bool = True, limit: int = 10) -> Found:
+def find(storage: AnyStorage, query: str, *, fuzzy: bool = True, limit: int = 10) -> Found:
     with storage.archives.reading() as view:
         return search(view, query, parse(query), fuzzy, limit)
 
@@ -21,7 +21,7 @@ def ids(found: Found) -> list[str]:
     return [hit.document.id.removeprefix("notes/") for hit in found.hits]
 
 
-def test_words_of_different_passages_are_brought_together(storage: SqliteStorage) -> None:
+def test_words_of_different_passages_are_brought_together(storage: AnyStorage) -> None:
     fill(
         storage,
         prepared("apart.md", "About penguins.", "About glaciers."),
@@ -34,7 +34,7 @@ def test_words_of_different_passages_are_brought_together(storage: SqliteStorage
     assert found.matches == 3
 
 
-def test_a_title_counts(storage: SqliteStorage) -> None:
+def test_a_title_counts(storage: AnyStorage) -> None:
     fill(
         storage,
         prepared("text.md", "All about penguins and more.", title="Birds"),
@@ -47,7 +47,7 @@ def test_a_title_counts(storage: SqliteStorage) -> None:
     assert all(0 <= hit.score <= 1 for hit in found.hits)
 
 
-def test_an_exact_hit_ranks_above_a_corrected_one(storage: SqliteStorage) -> None:
+def test_an_exact_hit_ranks_above_a_corrected_one(storage: AnyStorage) -> None:
     common = [prepared(f"{n}.md", "The machine machine machine.", title="Machine") for n in range(25)]
     fill(storage, *common, prepared("slip.md", "Long text about many things, with a machne among them."))
     found = find(storage, "machne", limit=5)
@@ -57,7 +57,7 @@ def test_an_exact_hit_ranks_above_a_corrected_one(storage: SqliteStorage) -> Non
     assert found.matches == 26
 
 
-def test_one_word_as_written_ranks_above_another_that_was_corrected(storage: SqliteStorage) -> None:
+def test_one_word_as_written_ranks_above_another_that_was_corrected(storage: AnyStorage) -> None:
     """However rare the corrected one is, and wherever it stands: both words together come first."""
     fill(
         storage,
@@ -71,7 +71,7 @@ def test_one_word_as_written_ranks_above_another_that_was_corrected(storage: Sql
     assert len(found.hits) == 10
 
 
-def test_a_slip_is_corrected_and_said(storage: SqliteStorage) -> None:
+def test_a_slip_is_corrected_and_said(storage: AnyStorage) -> None:
     fill(storage, prepared("a.md", "Photosynthesis in leaves."), prepared("b.md", "Leaves fall."))
     found = find(storage, "fotosynthesis Leaves")
     assert ids(found) == ["a.md", "b.md"]
@@ -82,7 +82,7 @@ def test_a_slip_is_corrected_and_said(storage: SqliteStorage) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "   ", "+", '""', "()", "tag:nothing", "source:url", "-leaves"])
-def test_a_query_that_asks_for_nothing_there_finds_nothing(storage: SqliteStorage, query: str) -> None:
+def test_a_query_that_asks_for_nothing_there_finds_nothing(storage: AnyStorage, query: str) -> None:
     fill(storage, prepared("a.md", "Leaves."))
     assert find(storage, query) == Found((), 0, {}, None)
 
@@ -90,12 +90,12 @@ def test_a_query_that_asks_for_nothing_there_finds_nothing(storage: SqliteStorag
 @pytest.mark.parametrize(
     "query", ['leaves "', "leaves AND", "leaves*", "col:leaves leaves", "NEAR(leaves)", "leaves^2 leaves"]
 )
-def test_signs_of_other_languages_do_no_harm(storage: SqliteStorage, query: str) -> None:
+def test_signs_of_other_languages_do_no_harm(storage: AnyStorage, query: str) -> None:
     fill(storage, prepared("a.md", "Leaves."))
     assert ids(find(storage, query)) == ["a.md"]
 
 
-def test_names_and_compounds_are_found_by_their_parts(storage: SqliteStorage) -> None:
+def test_names_and_compounds_are_found_by_their_parts(storage: AnyStorage) -> None:
     fill(
         storage,
         prepared("code.md", "Call getUserName first."),
@@ -107,7 +107,7 @@ def test_names_and_compounds_are_found_by_their_parts(storage: SqliteStorage) ->
     assert ids(find(storage, "train-speed")) == ["train.md", "quoted.md"]
 
 
-def test_musts_nots_phrases_and_filters_hold_for_whole_documents(storage: SqliteStorage) -> None:
+def test_musts_nots_phrases_and_filters_hold_for_whole_documents(storage: AnyStorage) -> None:
     fill(
         storage,
         prepared("a.md", "Red apples.", "Green pears.", tags=("fruit",)),
@@ -126,7 +126,7 @@ def test_musts_nots_phrases_and_filters_hold_for_whole_documents(storage: Sqlite
     assert {query: ids(find(storage, query)) for query in queries} == queries
 
 
-def test_filters_alone_list_the_newest_documents(storage: SqliteStorage) -> None:
+def test_filters_alone_list_the_newest_documents(storage: AnyStorage) -> None:
     days = ["2024-01-02", "2024-03-01", "2023-05-05"]
     fill(storage, *(prepared(f"{day}.md", "Text.", "Draft." if day[3] == "3" else "Done.", date=day) for day in days))
     found = find(storage, "source:research", limit=2)
@@ -135,7 +135,7 @@ def test_filters_alone_list_the_newest_documents(storage: SqliteStorage) -> None
     assert ids(find(storage, "source:research -draft")) == ["2024-03-01.md", "2024-01-02.md"]
 
 
-def test_phrases_are_marked_whole_and_the_text_is_escaped(storage: SqliteStorage) -> None:
+def test_phrases_are_marked_whole_and_the_text_is_escaped(storage: AnyStorage) -> None:
     text = "<script>alert(1)</script> & Machine Learning, or <mark>learning</mark> by machine."
     fill(storage, prepared("a.md", text, title="On Machine Learning <b>"))
     (hit,) = find(storage, "machine learning").hits
@@ -146,7 +146,7 @@ def test_phrases_are_marked_whole_and_the_text_is_escaped(storage: SqliteStorage
     )
 
 
-def test_snippets_are_few_and_short(storage: SqliteStorage) -> None:
+def test_snippets_are_few_and_short(storage: AnyStorage) -> None:
     texts = [f"{'before ' * 500}needle {'x' * 3_000} {'after ' * 500}{n}" for n in range(6)]
     fill(storage, prepared("a.md", *texts, title=f"Needle {'long ' * 500}"))
     (hit,) = find(storage, "needle").hits
@@ -156,7 +156,7 @@ def test_snippets_are_few_and_short(storage: SqliteStorage) -> None:
     assert len(hit.title) < 600
 
 
-def test_what_was_removed_or_replaced_is_not_found(storage: SqliteStorage) -> None:
+def test_what_was_removed_or_replaced_is_not_found(storage: AnyStorage) -> None:
     fill(storage, prepared("a.md", "Penguins."), prepared("b.md", "Penguins."))
     assert set(ids(find(storage, "penguins"))) == {"a.md", "b.md"}
     storage.documents.remove_documents("notes", ["a.md"])
@@ -167,7 +167,7 @@ def test_what_was_removed_or_replaced_is_not_found(storage: SqliteStorage) -> No
     assert ids(find(storage, "walruses")) == ["b.md"]
 
 
-def test_what_was_removed_is_no_reason_to_leave_a_slip(storage: SqliteStorage) -> None:
+def test_what_was_removed_is_no_reason_to_leave_a_slip(storage: AnyStorage) -> None:
     fill(storage, prepared("a.md", "Penguins."), prepared("b.md", "Pengiuns."), prepared("c.md", "Pengiuns."))
     storage.documents.remove_documents("notes", ["b.md", "c.md"])
     found = find(storage, "pengiuns")
@@ -176,7 +176,7 @@ def test_what_was_removed_is_no_reason_to_leave_a_slip(storage: SqliteStorage) -
     assert find(storage, "pengiuns") == Found((), 0, {}, None)
 
 
-def test_documents_of_the_same_name_in_two_collections_are_told_apart(storage: SqliteStorage) -> None:
+def test_documents_of_the_same_name_in_two_collections_are_told_apart(storage: AnyStorage) -> None:
     fill(storage, prepared("a.md", "Penguins."))
     fill(storage, prepared("a.md", "Penguins.", collection="web"), collection="web")
     assert sorted(hit.document.id for hit in find(storage, "penguins").hits) == ["notes/a.md", "web/a.md"]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pointsman.archive.model.query import Filters
 from pointsman.archive.search.query_parser import MAX_CHARS, MAX_MUSTS, MAX_REPEATS, MAX_WORDS, parse
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import ENGINES, AnyStorage, Place, new_store
 from tests.archive.sample_documents import fill, prepared
 
 
@@ -96,9 +94,9 @@ def test_nothing_asked_for_is_empty() -> None:
         assert parse(text).empty
 
 
-@pytest.fixture(scope="module")
-def small_store(tmp_path_factory: pytest.TempPathFactory) -> SqliteStorage:
-    storage = SqliteStorage(tmp_path_factory.mktemp("store") / "archive.db")
+@pytest.fixture(scope="module", params=ENGINES)
+def small_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AnyStorage:
+    storage = new_store(request, tmp_path_factory.mktemp("store"), request.param).open()
     fill(storage, prepared("a.md", "alpha beta AND OR NOT", 'the "gamma" * ^ : - delta'))
     return storage
 
@@ -138,7 +136,7 @@ SYNTAX = st.sampled_from(
         st.text(max_size=40), st.lists(SYNTAX, max_size=12).map("".join), st.lists(SYNTAX, max_size=12).map(" ".join)
     )
 )
-def test_no_text_whatever_is_an_error_to_the_store(small_store: SqliteStorage, text: str) -> None:
+def test_no_text_whatever_is_an_error_to_the_store(small_store: AnyStorage, text: str) -> None:
     query = parse(text)
     small_store.passages.search(query, 10, enough=10)
     small_store.passages.required_and_excluded(query)
@@ -149,12 +147,12 @@ def test_no_text_whatever_is_an_error_to_the_store(small_store: SqliteStorage, t
     "text",
     ["alpha AND", '"alpha', "alpha*", "alpha OR", "(alpha", "NEAR(alpha, 2)", "text:alpha", "^alpha", "alpha;--"],
 )
-def test_syntax_of_the_index_does_not_keep_words_from_being_found(small_store: SqliteStorage, text: str) -> None:
+def test_syntax_of_the_index_does_not_keep_words_from_being_found(small_store: AnyStorage, text: str) -> None:
     assert small_store.passages.search(parse(text), 10, enough=10)
 
 
-def test_thousands_of_repeated_words_cost_as_much_as_a_few(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_thousands_of_repeated_words_cost_as_much_as_a_few(place: Place) -> None:
+    storage = place.open()
     fill(storage, *(prepared(f"{number}.md", "flow heat") for number in range(50)))
     hits = storage.passages.search(parse("flow heat " * 3_300), 10, enough=10)
     storage.close()

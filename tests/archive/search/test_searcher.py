@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,8 @@ from pointsman.archive.search.circuit_breaker import COOLDOWN_S
 from pointsman.archive.search.fusion import fuse, normalize
 from pointsman.archive.search.query_parser import parse
 from pointsman.archive.search.searcher import LITTLE, LOW_SCORE, NO_WORD, NOTHING, Answer, Searcher, Source
-from pointsman.archive.store.sqlite.storage import SqliteStorage
 from tests.archive.embedding.server import embedding_server
+from tests.archive.engines import ENGINES, AnyStorage, Place, new_store
 from tests.archive.sample_documents import fill, prepared
 
 DOCUMENTS = (
@@ -27,9 +26,9 @@ DOCUMENTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStorage]:
-    storage = SqliteStorage(tmp_path_factory.mktemp("store") / "archive.db")
+@pytest.fixture(scope="module", params=ENGINES)
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyStorage]:
+    storage = new_store(request, tmp_path_factory.mktemp("store"), request.param).open()
     fill(storage, *DOCUMENTS)
     fill(storage, prepared("other.md", "Baking cakes and bread"), collection="other")
     embed(storage, StaticEmbedding())
@@ -38,7 +37,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteStorage]:
 
 
 @pytest.fixture(scope="module")
-def searcher(filled: SqliteStorage) -> Searcher:
+def searcher(filled: AnyStorage) -> Searcher:
     return Searcher(filled, StaticEmbedding())
 
 
@@ -93,13 +92,13 @@ def test_a_word_in_common_does_not_make_an_answer(searcher: Searcher) -> None:
     assert searcher.search(parse("slice tomatoes"), 3).notices == ()
 
 
-def test_an_empty_answer_says_so(searcher: Searcher, filled: SqliteStorage) -> None:
+def test_an_empty_answer_says_so(searcher: Searcher, filled: AnyStorage) -> None:
     assert searcher.search(parse("+flurble bread"), 3) == Answer(notices=(NOTHING,))
     assert Searcher(filled, None).search(parse("flurble"), 3) == Answer(notices=(NOTHING,))
 
 
-def test_function_words_do_not_rank(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_function_words_do_not_rank(place: Place) -> None:
+    storage = place.open()
     fill(storage, prepared("a.md", "what is it that we do with the"), prepared("b.md", "bake bread"))
     fill(storage, *(prepared(f"{number}.md", "numbers only") for number in range(20)))
     searcher = Searcher(storage, None)
@@ -108,8 +107,8 @@ def test_function_words_do_not_rank(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_title_counts_beside_a_long_text(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_a_title_counts_beside_a_long_text(place: Place) -> None:
+    storage = place.open()
     text = "The committee met on Monday and approved the budget, the schedule and the list of members. " * 10
     fill(storage, prepared("a.md", text, title="Bread recipes"), prepared("b.md", text, title="Rocket engines"))
     fill(storage, prepared("c.md", "A dough of flour, water and yeast is baked in a hot oven.", title="Kitchen"))
@@ -120,8 +119,8 @@ def test_a_title_counts_beside_a_long_text(tmp_path: Path) -> None:
     storage.close()
 
 
-def test_a_title_that_is_a_number_does_not_blur_its_text(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_a_title_that_is_a_number_does_not_blur_its_text(place: Place) -> None:
+    storage = place.open()
     fill(storage, prepared("a.md", "The dough is baked in an oven.", title="DEC-0054"))
     fill(storage, prepared("b.md", "The dough is baked in an oven.", title="2026-01-31"))
     embed(storage, StaticEmbedding())
@@ -130,7 +129,7 @@ def test_a_title_that_is_a_number_does_not_blur_its_text(tmp_path: Path) -> None
     storage.close()
 
 
-def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStorage, tmp_path: Path) -> None:
+def test_without_vectors_words_answer_and_the_answer_says_so(filled: AnyStorage, place: Place) -> None:
     by_words = Searcher(filled, None)
     answer = by_words.search(parse("bread"), 5, by_words=False, max_distance=0.1)
     assert set(documents(answer)) == {"cooking.md", "other.md"}
@@ -138,7 +137,7 @@ def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStora
     assert "searched by words" in answer.notices[0]
     assert "`maxDistance` was ignored" in answer.notices[1]
     assert by_words.search(parse("bread"), 5).notices == ()
-    empty = SqliteStorage(tmp_path / "archive.db")
+    empty = place.open()
     fill(empty, prepared("a.md", "bread"))
     answer = Searcher(empty, StaticEmbedding()).search(parse("bread"), 5)
     empty.close()
@@ -146,7 +145,7 @@ def test_without_vectors_words_answer_and_the_answer_says_so(filled: SqliteStora
     assert "no vectors yet" in answer.notices[0]
 
 
-def test_a_provider_that_fails_or_is_another_leaves_words_and_a_notice(filled: SqliteStorage) -> None:
+def test_a_provider_that_fails_or_is_another_leaves_words_and_a_notice(filled: AnyStorage) -> None:
     with embedding_server() as server:
         other = RemoteEmbedding(Endpoint(server.url, "small", dimensions=8))
         answer = Searcher(filled, other).search(parse("bread"), 5)
@@ -158,8 +157,8 @@ def test_a_provider_that_fails_or_is_another_leaves_words_and_a_notice(filled: S
         assert set(documents(answer)) == {"cooking.md", "other.md"}
 
 
-def test_a_provider_that_did_not_answer_is_left_alone_for_a_while(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_a_provider_that_did_not_answer_is_left_alone_for_a_while(place: Place) -> None:
+    storage = place.open()
     fill(storage, *DOCUMENTS)
     now = 0.0
     with embedding_server() as server:
@@ -185,8 +184,8 @@ def test_related_passages_are_of_the_same_collection_and_not_the_document_itself
     assert documents(by_text) == ["space.md"]
 
 
-def test_related_passages_without_vectors_have_words_in_common(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_related_passages_without_vectors_have_words_in_common(place: Place) -> None:
+    storage = place.open()
     fill(
         storage,
         prepared("a.md", "x", title="Bread and butter"),

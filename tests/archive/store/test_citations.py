@@ -10,7 +10,7 @@ import pytest
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.model.documents import PreparedDocument
 from pointsman.archive.store.archives import Graph, References
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import AnyStorage
 from tests.archive.sample_documents import fill, prepared
 
 
@@ -20,7 +20,7 @@ def citing(id_: str, *texts: str, **more: Any) -> PreparedDocument:
     return replace(made, citations=citations_of(made.document.content))
 
 
-def number(storage: SqliteStorage, shown: str) -> int:
+def number(storage: AnyStorage, shown: str) -> int:
     collection, _, name = shown.partition("/")
     with storage.database.reading() as connection:
         (row,) = connection.execute(
@@ -31,17 +31,17 @@ def number(storage: SqliteStorage, shown: str) -> int:
     return int(row)
 
 
-def references(storage: SqliteStorage, shown: str, most: int = 50) -> References:
+def references(storage: AnyStorage, shown: str, most: int = 50) -> References:
     row = number(storage, shown)
     with storage.archives.reading() as view:
         return view.references(row, most)
 
 
-def cited_by(storage: SqliteStorage, shown: str) -> list[tuple[str | None, float]]:
+def cited_by(storage: AnyStorage, shown: str) -> list[tuple[str | None, float]]:
     return [(each.target, each.confidence) for each in references(storage, shown).citing]
 
 
-def graph(storage: SqliteStorage, *shown: str, depth: int = 1, most: int = 200) -> Graph:
+def graph(storage: AnyStorage, *shown: str, depth: int = 1, most: int = 200) -> Graph:
     rows = [number(storage, each) for each in shown]
     with storage.archives.reading() as view:
         return view.graph(rows, depth, most)
@@ -74,7 +74,7 @@ def graph(storage: SqliteStorage, *shown: str, depth: int = 1, most: int = 200) 
     ],
 )
 def test_a_citation_finds_its_document(
-    storage: SqliteStorage, link: str, target: dict[str, Any], confidence: float
+    storage: AnyStorage, link: str, target: dict[str, Any], confidence: float
 ) -> None:
     wanted = citing(**target)
     fill(storage, citing("sub/a.md", link), wanted, citing("unrelated.md"))
@@ -82,7 +82,7 @@ def test_a_citation_finds_its_document(
 
 
 @pytest.mark.parametrize("first", ["citing", "cited"])
-def test_the_order_of_arrival_makes_no_difference(storage: SqliteStorage, first: str) -> None:
+def test_the_order_of_arrival_makes_no_difference(storage: AnyStorage, first: str) -> None:
     documents = [citing("a.md", "[b](b.md)"), citing("b.md")]
     for document in documents if first == "citing" else reversed(documents):
         fill(storage, document)
@@ -90,7 +90,7 @@ def test_the_order_of_arrival_makes_no_difference(storage: SqliteStorage, first:
     assert [each.source for each in references(storage, "notes/b.md").cited] == ["notes/a.md"]
 
 
-def test_a_missing_document_may_arrive_in_another_collection(storage: SqliteStorage) -> None:
+def test_a_missing_document_may_arrive_in_another_collection(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "[[Topic]] and https://example.com/b"))
     assert cited_by(storage, "notes/a.md") == [(None, 0.95), (None, 0.8)]
     web = citing("b.md", title="Topic", url="https://example.com/b", collection="web", source="url")
@@ -98,14 +98,14 @@ def test_a_missing_document_may_arrive_in_another_collection(storage: SqliteStor
     assert cited_by(storage, "notes/a.md") == [("web/b.md", 0.95), ("web/b.md", 0.8)]
 
 
-def test_a_better_answer_takes_the_place_of_one_that_came_earlier(storage: SqliteStorage) -> None:
+def test_a_better_answer_takes_the_place_of_one_that_came_earlier(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "[[Topic]]"))
     fill(storage, citing("b.md", title="Topic", collection="web"), collection="web")
     fill(storage, citing("c.md", title="Topic"))
     assert cited_by(storage, "notes/a.md") == [("notes/c.md", 0.95)]
 
 
-def test_edges_to_a_document_that_goes_wait_again(storage: SqliteStorage) -> None:
+def test_edges_to_a_document_that_goes_wait_again(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "[b](b.md) [[Topic]]"), citing("b.md", title="Topic"), citing("c.md", title="Topic"))
     assert cited_by(storage, "notes/a.md") == [("notes/b.md", 1.0), ("notes/b.md", 0.95)]
     storage.documents.remove_documents("notes", ["b.md"])
@@ -114,7 +114,7 @@ def test_edges_to_a_document_that_goes_wait_again(storage: SqliteStorage) -> Non
     assert cited_by(storage, "notes/a.md") == [("notes/b.md", 1.0), ("notes/c.md", 0.95)]
 
 
-def test_a_document_that_changes_its_name_or_its_links_is_followed(storage: SqliteStorage) -> None:
+def test_a_document_that_changes_its_name_or_its_links_is_followed(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "[[New]]"), citing("b.md", title="Old"))
     fill(storage, citing("b.md", title="New"))
     assert cited_by(storage, "notes/a.md") == [("notes/b.md", 0.95)]
@@ -124,7 +124,7 @@ def test_a_document_that_changes_its_name_or_its_links_is_followed(storage: Sqli
     assert cited_by(storage, "notes/a.md") == []
 
 
-def test_a_removed_collection_leaves_no_citations(storage: SqliteStorage) -> None:
+def test_a_removed_collection_leaves_no_citations(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "[b](b.md) https://example.com"), citing("b.md", "[a](a.md)"))
     storage.documents.remove_collection("notes")
     with storage.database.reading() as connection:
@@ -132,7 +132,7 @@ def test_a_removed_collection_leaves_no_citations(storage: SqliteStorage) -> Non
             assert connection.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)
 
 
-def test_a_text_that_is_put_again_leaves_its_citations_alone(storage: SqliteStorage) -> None:
+def test_a_text_that_is_put_again_leaves_its_citations_alone(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "[b](b.md)"), citing("b.md"))
     rows = "SELECT * FROM citations, citation_wishes, citation_names"
     with storage.database.reading() as connection:
@@ -142,7 +142,7 @@ def test_a_text_that_is_put_again_leaves_its_citations_alone(storage: SqliteStor
         assert connection.execute(rows).fetchall() == before
 
 
-def test_what_a_reference_shows(storage: SqliteStorage) -> None:
+def test_what_a_reference_shows(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "First. See arXiv:2210.11934 there. Last."))
     (reference,) = references(storage, "notes/a.md").citing
     assert (reference.source, reference.target, reference.url) == (
@@ -153,14 +153,14 @@ def test_what_a_reference_shows(storage: SqliteStorage) -> None:
     assert (reference.context, reference.confidence) == ("See arXiv:2210.11934 there.", 0.9)
 
 
-def test_references_are_bounded_and_say_how_many_more_there_are(storage: SqliteStorage) -> None:
+def test_references_are_bounded_and_say_how_many_more_there_are(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "\n\n".join(f"https://example.com/{n}" for n in range(7)) + "\n\n[b](b.md)"))
     found = references(storage, "notes/a.md", 3)
     assert (len(found.citing), found.more) == (3, 5)
     assert found.citing[0].url == "b.md"  # the surest first
 
 
-def test_the_graph_grows_level_by_level_in_both_directions(storage: SqliteStorage) -> None:
+def test_the_graph_grows_level_by_level_in_both_directions(storage: AnyStorage) -> None:
     fill(
         storage,
         citing("a.md", "[b](b.md) https://example.com/out"),
@@ -190,7 +190,7 @@ def test_the_graph_grows_level_by_level_in_both_directions(storage: SqliteStorag
     }
 
 
-def test_one_address_is_one_node_however_it_is_written(storage: SqliteStorage) -> None:
+def test_one_address_is_one_node_however_it_is_written(storage: AnyStorage) -> None:
     fill(
         storage,
         citing("a.md", "https://example.com/p"),
@@ -200,7 +200,7 @@ def test_one_address_is_one_node_however_it_is_written(storage: SqliteStorage) -
     assert [(node.id, node.url) for node in outside] == [("https://example.com/p", "https://example.com/p")]
 
 
-def test_a_large_graph_keeps_the_surest_nodes_and_says_so(storage: SqliteStorage) -> None:
+def test_a_large_graph_keeps_the_surest_nodes_and_says_so(storage: AnyStorage) -> None:
     sure = " ".join(f"[s](s{n}.md)" for n in range(5))
     unsure = " ".join(f"https://example.com/{n}" for n in range(50))
     fill(storage, citing("a.md", sure, unsure), *(citing(f"s{n}.md", "[more](x/y.md)") for n in range(5)))
@@ -210,7 +210,7 @@ def test_a_large_graph_keeps_the_surest_nodes_and_says_so(storage: SqliteStorage
     assert not graph(storage, "notes/a.md", depth=1, most=56).truncated
 
 
-def test_a_document_that_links_to_itself_does_not_cite_itself(storage: SqliteStorage) -> None:
+def test_a_document_that_links_to_itself_does_not_cite_itself(storage: AnyStorage) -> None:
     fill(storage, citing("a.md", "[again](a.md#part)"))
     assert references(storage, "notes/a.md") == References((), (), 0)
     assert graph(storage, "notes/a.md").edges == ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,13 +10,13 @@ from hypothesis import strategies as st
 
 from pointsman.archive.model.context import ContextItem, ItemFilter
 from pointsman.archive.search.query_parser import parse
-from pointsman.archive.store.sqlite.context import SqliteContext
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from pointsman.archive.store.sql.context import SqlContext
+from tests.archive.engines import Place
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteContext]:
-    storage = SqliteStorage(tmp_path / "store.db")
+def store(place: Place) -> Iterator[SqlContext]:
+    storage = place.open()
     yield storage.context
     storage.close()
 
@@ -26,13 +25,13 @@ def rule(number: int, content: str, module: str | None = None, kind: str = "rule
     return ContextItem(f"i{number}", "discovery", kind, "", content, f"2026-01-0{number}T00:00:00Z", module=module)
 
 
-def found(store: SqliteContext, query: str, wanted: ItemFilter = ItemFilter()) -> list[str]:  # noqa: B008 - frozen
+def found(store: SqlContext, query: str, wanted: ItemFilter = ItemFilter()) -> list[str]:  # noqa: B008 - frozen
     rows = store.find(parse(query), wanted, 10)
     items = store.items([row for row, _ in rows])
     return [items[row].id for row, _ in rows]
 
 
-def test_an_origin_is_replaced_as_a_whole(store: SqliteContext) -> None:
+def test_an_origin_is_replaced_as_a_whole(store: SqlContext) -> None:
     store.replace("file:a", "1", [rule(1, "use cookies"), rule(2, "use tabs")])
     store.replace("file:b", "1", [rule(3, "use mutexes")])
     store.replace("file:a", "2", [rule(1, "use tokens")])
@@ -44,7 +43,7 @@ def test_an_origin_is_replaced_as_a_whole(store: SqliteContext) -> None:
     assert store.digests("file:") == {"file:b": "1"}
 
 
-def test_an_id_is_there_once_wherever_it_comes_from(store: SqliteContext) -> None:
+def test_an_id_is_there_once_wherever_it_comes_from(store: SqlContext) -> None:
     store.replace("file:a", "1", [rule(1, "cookies")])
     store.replace("file:b", "1", [rule(1, "mutexes")])
     assert found(store, "cookies") == []
@@ -53,12 +52,12 @@ def test_an_id_is_there_once_wherever_it_comes_from(store: SqliteContext) -> Non
     assert store.remove("i1") is False
 
 
-def test_names_in_code_are_found_by_their_parts(store: SqliteContext) -> None:
+def test_names_in_code_are_found_by_their_parts(store: SqlContext) -> None:
     store.add(rule(1, "call getUserName before rendering"))
     assert found(store, "user") == ["i1"]
 
 
-def test_what_does_not_fit_is_left_out_before_ranking(store: SqliteContext) -> None:
+def test_what_does_not_fit_is_left_out_before_ranking(store: SqlContext) -> None:
     store.replace("o", "1", [rule(n, "token " * 9, "other") for n in range(1, 8)])
     store.add(rule(8, "one token among many words of another kind", "Auth", "issue"))
     rows = store.find(parse("token"), ItemFilter("issue", "auth"), 1)
@@ -66,7 +65,7 @@ def test_what_does_not_fit_is_left_out_before_ranking(store: SqliteContext) -> N
     assert [one.id for one in store.newest(ItemFilter(module="other"), 2)] == ["i7", "i6"]
 
 
-def test_vectors_belong_to_a_space_and_changes_are_seen(store: SqliteContext) -> None:
+def test_vectors_belong_to_a_space_and_changes_are_seen(store: SqlContext) -> None:
     store.replace("o", "1", [rule(1, "one"), rule(2, "two")])
     before = store.generation()
     waiting = store.without_vector("s1", 10)
@@ -82,5 +81,5 @@ def test_vectors_belong_to_a_space_and_changes_are_seen(store: SqliteContext) ->
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.text(max_size=60))
-def test_whatever_is_asked_is_never_syntax(store: SqliteContext, query: str) -> None:
+def test_whatever_is_asked_is_never_syntax(store: SqlContext, query: str) -> None:
     store.find(parse(query), ItemFilter(), 5)

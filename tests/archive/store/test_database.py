@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from pointsman.archive.store.errors import StoreFullError, StoreLockedError, StoreUnusableError
-from pointsman.archive.store.sqlite.database import Database
+from pointsman.archive.store.sqlite.database import SqliteDatabase
 
 NOTES = (("CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT);\n",),)
 
 
-def notes(database: Database) -> list[str]:
+def notes(database: SqliteDatabase) -> list[str]:
     with database.reading() as connection:
         return [text for (text,) in connection.execute("SELECT text FROM notes ORDER BY id")]
 
 
-def note(database: Database, text: str) -> None:
+def note(database: SqliteDatabase, text: str) -> None:
     with database.writing() as connection:
         connection.execute("INSERT INTO notes (text) VALUES (?)", (text,))
 
 
-def note_all(database: Database, texts: Iterable[object]) -> None:
+def note_all(database: SqliteDatabase, texts: Iterable[object]) -> None:
     with database.writing() as connection:
         for text in texts:
             if not isinstance(text, str):
@@ -34,17 +34,17 @@ def note_all(database: Database, texts: Iterable[object]) -> None:
 
 
 def test_what_is_written_is_read_and_an_exception_takes_all_of_it_back(tmp_path: Path) -> None:
-    database = Database(tmp_path / "new" / "store.db", NOTES)
+    database = SqliteDatabase(tmp_path / "new" / "store.db", NOTES)
     note(database, "one")
     with pytest.raises(TypeError):
         note_all(database, ["two", object()])
     assert notes(database) == ["one"]
     database.close()
-    assert notes(Database(tmp_path / "new" / "store.db", NOTES)) == ["one"]
+    assert notes(SqliteDatabase(tmp_path / "new" / "store.db", NOTES)) == ["one"]
 
 
 def test_readers_do_not_wait_for_a_writer_and_see_what_was_there_before(tmp_path: Path) -> None:
-    database = Database(tmp_path / "store.db", NOTES, busy_s=0)
+    database = SqliteDatabase(tmp_path / "store.db", NOTES, busy_s=0)
     note(database, "one")
     with database.writing() as connection:
         connection.execute("INSERT INTO notes (text) VALUES ('two')")
@@ -57,21 +57,21 @@ def test_readers_do_not_wait_for_a_writer_and_see_what_was_there_before(tmp_path
 
 
 def test_a_store_is_opened_and_read_while_another_process_writes(tmp_path: Path) -> None:
-    writer = Database(tmp_path / "store.db", NOTES, busy_s=0)
+    writer = SqliteDatabase(tmp_path / "store.db", NOTES, busy_s=0)
     note(writer, "one")
     with writer.writing():
-        assert notes(Database(tmp_path / "store.db", NOTES, busy_s=0)) == ["one"]
+        assert notes(SqliteDatabase(tmp_path / "store.db", NOTES, busy_s=0)) == ["one"]
 
 
 def test_a_file_that_another_process_writes_is_named_as_busy(tmp_path: Path) -> None:
-    one, other = (Database(tmp_path / "store.db", NOTES, busy_s=0.01) for _ in range(2))
+    one, other = (SqliteDatabase(tmp_path / "store.db", NOTES, busy_s=0.01) for _ in range(2))
     with one.writing(), pytest.raises(StoreLockedError, match=r"store\.db is being written by another process"):
         note(other, "two")
     note(other, "two")
 
 
 def test_no_room_leaves_the_store_as_it_was(tmp_path: Path) -> None:
-    database = Database(tmp_path / "store.db", NOTES)
+    database = SqliteDatabase(tmp_path / "store.db", NOTES)
     note(database, "one")
     with database.writing() as connection:
         connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the present size instead
@@ -81,22 +81,22 @@ def test_no_room_leaves_the_store_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_removed_while_it_is_open_is_made_anew(tmp_path: Path) -> None:
-    database = Database(tmp_path / "store.db", NOTES)
+    database = SqliteDatabase(tmp_path / "store.db", NOTES)
     note(database, "one")
     for file in tmp_path.iterdir():
         file.unlink()
     assert notes(database) == []
     note(database, "two")
-    assert notes(Database(tmp_path / "store.db", NOTES)) == ["two"]
+    assert notes(SqliteDatabase(tmp_path / "store.db", NOTES)) == ["two"]
 
 
 def test_versions_are_taken_one_after_another_and_a_newer_one_is_refused(tmp_path: Path) -> None:
-    note(Database(tmp_path / "store.db", NOTES), "one")
+    note(SqliteDatabase(tmp_path / "store.db", NOTES), "one")
     later = (*NOTES, ("ALTER TABLE notes ADD COLUMN mood TEXT DEFAULT 'calm';\n",))
-    with Database(tmp_path / "store.db", later).reading() as connection:
+    with SqliteDatabase(tmp_path / "store.db", later).reading() as connection:
         assert connection.execute("SELECT text, mood FROM notes").fetchall() == [("one", "calm")]
     with pytest.raises(StoreUnusableError, match="newer Pointsman"):
-        Database(tmp_path / "store.db", NOTES)
+        SqliteDatabase(tmp_path / "store.db", NOTES)
 
 
 def test_other_files_are_not_touched(tmp_path: Path) -> None:
@@ -105,13 +105,13 @@ def test_other_files_are_not_touched(tmp_path: Path) -> None:
     foreign.commit()
     foreign.close()
     with pytest.raises(StoreUnusableError, match="not an archive of Pointsman's"):
-        Database(tmp_path / "foreign.db", NOTES)
+        SqliteDatabase(tmp_path / "foreign.db", NOTES)
     (tmp_path / "text.db").write_text("no database at all, but long enough to look like one" * 50)
     with pytest.raises(StoreUnusableError, match="damaged or not a database"):
-        Database(tmp_path / "text.db", NOTES)
+        SqliteDatabase(tmp_path / "text.db", NOTES)
     (tmp_path / "folder.db").mkdir()
     with pytest.raises(StoreUnusableError, match=r"folder\.db cannot be used"):
-        Database(tmp_path / "folder.db", NOTES)
+        SqliteDatabase(tmp_path / "folder.db", NOTES)
 
 
 def test_many_that_make_the_same_new_store_at_once_all_have_it(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_many_that_make_the_same_new_store_at_once_all_have_it(tmp_path: Path) -
     def make() -> None:
         together.wait(60)
         try:
-            note(Database(path, NOTES, busy_s=60), "mine")
+            note(SqliteDatabase(path, NOTES, busy_s=60), "mine")
         except Exception as error:
             failures.append(error)
 
@@ -131,4 +131,4 @@ def test_many_that_make_the_same_new_store_at_once_all_have_it(tmp_path: Path) -
     for thread in threads:
         thread.join(120)
     assert failures == []
-    assert notes(Database(path, NOTES)) == ["mine"] * 8
+    assert notes(SqliteDatabase(path, NOTES)) == ["mine"] * 8

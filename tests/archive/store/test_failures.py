@@ -11,7 +11,9 @@ import pytest
 from pointsman.archive.search.query_parser import parse
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import AnyStorage
 from tests.archive.sample_documents import fill, prepared
+from tests.archive.store.agreement import assert_index_agrees
 
 PROJECT = Path(__file__).parents[3]
 MEGABYTE = 1_048_576
@@ -38,6 +40,7 @@ import resource, signal, sys
 from pathlib import Path
 from pointsman.archive.store.errors import StoreError
 from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.store.agreement import assert_index_agrees
 from tests.archive.sample_documents import fill, prepared
 
 storage = SqliteStorage(Path(sys.argv[1]))
@@ -69,7 +72,7 @@ def test_a_quota_that_is_reached_in_the_middle_of_a_write_is_told_and_harms_noth
     storage = SqliteStorage(tmp_path / "archive.db")
     with storage.database.writing() as connection:
         assert connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
-        connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+    assert_index_agrees(storage)
     fill(storage, prepared("b.md", "two"))
     storage.close()
 
@@ -89,8 +92,7 @@ def test_while_another_process_writes_reading_goes_on_and_writing_says_why_not(t
     other.close()
 
 
-def test_a_document_of_ten_megabytes_is_kept_and_found(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_a_document_of_ten_megabytes_is_kept_and_found(storage: AnyStorage) -> None:
     passages = [f"passage {number} " + "filler words of no interest " * 45 for number in range(8_500)]
     big = prepared("big.md", *passages, "the needle")
     assert len(big.document.content) > 10 * MEGABYTE
@@ -100,12 +102,9 @@ def test_a_document_of_ten_megabytes_is_kept_and_found(tmp_path: Path) -> None:
     assert kept.content == big.document.content
     (hit,) = storage.passages.search(parse("needle"), 10, enough=1)
     assert storage.passages.passages([hit.number])[hit.number].place == 8_501
-    storage.close()
 
 
-def test_half_a_character_is_refused_by_the_name_of_its_document(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+def test_half_a_character_is_refused_by_the_name_of_its_document(storage: AnyStorage) -> None:
     with pytest.raises(StoreError, match=r'"b\.md"'):
         fill(storage, prepared("a.md", "fine"), prepared("b.md", "broken \ud800"))
     assert storage.documents.list_documents("notes", 10).total == 0
-    storage.close()

@@ -1,25 +1,25 @@
-"""A process that writes, embeds and cleans up continuously until it is killed."""
+"""A process that writes to the store in its environment, embeds and cleans up continuously until it is killed."""
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 from pointsman.archive.model.documents import Citation, PreparedDocument
 from pointsman.archive.store.base import Space
-from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import place_in
 from tests.archive.sample_documents import fill, prepared
 
 SPACE = Space("test", "zeros", 4)
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"]
 
 
-def main(path: Path, seed: int) -> None:
+def main(seed: int) -> None:
     chance = random.Random(seed)
-    storage = SqliteStorage(path)
+    storage = place_in(os.environ).open()
     fill(storage)
     print("writing", flush=True)
     for turn in count():
@@ -40,4 +40,4 @@ def _document(id_: str, chance: random.Random) -> PreparedDocument:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(int(sys.argv[1]))

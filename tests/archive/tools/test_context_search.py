@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.archive.harness import WAYS, Caller, Json, opened
+from tests.archive.harness import STORE_WAYS, Caller, Json, opened, place_for
 
 NOTES: tuple[Json, ...] = (
     {
@@ -32,7 +32,7 @@ NOTES: tuple[Json, ...] = (
 )
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=STORE_WAYS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     folder = tmp_path_factory.mktemp("archive")
     project = folder / "app"
@@ -41,7 +41,8 @@ async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     (project / "src" / "storage").mkdir(parents=True)
     (project / "src" / "storage" / "pool.py").write_text("POOL = 5\n")
     limits = {"POINTSMAN_ARCHIVE_RATE_LIMITS": '{"context_search": 0}'}
-    async with opened(request.param, folder, roots={"app": project}, env=limits) as caller:
+    place = place_for(request, folder)
+    async with opened(request.param, folder, roots={"app": project}, env=limits, place=place) as caller:
         await until_embedded(caller)
         yield caller
 

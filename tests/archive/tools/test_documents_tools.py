@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from jsonschema_rs import validator_for
 from pointsman.archive.embedding.passage_vectors import embed_passages as embed
 from pointsman.archive.embedding.static import StaticEmbedding
 from pointsman.archive.model.documents import Document, Manifest, PreparedDocument
-from pointsman.archive.store.sqlite.storage import SqliteStorage
 from pointsman.archive.text.chunks import chunks_of
 from pointsman.archive.tools.registry import TOOLS
-from tests.archive.harness import WAYS, Caller, opened
+from tests.archive.engines import Place
+from tests.archive.harness import STORE_WAYS, Caller, opened, place_for
 from tests.archive.sample_documents import fill, prepared
 
 GUIDE = """# Kitchen guide
@@ -55,8 +54,8 @@ def written(id_: str, title: str, content: str) -> PreparedDocument:
     return PreparedDocument(document, chunks_of(content, title))
 
 
-def make_store(path: Path) -> None:
-    storage = SqliteStorage(path)
+def make_store(place: Place) -> None:
+    storage = place.open()
     manifest = Manifest("@acme/handbook", "handbook", "1.2.0", "How the house is run")
     storage.documents.put_collection(manifest)
     storage.documents.put_documents(
@@ -72,11 +71,12 @@ def make_store(path: Path) -> None:
     storage.close()
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=STORE_WAYS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     folder = tmp_path_factory.mktemp("archive")
-    make_store(folder / "archive.db")
-    async with opened(request.param, folder) as caller:
+    place = place_for(request, folder)
+    make_store(place)
+    async with opened(request.param, folder, place=place) as caller:
         yield caller
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pointsman.archive.shipped import COLLECTION, ensure_pages
 from pointsman.archive.store.sqlite.storage import SqliteStorage
+from tests.archive.engines import Place
 from tests.archive.harness import Caller, opened
 from tests.archive.sample_documents import fill, prepared
 
@@ -66,8 +67,8 @@ async def test_it_is_still_listed_and_read(archive: Caller) -> None:
     assert (await archive.result("documents_get_document", collection="pointsman", document="README.md"))["content"]
 
 
-async def test_in_a_new_store_and_beside_an_empty_collection_it_is_all_there_is(tmp_path: Path) -> None:
-    storage = SqliteStorage(tmp_path / "archive.db")
+async def test_in_a_new_store_and_beside_an_empty_collection_it_is_all_there_is(tmp_path: Path, place: Place) -> None:
+    storage = place.open()
     ensure_pages(storage)
     fill(storage)
     storage.close()

@@ -12,8 +12,8 @@ import pytest
 from pointsman.archive.citations.extract import citations_of
 from pointsman.archive.model.documents import PreparedDocument
 from pointsman.archive.shipped import COLLECTION, ensure_pages
-from pointsman.archive.store.sqlite.storage import SqliteStorage
-from tests.archive.harness import WAYS, Caller, Json, opened
+from tests.archive.engines import Place
+from tests.archive.harness import STORE_WAYS, Caller, Json, opened, place_for
 from tests.archive.sample_documents import fill, prepared
 
 NAME = "searchLocalArchives"
@@ -26,8 +26,8 @@ def citing(id_: str, *texts: str, **more: Any) -> PreparedDocument:
     return replace(made, citations=citations_of(made.document.content))
 
 
-def filled(path: Path) -> None:
-    storage = SqliteStorage(path)
+def fill_store(place: Place) -> None:
+    storage = place.open()
     ensure_pages(storage)
     storage.documents.remove_collection(COLLECTION)  # what is removed does not come again
     fill(
@@ -54,11 +54,12 @@ def filled(path: Path) -> None:
     storage.close()
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=STORE_WAYS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     folder = tmp_path_factory.mktemp("archive")
-    filled(folder / "archive.db")
-    async with opened(request.param, folder) as caller:
+    place = place_for(request, folder)
+    fill_store(place)
+    async with opened(request.param, folder, place=place) as caller:
         yield caller
 
 

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
-from tests.archive.harness import WAYS, Caller, opened
+from tests.archive.engines import new_store
+from tests.archive.harness import STORE_WAYS, Caller, opened, place_for
 
 LIMITS = {"indexes": 40, "documents": 30, "bytes": 2_000_000}
 names = map("index{}".format, itertools.count())
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=STORE_WAYS)
 async def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Caller]:
     env = {"POINTSMAN_ARCHIVE_INDEX_LIMITS": json.dumps(LIMITS)}
-    async with opened(request.param, tmp_path_factory.mktemp("archive"), env=env) as caller:
+    folder = tmp_path_factory.mktemp("archive")
+    async with opened(request.param, folder, env=env, place=place_for(request, folder)) as caller:
         yield caller
 
 
@@ -184,11 +186,29 @@ async def test_a_document_that_does_not_fit_into_memory_is_refused_and_one_on_di
     large = " ".join(f"word{number}" for number in range(6_000))
     name = next(names)
     await archive.result("search_create_index", index_name=name, backend="sqlite")
-    answer = await archive.failure("search_add_document", doc_id="large", content=large)
-    assert answer.json["error"] == "Index is full"
-    assert "the limit is 2000000" in answer.text
+    if archive.way != "postgres":  # there no index is in memory
+        answer = await archive.failure("search_add_document", doc_id="large", content=large)
+        assert answer.json["error"] == "Index is full"
+        assert "the limit is 2000000" in answer.text
     kept = await archive.result("search_add_document", doc_id="large", content=large, index_name=name)
     assert kept["token_count"] == 6_000
+
+
+async def test_on_postgresql_every_index_is_found_by_the_next_archive(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = new_store(request, tmp_path, "postgres")
+    async with (
+        opened("modern", tmp_path, place=place) as first,
+        opened("legacy", tmp_path, place=place) as second,
+    ):
+        await first.result("search_add_document", doc_id="a", content="in the default index")
+        await first.result("search_create_index", index_name="mine", backend="memory")
+        await second.result("search_add_document", doc_id="b", content="in the other one", index_name="mine")
+        assert (await second.result("search_index", query="default"))["total_matches"] == 1
+        assert (await first.result("search_index", query="other", index_name="mine"))["total_matches"] == 1
+        taken = await second.failure("search_create_index", index_name="default")
+    assert taken.json["error"] == "Index already exists: default"
 
 
 async def test_a_sqlite_index_is_there_again_after_a_restart_and_one_in_memory_is_not(tmp_path: Path) -> None:

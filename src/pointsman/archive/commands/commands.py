@@ -11,10 +11,11 @@ from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
-from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.settings import DATABASE, ArchiveSettings, is_postgres
 from pointsman.core.escape import escaped_json
 from pointsman.core.given_path import GivenPath
 
@@ -28,7 +29,7 @@ class FindSettings(Protocol):
     """Locates the store; the group sets it as `ctx.obj`."""
 
     def __call__(
-        self, *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
+        self, *, db: Path | str | None, server: str | None, config: Path | None, state_dir: Path | None
     ) -> ArchiveSettings:
         """Return the settings of the store. Raises click.ClickException."""
         ...
@@ -47,11 +48,34 @@ class BadRequestError(CommandError):
     exit_code = 2
 
 
+class StoreName(click.Path):
+    """A path, or the address of a database, which must not have a password: others see the command line."""
+
+    name = "path or address"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str) or not is_postgres(value):
+            return super().convert(value, param, ctx)
+        if urlsplit(value).password is not None or "password=" in value:
+            self.fail(
+                "an address on the command line must not have a password, which others on this machine could see. "
+                f"Put it into PGPASSFILE, or the whole address into ${DATABASE}.",
+                param,
+                ctx,
+            )
+        return value
+
+
 def store_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--db`, `--server`, `--config` and `--state-dir`; the command gets `settings` instead of them."""
 
     @click.option(
-        "--db", type=click.Path(path_type=Path, dir_okay=False), help="Store to use; overrides the configuration."
+        "--db",
+        type=StoreName(),
+        help="Store to use: a file, or an address of PostgreSQL without a password; overrides the configuration.",
     )
     @click.option(
         "--server", metavar="ID", help="Use the store of this server. Default: the only server with `bundled: archive`."
@@ -75,11 +99,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 @contextmanager
 def opened(settings: ArchiveSettings) -> Iterator[Storage]:
     """Open the store, creating it if needed, and add the pages shipped with Pointsman."""
+    from pointsman.archive.archive import open_storage
     from pointsman.archive.shipped import ensure_pages
-    from pointsman.archive.store.sqlite.storage import SqliteStorage
 
     assert settings.database is not None
-    storage = SqliteStorage(settings.database)
+    storage = open_storage(settings.database)
     try:
         ensure_pages(storage)
         yield storage

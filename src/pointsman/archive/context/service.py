@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pointsman.archive.code.classification import module
@@ -21,16 +22,23 @@ from pointsman.archive.store.errors import StoreError
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # how often to check for a new `.context/`, and for items that another process added
-RETRY_S = 30.0  # after embedding failed
+RETRY_S = 30.0  # after embedding failed, or while another archive on the same store does it
 _MAX_LOGGED = 10  # problems of one import
 
 
 class ProjectContext:
     """Search over what projects have learned. Starts its threads at once and ends them with `close`."""
 
-    def __init__(self, store: ContextStore, embeddings: Embeddings | None, roots: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        store: ContextStore,
+        embeddings: Embeddings | None,
+        roots: Mapping[str, Path],
+        turn: Callable[[str], AbstractContextManager[bool]] = lambda _task: nullcontext(True),
+    ) -> None:
+        """`turn`: as `Storage.turn`."""
         vectors = ContextVectors(store, embeddings)
-        self._watcher = ContextWatcher(store, vectors, roots)
+        self._watcher = ContextWatcher(store, vectors, roots, turn)
         self._search = ContextSearch(store, vectors, _module_of, self._watcher.wake)
         self.accesses = StoredAccesses(store)
         self._watcher.start()
@@ -51,8 +59,15 @@ def _module_of(path: str) -> str | None:
 class ContextWatcher:
     """Imports `.context/` of each root when it changes, one thread each, and embeds new items in another thread."""
 
-    def __init__(self, store: ContextStore, vectors: ContextVectors, roots: Mapping[str, Path]) -> None:
+    def __init__(
+        self,
+        store: ContextStore,
+        vectors: ContextVectors,
+        roots: Mapping[str, Path],
+        turn: Callable[[str], AbstractContextManager[bool]],
+    ) -> None:
         self._store = store
+        self._turn = turn
         self._vectors = vectors
         self._roots = roots
         self._ended = threading.Event()
@@ -109,7 +124,10 @@ class ContextWatcher:
         if not root.is_dir():
             return  # perhaps not mounted: keep its items
         try:
-            outcome = import_folder(self._store, root, f"root:{name}/", Defaults(), within=CONTEXT_FOLDER)
+            with self._turn(f"context {name}") as mine:
+                if not mine:
+                    return  # another archive does; the next look at the folder tries again
+                outcome = import_folder(self._store, root, f"root:{name}/", Defaults(), within=CONTEXT_FOLDER)
         except StoreError as error:
             logger.warning("could not import the context of root %s: %s", name, error)
             return
@@ -126,7 +144,12 @@ class ContextWatcher:
             if not asked and seen == known:
                 continue
             try:
-                self._vectors.embed_missing(self._ended)
+                with self._turn("context vectors") as mine:
+                    if mine:
+                        self._vectors.embed_missing(self._ended)
+                    else:
+                        self._ended.wait(RETRY_S)
+                        seen = None  # look again, whatever the other archive did
             except (EmbeddingError, StoreError) as error:
                 logger.warning("could not embed the context: %s", error)
                 self._ended.wait(RETRY_S)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from pointsman.archive.embedding.base import BATCH, MAX_CHARS, Embeddings, embed_batch
 from pointsman.archive.model.context import ItemFilter
 from pointsman.archive.search.circuit_breaker import CircuitBreaker
-from pointsman.archive.search.vectors import Matrix, VectorFilter
+from pointsman.archive.search.vectors import Matrix
+from pointsman.archive.store.base import VectorFilter
 from pointsman.archive.store.context import ContextStore, ItemVector
 
 if TYPE_CHECKING:

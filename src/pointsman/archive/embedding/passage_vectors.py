@@ -20,7 +20,10 @@ from pointsman.archive.store.errors import StoreError
 AGAIN = "pointsman archive embed --again"
 
 POLL_S = 3.0  # other processes write too: how often to check for passages without vectors
+OTHERS_S = 30.0  # while another process computes them: how often to check whether it still does
 LONGEST_PAUSE_S = 300.0
+
+_OTHER = "another process"
 
 logger = logging.getLogger(__name__)
 
@@ -100,16 +103,23 @@ class BackgroundEmbedding:
         pause_s = POLL_S
         while not self._closing.is_set():
             problem = self._attempt()
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if problem else POLL_S
+            if problem is _OTHER:
+                pause_s, problem = OTHERS_S, None
+            else:
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S) if problem else POLL_S
             if problem and problem != self._problem and not self._closing.is_set():
                 logger.warning("%s", problem)
             self._problem = problem
             self._closing.wait(pause_s)
 
     def _attempt(self) -> str | None:
+        """Why it failed; `_OTHER`: another process does it."""
         try:
-            if embed_passages(self._storage, self._embeddings, stopped=self._closing.is_set):
-                self._embeddings.rest()
+            with self._storage.turn("embedding") as mine:
+                if not mine:
+                    return _OTHER
+                if embed_passages(self._storage, self._embeddings, stopped=self._closing.is_set):
+                    self._embeddings.rest()
         except (EmbeddingError, MixedSpacesError, StoreError) as error:
             return str(error)
         except Exception:  # vectors are optional: the archive works without them

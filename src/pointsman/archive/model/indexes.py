@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -84,6 +84,12 @@ class Index(Protocol):
     def view(self) -> AbstractContextManager[IndexView]: ...
 
 
+class StoredIndex(Index, Protocol):
+    def entries(self) -> Iterator[Entry]:
+        """All documents, oldest first."""
+        ...
+
+
 class StoredIndexes(Protocol):
     """Indexes in the store. They outlive the process."""
 
@@ -91,6 +97,6 @@ class StoredIndexes(Protocol):
         """False: the name is taken. Raises IndexFullError if there are `at_most` already, StoreError."""
         ...
 
-    def find(self, name: str) -> Index | None: ...
+    def find(self, name: str) -> StoredIndex | None: ...
 
     def names(self) -> list[str]: ...

@@ -7,10 +7,12 @@ that no passage has weighs most: a hit without it is the least likely answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from pointsman.providers.text import tokens
 
 ENOUGH_WORDS = 5  # of a long query: a hit with so many of average weight covers it
+_KEPT_CHARS = 64  # of what is cached
 COMMON_WORDS_ONLY = 0.2  # for a query without a word that carries meaning, like "what is the"
 
 
@@ -29,9 +31,22 @@ class WeightedQuery:
         """The share of the query that a text covers, from 0 to 1."""
         if not self._stems:
             return COMMON_WORDS_ONLY
-        present = frozenset(tokens(text))
+        present = stems_in(text)
         found = sum(self._weights[word] * len(stems & present) / len(stems) for word, stems in self._stems.items())
         return min(1.0, found / self._full_weight) if self._full_weight > 0 else 1.0
+
+
+def stems_in(text: str) -> set[str]:
+    """The stems of a text, computed once for what stands between blanks: passages repeat words and names."""
+    found: set[str] = set()
+    for written in set(text.split()):
+        found |= _known_stems(written) if len(written) <= _KEPT_CHARS else frozenset(tokens(written))
+    return found
+
+
+@lru_cache(maxsize=32_768)
+def _known_stems(written: str) -> frozenset[str]:
+    return frozenset(tokens(written))
 
 
 def scale(scores: Sequence[float], evidence: Sequence[float]) -> list[float]:

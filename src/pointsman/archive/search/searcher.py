@@ -14,8 +14,8 @@ from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.search.circuit_breaker import CircuitBreaker
 from pointsman.archive.search.evidence import WeightedQuery, scale
 from pointsman.archive.search.fusion import DEPTH, REMOTE_WEIGHT, STATIC_WEIGHT, fuse, lead, normalize
-from pointsman.archive.search.vectors import VectorFilter, VectorIndex
-from pointsman.archive.store.base import Passage, Storage
+from pointsman.archive.search.vectors import VectorIndex
+from pointsman.archive.store.base import Passage, Storage, VectorFilter, VectorSearch
 from pointsman.providers.text import FUNCTION_WORDS
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Searcher:
         self._storage = storage
         self._embeddings = embeddings
         self._breaker = CircuitBreaker(clock)
-        self._index = VectorIndex(storage.vectors)
+        self._index: VectorSearch = storage.vector_search or VectorIndex(storage.vectors)
 
     @property
     def remote(self) -> bool:
@@ -96,13 +96,22 @@ class Searcher:
         notices = list(query.notices)
         try:
             vector: NDArray[np.float32] | None = self._embed(query.prose)
-            wanted = VectorFilter(
-                self._storage.passages.scope(query.filters), *self._storage.passages.required_and_excluded(query)
-            )
         except _NoVectorsError as error:
             why = str(error) or ("" if by_words else "There are no vectors to compare: searched by words instead.")
-            vector, wanted, by_words = None, VectorFilter(), True
+            vector, by_words = None, True
             notices += filter(None, [why])
+        with self._storage.reading():
+            return self._ranked(query, limit, vector, by_words, max_distance, notices)
+
+    def _ranked(
+        self,
+        query: Query,
+        limit: int,
+        vector: NDArray[np.float32] | None,
+        by_words: bool,
+        max_distance: float | None,
+        notices: list[str],
+    ) -> Answer:
         words: dict[int, float] = {}
         named: dict[int, int] = {}
         if by_words:
@@ -114,6 +123,8 @@ class Searcher:
                 notices.append("`maxDistance` was ignored: there are no vectors to compare.")
             ranked = lead(normalize(words), named)
             return self._answer(ranked, {}, limit, None, notices, self._weighted(query))
+        passages = self._storage.passages
+        wanted = VectorFilter(passages.scope(query.filters), *passages.required_and_excluded(query))
         near = {each.number: each.cosine for each in self._index.nearest(vector, DEPTH, wanted)}
         weight = REMOTE_WEIGHT if self.remote else STATIC_WEIGHT
         if not words:  # nothing to fuse

@@ -45,6 +45,7 @@ class ToolRunner:
 
     def close(self) -> None:
         self._archive.close()
+        self._limits.close()
 
     def call(self, name: str, arguments: Json, caller: str = "") -> Answer:
         """Never raises: a failure becomes an answer."""

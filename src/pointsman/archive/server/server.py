@@ -12,17 +12,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pointsman.archive.archive import open_archive
 from pointsman.archive.server.calls import ToolRunner
 from pointsman.archive.server.protocol import Session, ToolCall
 from pointsman.archive.server.rate_limits import RateLimits
-from pointsman.archive.settings import ArchiveSettings
+from pointsman.archive.settings import ArchiveSettings, PostgresStore
 from pointsman.archive.tools.registry import TOOLS
 from pointsman.core import wire
 from pointsman.core.lines import HEAD_BYTES, TAIL_BYTES, Line, LineAssembler, id_of_undecoded
 from pointsman.core.model import Json
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ProtocolError
+
+if TYPE_CHECKING:
+    from pointsman.archive.server.shared_windows import SharedWindows
 
 THREADS = 16
 THREADS_OF_ONE_TOOL = 4
@@ -41,7 +45,18 @@ def make_runner(settings: ArchiveSettings) -> ToolRunner:
     tools = {tool.name: tool for tool in TOOLS}
     archive = open_archive(settings)
     archive.prepare()
-    return ToolRunner(archive, tools, RateLimits(settings.rate_limits, tools))
+    return ToolRunner(archive, tools, RateLimits(settings.rate_limits, tools, _shared_windows(settings)))
+
+
+def _shared_windows(settings: ArchiveSettings) -> SharedWindows | None:
+    """Rate limits are counted where the store is: by all archives on it. Connects with the first call."""
+    if not isinstance(settings.database, PostgresStore):
+        return None
+    from pointsman.archive.server.shared_windows import SharedWindows
+    from pointsman.core.postgres import Postgres
+
+    store = settings.database
+    return SharedWindows(Postgres(store.url, program="pointsman archive limits", connections=2, schema=store.schema))
 
 
 def serve(runner: ToolRunner) -> None:

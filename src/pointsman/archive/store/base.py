@@ -1,16 +1,23 @@
-"""The interface of the archive's store. SQLite implements it; any class that fits these shapes can replace it."""
+"""The interface of the archive's store. SQLite and PostgreSQL implement it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from pointsman.archive.model.documents import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.model.indexes import StoredIndexes
 from pointsman.archive.model.query import Filters, Query
 from pointsman.archive.store.archives import ArchiveStore
 from pointsman.archive.store.context import ContextStore
+
+if TYPE_CHECKING:  # heavy: loaded with the first search
+    import numpy as np
+    import numpy.typing as npt
+
+    Vector = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,21 @@ class Scope:
 
     collections: frozenset[int] | None = None
     documents: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VectorFilter:
+    """Which vectors to compare: within a scope, only those in `only` (None: all), except those in `never`."""
+
+    scope: Scope = field(default_factory=Scope)
+    only: frozenset[int] | None = None
+    never: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    number: int
+    cosine: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +187,10 @@ class DocumentStore(Protocol):
         """The state of each document's file when it was read, by id."""
         ...
 
+    def prepared(self, collection: str, id: str) -> PreparedDocument | None:  # noqa: A002
+        """As it was put."""
+        ...
+
     def touch(self, collection: str, id: str, origin: FileState) -> None:  # noqa: A002
         """Record a new state of a file whose content has not changed."""
         ...
@@ -233,6 +259,30 @@ class VectorStore(Protocol):
 
     def changes(self, cursor: VectorCursor | None) -> VectorChanges: ...
 
+    def vectors_of(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """The vectors of these passages in the space in use, as they were put."""
+        ...
+
+
+class VectorSearch(Protocol):
+    """Finds the nearest vectors of the space in use. All methods raise StoreError."""
+
+    def refresh(self) -> Space | None:
+        """Apply what changed since the last refresh; returns the space in use."""
+        ...
+
+    def nearest(self, vector: Vector, limit: int, wanted: VectorFilter) -> list[Near]:
+        """The highest cosines first; equal ones by number."""
+        ...
+
+    def cosines(self, vector: Vector, numbers: Iterable[int]) -> dict[int, float]:
+        """Of the passages that have a vector."""
+        ...
+
+    def centroid(self, numbers: Sequence[int]) -> Vector | None:
+        """The mean direction of these passages; None if they have no vectors."""
+        ...
+
 
 class KeyValueStore(Protocol):
     """Small values that the archive keeps about itself, by name."""
@@ -255,6 +305,11 @@ class Storage(Protocol):
     def vectors(self) -> VectorStore: ...
 
     @property
+    def vector_search(self) -> VectorSearch | None:
+        """The engine's own; None: it has none, and vectors are compared in memory."""
+        ...
+
+    @property
     def context(self) -> ContextStore: ...
 
     @property
@@ -267,5 +322,24 @@ class Storage(Protocol):
 
     @property
     def key_values(self) -> KeyValueStore: ...
+
+    def reading(self) -> AbstractContextManager[object]:
+        """What this thread reads within the block may be of one state, and costs less. Raises StoreError."""
+        ...
+
+    def turn(self, task: str) -> AbstractContextManager[bool]:
+        """Whether this process may do a background task now: no two of those that share the store do it at once.
+
+        Raises StoreError.
+        """
+        ...
+
+    def wake_housekeeper(self) -> None:
+        """Let it do what a write or another process has left."""
+        ...
+
+    def tidy(self) -> None:
+        """Do all of that now. Raises StoreError."""
+        ...
 
     def close(self) -> None: ...

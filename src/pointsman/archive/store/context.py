@@ -44,6 +44,10 @@ class ContextStore(Protocol):
         """The origins whose names have this prefix, with the digest of what was read from them."""
         ...
 
+    def by_origin(self) -> dict[str, list[ContextItem]]:
+        """All items, oldest first."""
+        ...
+
     def stats(self, space: str) -> ContextStats: ...
 
     def generation(self) -> int:

@@ -15,6 +15,10 @@ class StoreFullError(StoreError):
     """There is no disk space left for the write."""
 
 
+class StoreAwayError(StoreError):
+    """The server of the database cannot be reached. Nothing is known of a write that was under way."""
+
+
 class StoreUnusableError(StoreError):
     """The file is damaged, not ours, written by a newer version, or not accessible."""
 

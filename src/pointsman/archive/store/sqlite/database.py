@@ -6,11 +6,12 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence, Sized
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pointsman.archive.store.errors import StoreError, StoreFullError, StoreLockedError, StoreUnusableError
+from pointsman.archive.store.sql.database import Connection
 from pointsman.archive.store.sqlite.migrations import Script, migrate
 from pointsman.core.sqlite import write_transaction
 
@@ -24,12 +25,14 @@ _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
 _COMPANIONS = ("-wal", "-shm", "-journal")
 
 
-class Database:
-    """Thread-safe. A transaction is a `with` block: it ends with the block, and an exception rolls it back.
+class SqliteDatabase:
+    """Fits `Database`.
 
     Raises:
-        StoreError: in all its kinds, from opening and from both blocks.
+        StoreError: from opening too.
     """
+
+    has_tag = "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ? COLLATE NOCASE)"
 
     def __init__(self, path: Path, versions: Sequence[Sequence[Script]], *, busy_s: float = BUSY_S) -> None:
         self.path = path
@@ -73,6 +76,23 @@ class Database:
                 yield connection
             finally:
                 connection.close()
+
+    def size(self, connection: Connection) -> int:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+        return int(pages * page_size)
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the file, as far as readers let it, without blocking."""
+        with self.outside_transactions() as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    def turn(self, task: str) -> AbstractContextManager[bool]:
+        """Always: what two processes do at once on one file, the second finds done."""
+        return nullcontext(True)
+
+    def identity(self, connection: Connection) -> object:
+        return _inode(self.path)
 
     def close(self) -> None:
         with self._writing, self._guard:
@@ -120,7 +140,9 @@ class Database:
             f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}",
         ):
             connection.execute(pragma)
-        migrate(connection, self._versions)
+        if migrate(connection, self._versions):
+            with suppress(sqlite3.OperationalError):  # no room, or in use: the free pages are used later
+                connection.execute("VACUUM")
         self._inode = _inode(self.path)
         return connection
 
@@ -156,20 +178,6 @@ class Database:
             raise StoreUnusableError(f"The archive's store {self.path.name} {error}") from None
         except sqlite3.DatabaseError as error:
             raise _store_error(error, self.path.name) from error
-
-
-def placeholders(values: Sized) -> str:
-    """`?, ?, ?`: one for each value that is bound."""
-    return ", ".join("?" * len(values))
-
-
-def counter(connection: sqlite3.Connection, name: str) -> int:
-    (value,) = connection.execute("SELECT value FROM counters WHERE name = ?", (name,)).fetchone()
-    return int(value)
-
-
-def set_counter(connection: sqlite3.Connection, name: str, value: int) -> None:
-    connection.execute("UPDATE counters SET value = ? WHERE name = ?", (value, name))
 
 
 def make_private(path: Path) -> None:

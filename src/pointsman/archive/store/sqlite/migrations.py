@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pointsman.archive.store.errors import StoreUnusableError
 from pointsman.core.sqlite import write_transaction
 
 APPLICATION_ID = 0x70746D61  # "ptma": marks a file as ours
 
-Script = str
-"""SQL statements, separated by semicolons at the ends of lines."""
+Script = str | Callable[[sqlite3.Connection], None]
+"""SQL statements, separated by semicolons at the ends of lines; or what executes them."""
 
 
-def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]) -> None:
+def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]) -> bool:
     """Bring a file to the latest of `versions`, in one transaction: each is a list of scripts.
+
+    True: it had been of an older one.
 
     A file of the latest version is not written: a process that only reads needs neither the lock nor disk space.
 
@@ -23,15 +25,18 @@ def migrate(connection: sqlite3.Connection, versions: Sequence[Sequence[Script]]
         StoreUnusableError: it is not ours, or newer than this program.
     """
     if _read_version(connection, len(versions)) == len(versions):
-        return
+        return False
     with write_transaction(connection):
         present = _version(connection, len(versions))
         for number, scripts in enumerate(versions[present:], start=present + 1):
             for script in scripts:
-                for statement in _statements(script):
-                    connection.execute(statement)
+                if isinstance(script, str):
+                    execute(connection, script)
+                else:
+                    script(connection)
             connection.execute(f"PRAGMA user_version = {number}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    return present > 0
 
 
 def _read_version(connection: sqlite3.Connection, latest: int) -> int:
@@ -57,7 +62,13 @@ def _version(connection: sqlite3.Connection, latest: int) -> int:
     return int(version)
 
 
-def _statements(script: Script) -> list[str]:
+def execute(connection: sqlite3.Connection, script: str) -> None:
+    """Execute the statements of a script within the caller's transaction."""
+    for statement in _statements(script):
+        connection.execute(statement)
+
+
+def _statements(script: str) -> list[str]:
     """Split where SQLite calls a statement complete: triggers contain semicolons of their own."""
     statements, gathered = [], ""
     for line in script.splitlines(keepends=True):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from pointsman.archive.store.sqlite import citations, context, document_writer, documents, indexes, vectors, vocabulary
-from pointsman.archive.store.sqlite.archives import SqliteArchives
-from pointsman.archive.store.sqlite.context import SqliteContext
-from pointsman.archive.store.sqlite.database import BUSY_S, Database
-from pointsman.archive.store.sqlite.documents import SqliteDocuments
-from pointsman.archive.store.sqlite.housekeeper import Housekeeper
-from pointsman.archive.store.sqlite.indexes import SqliteIndexes
-from pointsman.archive.store.sqlite.passages import SqlitePassages
-from pointsman.archive.store.sqlite.vectors import SqliteVectors
+from pointsman.archive.store.base import VectorSearch
+from pointsman.archive.store.sql import citations, context, documents, indexes, vectors
+from pointsman.archive.store.sql.archives import SqlArchives
+from pointsman.archive.store.sql.context import SqlContext
+from pointsman.archive.store.sql.documents import SqlDocuments
+from pointsman.archive.store.sql.housekeeper import Housekeeper
+from pointsman.archive.store.sql.indexes import SqlIndexes
+from pointsman.archive.store.sql.key_values import SqlKeyValues
+from pointsman.archive.store.sql.passages import SqlPassages
+from pointsman.archive.store.sql.vectors import SqlVectors
+from pointsman.archive.store.sql.words import SqlWords
+from pointsman.archive.store.sqlite import context_words, first_version
+from pointsman.archive.store.sqlite.database import BUSY_S, SqliteDatabase
 
 _KEY_VALUE_SCHEMA = """
 CREATE TABLE memos (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -21,47 +26,48 @@ CREATE TABLE memos (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 VERSIONS = (
     (
         documents.SCHEMA,
-        document_writer.SCHEMA,
+        first_version.PASSAGES,
         vectors.SCHEMA,
         citations.SCHEMA,
-        vocabulary.SCHEMA,
+        first_version.VOCABULARY,
         context.SCHEMA,
+        context_words.SCHEMA,
         indexes.SCHEMA,
         _KEY_VALUE_SCHEMA,
     ),
+    (first_version.upgrade,),
 )
 
 
 class SqliteStorage:
     """Fits `Storage`. Ends with `close`."""
 
+    vector_search: VectorSearch | None = None
+
     def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
-        self.database = Database(path, VERSIONS, busy_s=busy_s)
-        self.housekeeper = Housekeeper(self.database)
-        self.documents = SqliteDocuments(self.database, self.housekeeper.wake)
-        self.passages = SqlitePassages(self.database)
-        self.context = SqliteContext(self.database)
-        self.vectors = SqliteVectors(self.database)
-        self.archives = SqliteArchives(self.database, self.housekeeper.wake)
-        self.indexes = SqliteIndexes(self.database)
-        self.key_values = SqliteKeyValues(self.database)
+        self.database = SqliteDatabase(path, VERSIONS, busy_s=busy_s)
+        words = SqlWords(self.database)
+        self.housekeeper = Housekeeper(self.database, words, self.database.checkpoint)
+        self.documents = SqlDocuments(self.database, self.housekeeper.wake)
+        self.passages = SqlPassages(self.database, words)
+        self.context = SqlContext(self.database, context_words.rank)
+        self.vectors = SqlVectors(self.database)
+        self.archives = SqlArchives(self.database, words, self.housekeeper.wake)
+        self.indexes = SqlIndexes(self.database)
+        self.key_values = SqlKeyValues(self.database)
+
+    def reading(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def turn(self, task: str) -> AbstractContextManager[bool]:
+        return self.database.turn(task)
+
+    def wake_housekeeper(self) -> None:
+        self.housekeeper.wake()
+
+    def tidy(self) -> None:
+        self.housekeeper.tidy()
 
     def close(self) -> None:
         self.housekeeper.close()
         self.database.close()
-
-
-class SqliteKeyValues:
-    """Fits `KeyValueStore`."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def read(self, name: str) -> str | None:
-        with self._database.reading() as connection:
-            row = connection.execute("SELECT value FROM memos WHERE name = ?", (name,)).fetchone()
-        return row[0] if row else None
-
-    def write(self, name: str, value: str) -> None:
-        with self._database.writing() as connection:
-            connection.execute("INSERT OR REPLACE INTO memos VALUES (?, ?)", (name, value))

@@ -9,7 +9,6 @@ costs one lookup.
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from pointsman.archive.citations.addresses import Name, address, names_of_citation, names_of_document, resolver_url
 from pointsman.archive.model.documents import Citation, Document
 from pointsman.archive.store.archives import Edge, Graph, Node, Reference, References
-from pointsman.archive.store.sqlite.database import placeholders
+from pointsman.archive.store.sql.database import Connection, placeholders
 
 SCHEMA = """
 CREATE TABLE citations (
@@ -71,7 +70,7 @@ Place = int | str
 """A document by its row, or something outside the archive by its address."""
 
 
-def write(connection: sqlite3.Connection, row: int, document: Document, citations: Sequence[Citation]) -> None:
+def write(connection: Connection, row: int, document: Document, citations: Sequence[Citation]) -> None:
     """Replace what the document cites, and resolve the citations that name it. `row` is its row in `documents`."""
     names = names_of_document(document)
     cited, named = _digest(document.url, *citations), _digest(*sorted((name.key, name.alias) for name in names))
@@ -85,19 +84,29 @@ def write(connection: sqlite3.Connection, row: int, document: Document, citation
         if old_cited is not None:
             _delete_citations(connection, row)
         _insert_citations(connection, row, document, citations)
-    connection.execute("INSERT OR REPLACE INTO citation_prints VALUES (?, ?, ?)", (row, cited, named))
+    connection.execute(
+        "INSERT INTO citation_prints VALUES (?, ?, ?) "
+        "ON CONFLICT (document) DO UPDATE SET cited = excluded.cited, named = excluded.named",
+        (row, cited, named),
+    )
 
 
-def forget(connection: sqlite3.Connection, row: int) -> None:
+def forget(connection: Connection, row: int) -> None:
     """Delete the citations of a document that is about to be removed; those that resolved to it become unresolved."""
     _delete_citations(connection, row)
     _replace_names(connection, row, ())
     connection.execute("DELETE FROM citation_prints WHERE document = ?", (row,))
 
 
-def _insert_citations(
-    connection: sqlite3.Connection, row: int, document: Document, citations: Sequence[Citation]
-) -> None:
+def written_by(connection: Connection, row: int) -> tuple[Citation, ...]:
+    """The citations of a document, as they were given to `write`."""
+    rows = connection.execute(
+        "SELECT kind, written, context, confidence, line FROM citations WHERE source = ? ORDER BY id", (row,)
+    )
+    return tuple(Citation(*each) for each in rows)
+
+
+def _insert_citations(connection: Connection, row: int, document: Document, citations: Sequence[Citation]) -> None:
     (last,) = connection.execute("SELECT coalesce(max(id), 0) FROM citations").fetchone()
     numbered = list(enumerate(citations, start=last + 1))
     connection.executemany(
@@ -112,7 +121,7 @@ def _insert_citations(
     connection.executemany(
         "INSERT INTO citation_wishes VALUES (?, ?, ?, ?)",
         [
-            (number, preference, name.key, name.alias)
+            (number, preference, name.key, int(name.alias))
             for number, each in numbered
             for preference, name in enumerate(names_of_citation(document, each))
         ],
@@ -120,14 +129,14 @@ def _insert_citations(
     _resolve(connection, [number for number, _ in numbered])
 
 
-def _delete_citations(connection: sqlite3.Connection, row: int) -> None:
+def _delete_citations(connection: Connection, row: int) -> None:
     connection.execute(
         "DELETE FROM citation_wishes WHERE citation IN (SELECT id FROM citations WHERE source = ?)", (row,)
     )
     connection.execute("DELETE FROM citations WHERE source = ?", (row,))
 
 
-def _replace_names(connection: sqlite3.Connection, row: int, names: Sequence[Name]) -> None:
+def _replace_names(connection: Connection, row: int, names: Sequence[Name]) -> None:
     """Set the names of a document, and resolve again the citations that have a name which was added or removed."""
     old = set(connection.execute("SELECT name, alias FROM citation_names WHERE document = ?", (row,)))
     new = {(name.key, int(name.alias)) for name in names}
@@ -139,7 +148,7 @@ def _replace_names(connection: sqlite3.Connection, row: int, names: Sequence[Nam
     _resolve(connection, _citations_naming(connection, sorted(changed)))
 
 
-def _citations_naming(connection: sqlite3.Connection, names: Sequence[int]) -> list[int]:
+def _citations_naming(connection: Connection, names: Sequence[int]) -> list[int]:
     citations: set[int] = set()
     for start in range(0, len(names), _VALUES_PER_STATEMENT):
         some = names[start : start + _VALUES_PER_STATEMENT]
@@ -148,20 +157,21 @@ def _citations_naming(connection: sqlite3.Connection, names: Sequence[int]) -> l
     return sorted(citations)
 
 
-def _resolve(connection: sqlite3.Connection, citations: Iterable[int]) -> None:
+def _resolve(connection: Connection, citations: Iterable[int]) -> None:
     """Point each to its best document: by its likeliest name, then by a name that is no alias, then the oldest."""
     resolved = []
     for citation in citations:
         best = connection.execute(
-            "SELECT n.document, w.alias OR n.alias FROM citation_wishes w JOIN citation_names n ON n.name = w.name "
+            "SELECT n.document, w.alias + n.alias FROM citation_wishes w JOIN citation_names n ON n.name = w.name "
             "WHERE w.citation = ? ORDER BY w.preference, n.alias, n.document LIMIT 1",
             (citation,),
         ).fetchone()
         target, alias = best or (None, False)
-        resolved.append((target, _ALIAS_FACTOR if alias else 1.0, citation))
+        factor = _ALIAS_FACTOR if alias else 1.0
+        resolved.append((target, factor, citation, target or 0, factor))
     connection.executemany(
-        "UPDATE citations SET target = ?1, sure = confidence * ?2 "
-        "WHERE id = ?3 AND (target IS NOT ?1 OR sure <> confidence * ?2)",
+        "UPDATE citations SET target = ?, sure = confidence * ? "
+        "WHERE id = ? AND (coalesce(target, 0) <> ? OR sure <> confidence * ?)",
         resolved,
     )
 
@@ -170,7 +180,7 @@ def _digest(*parts: object) -> bytes:
     return hashlib.blake2b(repr(parts).encode(errors="replace"), digest_size=16).digest()
 
 
-def references(connection: sqlite3.Connection, document: int, most: int) -> References:
+def references(connection: Connection, document: int, most: int) -> References:
     citing = _read_references(connection, "source", document, most)
     cited = _read_references(connection, "target", document, most)
     more = sum(
@@ -181,11 +191,12 @@ def references(connection: sqlite3.Connection, document: int, most: int) -> Refe
     return References(citing, cited, more)
 
 
-def _read_references(connection: sqlite3.Connection, end: str, document: int, most: int) -> tuple[Reference, ...]:
+def _read_references(connection: Connection, end: str, document: int, most: int) -> tuple[Reference, ...]:
     rows = connection.execute(
         f"SELECT {_DOCUMENT_ID.format('citations.source')}, {_DOCUMENT_ID.format('target')}, "
         "kind, written, context, sure "
-        f"FROM citations WHERE {end} = ? AND source IS NOT target ORDER BY sure DESC, source, line LIMIT ?",
+        f"FROM citations WHERE {end} = ? AND (target IS NULL OR source <> target) "
+        "ORDER BY sure DESC, source, line, id LIMIT ?",
         (document, most),
     )
     return tuple(
@@ -194,7 +205,7 @@ def _read_references(connection: sqlite3.Connection, end: str, document: int, mo
     )
 
 
-def graph(connection: sqlite3.Connection, documents: Sequence[int], depth: int, most: int) -> Graph:
+def graph(connection: Connection, documents: Sequence[int], depth: int, most: int) -> Graph:
     subgraph = _Subgraph(connection, dict.fromkeys(documents[:most], 1.0), len(documents) > most)
     frontier: list[Place] = list(subgraph.confidence)
     for _ in range(depth):
@@ -207,7 +218,7 @@ def graph(connection: sqlite3.Connection, documents: Sequence[int], depth: int, 
 class _Subgraph:
     """The places reached from some documents, with the confidence of the best path, and all edges met on the way."""
 
-    connection: sqlite3.Connection
+    connection: Connection
     confidence: dict[Place, float]
     truncated: bool
     edges: dict[tuple[int, Place], float] = field(default_factory=dict)
@@ -242,7 +253,7 @@ class _Subgraph:
         self.followed.add(row)
         rows = self.connection.execute(
             "SELECT target, CASE WHEN target IS NULL THEN address END, kind, written, sure FROM citations "
-            "WHERE source = ? ORDER BY sure DESC LIMIT ?",
+            "WHERE source = ? ORDER BY sure DESC, coalesce(target, 0), id LIMIT ?",
             (row, _MOST_FOLLOWED),
         ).fetchall()
         self.truncated |= len(rows) == _MOST_FOLLOWED
@@ -259,7 +270,8 @@ class _Subgraph:
 
     def _incoming(self, row: int) -> list[tuple[Place, float]]:
         rows = self.connection.execute(
-            "SELECT source, sure FROM citations WHERE target = ? ORDER BY sure DESC LIMIT ?", (row, _MOST_FOLLOWED)
+            "SELECT source, sure FROM citations WHERE target = ? ORDER BY sure DESC, source, id LIMIT ?",
+            (row, _MOST_FOLLOWED),
         ).fetchall()
         self.truncated |= len(rows) == _MOST_FOLLOWED
         for source, sure in rows:
@@ -278,7 +290,7 @@ class _Subgraph:
         return self.edges
 
 
-def _nodes(connection: sqlite3.Connection, subgraph: _Subgraph, start: frozenset[int]) -> dict[Place, Node]:
+def _nodes(connection: Connection, subgraph: _Subgraph, start: frozenset[int]) -> dict[Place, Node]:
     rows = [place for place in subgraph.confidence if isinstance(place, int)]
     described = {
         row: (shown, title)

@@ -1,4 +1,4 @@
-"""Deferred work of writes: removing words from the index, counting the vocabulary, merging index segments, checkpoints.
+"""Deferred work of writes: deleting removed passages, counting the vocabulary, merging index segments.
 
 A thread does it in small steps between the writes, so that a writer never waits long. Each step is a transaction of
 its own; a process that ends leaves the rest to the next one that writes.
@@ -7,25 +7,31 @@ its own; a process that ends leaves the rest to the next one that writes.
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
+from collections.abc import Callable
 
 from pointsman.archive.store.errors import StoreError
-from pointsman.archive.store.sqlite import vocabulary
-from pointsman.archive.store.sqlite.database import Database, set_counter
+from pointsman.archive.store.sql import vocabulary
+from pointsman.archive.store.sql.database import Connection, Database, set_counter
+from pointsman.archive.store.sql.passage_texts import PLACED
+from pointsman.archive.store.sql.words import SqlWords, merge_step
 
 QUIET_S = 0.2  # without a write: then all the work is done
+OTHERS_S = 30.0  # while another process does it: how often to check whether it still does
 BUSY_STEPS = 16  # at most, while writes keep coming
-PASSAGES_PER_STEP = 32
-PAGES_PER_MERGE = 16
+PASSAGES_PER_STEP = 128
 TOMBSTONES_KEPT = 50_000  # for readers that follow deletions; the oldest are dropped
 
 logger = logging.getLogger(__name__)
 
 
 class Housekeeper:
-    def __init__(self, database: Database) -> None:
+    """`finish`: what the engine does when all is done. Of several processes on one store, one works at a time."""
+
+    def __init__(self, database: Database, words: SqlWords, finish: Callable[[], None]) -> None:
         self._database = database
+        self._words = words
+        self._finish = finish
         self._changed = threading.Condition()
         self._writes = 0
         self._closing = False
@@ -56,7 +62,7 @@ class Housekeeper:
         """
         while self._step():
             pass
-        checkpoint(self._database)
+        self._finish()
 
     def _run(self) -> None:
         seen = 0
@@ -65,7 +71,9 @@ class Housekeeper:
             with self._changed:
                 self._changed.wait_for(lambda: self._closing, QUIET_S)
             try:
-                self._work(seen)
+                while not self._worked(seen):
+                    with self._changed:
+                        self._changed.wait_for(lambda: self._closing, OTHERS_S)
             except StoreError as error:  # locked by another process, or no room: the next write wakes this thread again
                 logger.info("housekeeping postponed: %s", error)
 
@@ -74,50 +82,48 @@ class Housekeeper:
             self._changed.wait_for(lambda: self._closing or self._writes != seen)
             return not self._closing
 
+    def _worked(self, seen: int) -> bool:
+        """False: another process does the work, perhaps without that of our last write."""
+        with self._database.turn("housekeeping") as mine:
+            if mine:
+                self._work(seen)
+        return mine or self._closing
+
     def _work(self, seen: int) -> None:
         """Finish while no writes come in; else do BUSY_STEPS, since the new writes start another turn."""
         steps = 0
         while not self._closing and (seen == self._writes or steps < BUSY_STEPS):
             steps += 1
             if not self._step():
-                checkpoint(self._database)
+                self._finish()
                 return
 
     def _step(self) -> bool:
         """Do one bounded piece of work. False: there was none."""
         with self._database.writing() as connection:
             cleaned = _delete_removed(connection)
-            return _merge_segments(connection) or cleaned or vocabulary.count(connection)
+            return merge_step(connection, self._words.corpus(connection)) or cleaned or vocabulary.count(connection)
 
 
-def checkpoint(database: Database) -> None:
-    """Move the write-ahead log into the file, as far as readers let it, without blocking."""
-    with database.outside_transactions() as connection:
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-
-
-def _delete_removed(connection: sqlite3.Connection) -> bool:
+def _delete_removed(connection: Connection) -> bool:
     rows = connection.execute(
-        "SELECT seq, passages.id, title, heading, text, parts FROM tombstones LEFT JOIN passages ON "
-        "passages.id = passage WHERE seq > (SELECT value FROM counters WHERE name = 'cleaned') ORDER BY seq LIMIT ?",
+        f"SELECT seq, passages.id, heading, {PLACED} FROM tombstones LEFT JOIN passages ON passages.id = passage "
+        "WHERE seq > (SELECT value FROM counters WHERE name = 'cleaned') ORDER BY seq LIMIT ?",
         (PASSAGES_PER_STEP,),
     ).fetchall()
     if not rows:
         return False
-    connection.executemany(
-        "INSERT INTO words (words, rowid, title, heading, text, parts) VALUES ('delete', ?, ?, ?, ?, ?)",
-        [row[1:] for row in rows],
-    )
-    numbers = [(row[1],) for row in rows]
+    present = [row[1:] for row in rows if row[1] is not None]
+    vocabulary.discount(connection, present)
+    numbers = [(row[0],) for row in present]
     connection.executemany("DELETE FROM passages WHERE id = ?", numbers)
     connection.executemany("DELETE FROM vectors WHERE passage = ?", numbers)
     last = rows[-1][0]
     set_counter(connection, "cleaned", last)
+    connection.executemany(
+        "DELETE FROM removed_texts WHERE id = ? AND NOT EXISTS "
+        "(SELECT 1 FROM passages WHERE removed = removed_texts.id)",
+        list({(row[3],) for row in present}),
+    )
     connection.execute("DELETE FROM tombstones WHERE seq <= ?", (last - TOMBSTONES_KEPT,))
     return True
-
-
-def _merge_segments(connection: sqlite3.Connection) -> bool:
-    before = connection.total_changes
-    connection.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (PAGES_PER_MERGE,))
-    return connection.total_changes - before >= 2  # FTS5 documents this as the sign that it merged something

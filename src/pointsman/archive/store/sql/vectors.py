@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pointsman.archive.store.base import PendingPassage, Space, StoredVector, VectorChanges, VectorCursor
-from pointsman.archive.store.sqlite.database import Database
+from pointsman.archive.store.sql.database import Connection, Database, placeholders
+from pointsman.archive.store.sql.passage_texts import PLACED, Texts
 
 # `through`: passages up to this number have a vector or were removed. Numbers only grow, so pending ones are above it.
 SCHEMA = """
@@ -31,30 +31,41 @@ _BATCH = 4_096
 _PENDING = "FROM passages WHERE id > ? AND document IS NOT NULL"
 
 
-class SqliteVectors:
+class SqlVectors:
     """Fits `VectorStore`."""
+
+    _INSERT = (
+        "INSERT INTO vectors (space, passage, vector) "
+        "SELECT ?, id, ? FROM passages WHERE id = ? AND document IS NOT NULL ON CONFLICT DO NOTHING"
+    )
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def space(self) -> Space | None:
         with self._database.reading() as connection:
-            found = connection.execute("SELECT provider, model, dimension FROM spaces WHERE in_use").fetchone()
+            found = connection.execute("SELECT provider, model, dimension FROM spaces WHERE in_use = 1").fetchone()
         return Space(*found) if found else None
 
     def switch_to(self, space: Space) -> None:
         with self._database.writing() as connection:
             number, _ = _register(connection, space)
-            connection.execute("UPDATE spaces SET in_use = (id = ?)", (number,))
+            connection.execute("UPDATE spaces SET in_use = CASE WHEN id = ? THEN 1 ELSE 0 END", (number,))
             connection.execute("DELETE FROM vectors WHERE space <> ?", (number,))
             connection.execute("DELETE FROM spaces WHERE id <> ?", (number,))
 
     def pending(self, space: Space, limit: int) -> list[PendingPassage]:
         with self._database.reading() as connection:
             rows = connection.execute(
-                f"SELECT id, title, heading, text {_PENDING} ORDER BY id LIMIT ?", (_through(connection, space), limit)
+                f"SELECT id, heading, {PLACED} {_PENDING} ORDER BY id LIMIT ?", (_through(connection, space), limit)
             ).fetchall()
-        return [PendingPassage(*row) for row in rows]
+            texts = Texts(connection)
+            texts.load({row[2] for row in rows})
+            pending = []
+            for number, heading, *placed in rows:
+                title, text = texts.of(*placed)
+                pending.append(PendingPassage(number, title, heading, text))
+        return pending
 
     def count_pending(self, space: Space) -> int:
         with self._database.reading() as connection:
@@ -66,33 +77,53 @@ class SqliteVectors:
         with self._database.writing() as connection:
             number, through = _register(connection, space)
             connection.executemany(
-                "INSERT OR IGNORE INTO vectors (space, passage, vector) "
-                "SELECT ?, id, ? FROM passages WHERE id = ? AND document IS NOT NULL",
-                [(number, vector, passage) for passage, vector in vectors],
+                self._INSERT, [(number, self._stored(vector), passage) for passage, vector in vectors]
             )
             last = max(through, vectors[-1][0])
             connection.execute("UPDATE spaces SET through = ? WHERE id = ?", (last, number))
-            if not connection.execute("SELECT 1 FROM spaces WHERE in_use").fetchone():
+            if not connection.execute("SELECT 1 FROM spaces WHERE in_use = 1").fetchone():
                 connection.execute("UPDATE spaces SET in_use = 1 WHERE id = ?", (number,))
 
     def changes(self, cursor: VectorCursor | None) -> VectorChanges:
         with self._database.reading() as connection:
-            return _changes(connection, cursor)
+            return _changes(connection, cursor, self._loaded)
+
+    def vectors_of(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT passage, vector FROM vectors JOIN spaces ON spaces.id = space AND in_use = 1 "
+                f"WHERE passage IN ({placeholders(numbers)})",
+                tuple(numbers),
+            ).fetchall()
+        return {number: self._loaded(vector) for number, vector in rows}
+
+    def _stored(self, vector: bytes) -> object:
+        """As the engine binds it."""
+        return vector
+
+    def _loaded(self, value: bytes) -> bytes:
+        """What the engine returns, as it was given."""
+        return value
 
 
-def counts(connection: sqlite3.Connection) -> tuple[dict[str, int], int]:
+def counts(connection: Connection) -> tuple[dict[str, int], int]:
     """The number of vectors by space, and of pending passages in the one in use."""
     rows = connection.execute(
         "SELECT provider, model, dimension, count(passage) FROM spaces LEFT JOIN vectors ON space = spaces.id "
         "GROUP BY spaces.id"
     ).fetchall()
-    through = connection.execute("SELECT through FROM spaces WHERE in_use").fetchone()
+    through = connection.execute("SELECT through FROM spaces WHERE in_use = 1").fetchone()
     by_space = {str(Space(*space)): count for *space, count in rows}
     return by_space, _count_pending(connection, through[0] if through else 0)
 
 
-def _changes(connection: sqlite3.Connection, cursor: VectorCursor | None) -> VectorChanges:
-    used = connection.execute("SELECT id, provider, model, dimension FROM spaces WHERE in_use").fetchone()
+def count_pending(connection: Connection, space: int) -> int:
+    (through,) = connection.execute("SELECT through FROM spaces WHERE id = ?", (space,)).fetchone()
+    return _count_pending(connection, through)
+
+
+def _changes(connection: Connection, cursor: VectorCursor | None, loaded: Callable[[bytes], bytes]) -> VectorChanges:
+    used = connection.execute("SELECT id, provider, model, dimension FROM spaces WHERE in_use = 1").fetchone()
     first_kept, last_removed = connection.execute(
         "SELECT coalesce(min(seq), 1), coalesce(max(seq), 0) FROM tombstones"
     ).fetchone()
@@ -107,26 +138,28 @@ def _changes(connection: sqlite3.Connection, cursor: VectorCursor | None) -> Vec
         removed = tuple(number for (number,) in rows)
         reset, last_added = False, cursor.added
     rows = connection.execute(
-        "SELECT seq, passage, document, collection, vector FROM vectors LEFT JOIN passages "
+        "SELECT seq, passage, passages.document, passages.collection, vector FROM vectors LEFT JOIN passages "
         "ON passages.id = passage WHERE seq > ? AND space = ? ORDER BY seq LIMIT ?",
         (last_added, space, _BATCH),
     ).fetchall()
-    added = tuple(StoredVector(*row[1:]) for row in rows if row[2] is not None)
+    added = tuple(StoredVector(row[1], row[2], row[3], loaded(row[4])) for row in rows if row[2] is not None)
     reached = VectorCursor(space, rows[-1][0] if rows else last_added, last_removed)
     return VectorChanges(Space(*used[1:]), reached, reset, removed, added, more=len(rows) == _BATCH)
 
 
-def _register(connection: sqlite3.Connection, space: Space) -> tuple[int, int]:
+def _register(connection: Connection, space: Space) -> tuple[int, int]:
     """Insert the space if it is new; its number, and how far its vectors have come."""
     values = (space.provider, space.model, space.dimension)
-    connection.execute("INSERT OR IGNORE INTO spaces (provider, model, dimension) VALUES (?, ?, ?)", values)
+    connection.execute(
+        "INSERT INTO spaces (provider, model, dimension) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", values
+    )
     number, through = connection.execute(
         "SELECT id, through FROM spaces WHERE provider = ? AND model = ? AND dimension = ?", values
     ).fetchone()
     return number, through
 
 
-def _through(connection: sqlite3.Connection, space: Space) -> int:
+def _through(connection: Connection, space: Space) -> int:
     found = connection.execute(
         "SELECT through FROM spaces WHERE provider = ? AND model = ? AND dimension = ?",
         (space.provider, space.model, space.dimension),
@@ -134,6 +167,6 @@ def _through(connection: sqlite3.Connection, space: Space) -> int:
     return int(found[0]) if found else 0
 
 
-def _count_pending(connection: sqlite3.Connection, through: int) -> int:
+def _count_pending(connection: Connection, through: int) -> int:
     (waiting,) = connection.execute(f"SELECT count(*) {_PENDING}", (through,)).fetchone()
     return int(waiting)

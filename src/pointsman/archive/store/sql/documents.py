@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pointsman.archive.model.documents import Chunk, Collection, Document, FileState, Manifest, PreparedDocument
 from pointsman.archive.store.base import CollectionStats, DocumentPage, DocumentSummary, Stats
 from pointsman.archive.store.errors import NameTakenError, StoreError, UnknownCollectionError
-from pointsman.archive.store.sqlite import document_writer, vectors
-from pointsman.archive.store.sqlite.database import Database
-from pointsman.archive.store.sqlite.document_writer import decompress
+from pointsman.archive.store.sql import citations, document_writer, vectors
+from pointsman.archive.store.sql.database import Connection, Database
+from pointsman.archive.store.sql.passage_texts import PLACED, Texts, decompress
 from pointsman.archive.text.similar_names import nearest
 
 SCHEMA = """
@@ -49,7 +48,7 @@ CREATE TABLE documents (
 _NAMES_COMPARED = 20_000  # with a name that was not found
 
 
-class SqliteDocuments:
+class SqlDocuments:
     """Fits `DocumentStore`."""
 
     def __init__(self, database: Database, wake_housekeeper: Callable[[], None]) -> None:
@@ -60,7 +59,8 @@ class SqliteDocuments:
         with self._database.writing() as connection:
             for name in filter(None, (manifest.name, manifest.alias)):
                 holder = connection.execute(
-                    "SELECT name FROM collections WHERE (name = ?1 OR alias = ?1) AND name <> ?2", (name, manifest.name)
+                    "SELECT name FROM collections WHERE (name = ? OR alias = ?) AND name <> ?",
+                    (name, name, manifest.name),
                 ).fetchone()
                 if holder is not None:
                     raise NameTakenError(name, holder[0])
@@ -78,7 +78,7 @@ class SqliteDocuments:
 
     def collection(self, name: str) -> Collection | None:
         with self._database.reading() as connection:
-            found = connection.execute(f"{_COLLECTIONS} WHERE {_NAMED} LIMIT 1", (name,)).fetchone()
+            found = connection.execute(f"{_COLLECTIONS} WHERE {_NAMED} LIMIT 1", (name, name)).fetchone()
         return _collection(found) if found else None
 
     def remove_collection(self, name: str) -> bool:
@@ -137,9 +137,11 @@ class SqliteDocuments:
         with self._database.reading() as connection:
             row = document_row(connection, collection_number(connection, collection), id)
             rows = connection.execute(
-                "SELECT text, heading, start_line, end_line FROM passages WHERE document = ? ORDER BY place", (row,)
+                f"SELECT heading, start_line, end_line, {PLACED} FROM passages WHERE document = ? ORDER BY place",
+                (row,),
             ).fetchall()
-        return tuple(Chunk(*row) for row in rows)
+            texts = Texts(connection)
+            return tuple(Chunk(texts.of(*placed)[1], *chunk) for *chunk, placed in ((*r[:3], r[3:]) for r in rows))
 
     def origins(self, collection: str) -> dict[str, FileState]:
         with self._database.reading() as connection:
@@ -149,6 +151,20 @@ class SqliteDocuments:
                 (collection_number(connection, collection),),
             ).fetchall()
         return {name: FileState(*state) for name, *state in rows}
+
+    def prepared(self, collection: str, id: str) -> PreparedDocument | None:  # noqa: A002
+        document = self.document(collection, id)
+        if document is None:
+            return None
+        chunks = self.chunks_of(collection, id)
+        with self._database.reading() as connection:
+            number = collection_number(connection, collection)
+            row = document_row(connection, number, id)
+            written = citations.written_by(connection, row) if row is not None else ()
+            origin = connection.execute(
+                "SELECT path, file_size, mtime_ns, sha256 FROM documents WHERE id = ? AND path IS NOT NULL", (row,)
+            ).fetchone()
+        return PreparedDocument(document, chunks, written, FileState(*origin) if origin else None)
 
     def touch(self, collection: str, id: str, origin: FileState) -> None:  # noqa: A002
         with self._database.writing() as connection:
@@ -175,12 +191,11 @@ class SqliteDocuments:
         with self._database.reading() as connection:
             rows = connection.execute("SELECT name, documents, passages FROM collections ORDER BY name").fetchall()
             by_space, waiting = vectors.counts(connection)
-            (pages,) = connection.execute("PRAGMA page_count").fetchone()
-            (page_size,) = connection.execute("PRAGMA page_size").fetchone()
-        return Stats(tuple(CollectionStats(*row) for row in rows), by_space, waiting, pages * page_size)
+            size = self._database.size(connection)
+        return Stats(tuple(CollectionStats(*row) for row in rows), by_space, waiting, size)
 
 
-_NAMED = "name = ?1 OR alias = ?1"
+_NAMED = "name = ? OR alias = ?"
 _COLLECTIONS = "SELECT name, alias, version, description, documents FROM collections"
 _DOCUMENT = "name, title, content, source, date, tags, url, metadata"
 
@@ -196,25 +211,25 @@ def _surrogate_message(documents: Sequence[PreparedDocument]) -> str:
     return "A document's metadata contains a lone surrogate, which is not valid Unicode text."
 
 
-def total_passages(connection: sqlite3.Connection) -> float:
-    (total,) = connection.execute("SELECT total(passages) FROM collections").fetchone()
+def total_passages(connection: Connection) -> float:
+    (total,) = connection.execute("SELECT CAST(coalesce(sum(passages), 0) AS BIGINT) FROM collections").fetchone()
     return float(total)
 
 
-def collection_number(connection: sqlite3.Connection, name: str) -> int:
+def collection_number(connection: Connection, name: str) -> int:
     """Raises UnknownCollectionError."""
-    found = connection.execute(f"SELECT id FROM collections WHERE {_NAMED} LIMIT 1", (name,)).fetchone()
+    found = connection.execute(f"SELECT id FROM collections WHERE {_NAMED} LIMIT 1", (name, name)).fetchone()
     if found is None:
         raise UnknownCollectionError(name)
     return int(found[0])
 
 
-def collection_name(connection: sqlite3.Connection, name: str) -> str:
-    (full,) = connection.execute(f"SELECT name FROM collections WHERE {_NAMED} LIMIT 1", (name,)).fetchone()
+def collection_name(connection: Connection, name: str) -> str:
+    (full,) = connection.execute(f"SELECT name FROM collections WHERE {_NAMED} LIMIT 1", (name, name)).fetchone()
     return str(full)
 
 
-def document_row(connection: sqlite3.Connection, collection: int, name: str) -> int | None:
+def document_row(connection: Connection, collection: int, name: str) -> int | None:
     found = connection.execute(
         "SELECT id FROM documents WHERE collection = ? AND name = ?", (collection, name)
     ).fetchone()

@@ -7,58 +7,67 @@ passages itself. A step and its mark are one transaction, so that each passage c
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from pointsman.archive.store.sqlite.database import counter, set_counter
+from pointsman.archive.store.sql.database import Connection, counter, set_counter
+from pointsman.archive.store.sql.passage_texts import PLACED, Texts
 from pointsman.archive.text.vocabulary import MOST_WORDS, Vocabulary
 from pointsman.archive.text.words import words_of
 
-SCHEMA = """
-CREATE TABLE vocabulary (word TEXT PRIMARY KEY, passages INTEGER NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX vocabulary_by_revision ON vocabulary (revision);
-CREATE TABLE vocabulary_gone (seq INTEGER PRIMARY KEY, title TEXT, heading TEXT, text TEXT);
-INSERT INTO counters VALUES ('counted passage', 0), ('vocabulary revision', 0);
-CREATE TRIGGER vocabulary_discounts BEFORE DELETE ON passages
-WHEN old.id <= (SELECT value FROM counters WHERE name = 'counted passage')
-BEGIN
-    INSERT INTO vocabulary_gone (title, heading, text) VALUES (old.title, old.heading, old.text);
-END;
-"""
+Row = tuple[Any, ...]
+"""The number of a passage, its heading, and where its text is."""
 
 PASSAGES_PER_STEP = 300
 _READ_PER_SEARCH = 1_000  # passages that are not counted yet
 
 
-def count(connection: sqlite3.Connection) -> bool:
+def count(connection: Connection) -> bool:
     """Do one bounded step. False: all is counted."""
-    mark = counter(connection, "counted passage")
-    new = connection.execute(
-        "SELECT id, title, heading, text FROM passages WHERE id > ? ORDER BY id LIMIT ?", (mark, PASSAGES_PER_STEP)
-    ).fetchall()
-    gone = connection.execute(
-        "SELECT seq, title, heading, text FROM vocabulary_gone ORDER BY seq LIMIT ?", (PASSAGES_PER_STEP,)
-    ).fetchall()
-    if not new and not gone:
+    rows = _after(connection, counter(connection, "counted passage"), PASSAGES_PER_STEP)
+    if not rows:
         return False
-    words = Counter(word for _, *texts in new for word in words_of(*texts))
-    words.subtract(word for _, *texts in gone for word in words_of(*texts))
-    revision = counter(connection, "vocabulary revision") + 1
-    connection.executemany(
-        "INSERT INTO vocabulary VALUES (?, ?, ?) ON CONFLICT (word) DO UPDATE "
-        "SET passages = passages + excluded.passages, revision = excluded.revision",
-        [(word, passages, revision) for word, passages in sorted(words.items())],
-    )
-    if gone:
-        connection.execute("DELETE FROM vocabulary_gone WHERE seq <= ?", (gone[-1][0],))
-    set_counter(connection, "counted passage", new[-1][0] if new else mark)
-    set_counter(connection, "vocabulary revision", revision)
+    texts = Texts(connection)
+    add(connection, Counter(word for row in rows for word in _words(texts, row)))
+    set_counter(connection, "counted passage", rows[-1][0])
     return True
 
 
-class SqliteVocabulary:
+def discount(connection: Connection, rows: Sequence[Row]) -> None:
+    """Take out the words of passages that are about to be deleted, as far as they were counted."""
+    counted = counter(connection, "counted passage")
+    texts = Texts(connection)
+    words = Counter(word for row in rows if row[0] <= counted for word in _words(texts, row))
+    add(connection, Counter({word: -passages for word, passages in words.items()}))
+
+
+def add(connection: Connection, words: Counter[str]) -> None:
+    if not words:
+        return
+    revision = counter(connection, "vocabulary revision") + 1
+    connection.executemany(
+        "INSERT INTO vocabulary VALUES (?, ?, ?) ON CONFLICT (word) DO UPDATE "
+        "SET passages = vocabulary.passages + excluded.passages, revision = excluded.revision",
+        [(word, passages, revision) for word, passages in sorted(words.items())],
+    )
+    set_counter(connection, "vocabulary revision", revision)
+
+
+def _after(connection: Connection, number: int, most: int) -> list[Row]:
+    return connection.execute(
+        f"SELECT id, heading, {PLACED} FROM passages WHERE id > ? ORDER BY id LIMIT ?", (number, most)
+    ).fetchall()
+
+
+def _words(texts: Texts, row: Row) -> set[str]:
+    _, heading, *placed = row
+    title, text = texts.of(*placed)
+    return words_of(title, heading, text)
+
+
+class SqlVocabulary:
     """The vocabulary in memory, brought up to date on demand."""
 
     def __init__(self, wake_housekeeper: Callable[[], None]) -> None:
@@ -68,7 +77,7 @@ class SqliteVocabulary:
         self._revision = 0
         self._read_up_to = 0  # a passage
 
-    def current(self, connection: sqlite3.Connection) -> Vocabulary:
+    def current(self, connection: Connection) -> Vocabulary:
         with self._lock:
             revision = counter(connection, "vocabulary revision")
             if revision > self._revision:
@@ -82,13 +91,12 @@ class SqliteVocabulary:
             self._read_uncounted(connection, counter(connection, "counted passage"))
             return self._known
 
-    def _read_uncounted(self, connection: sqlite3.Connection, counted: int) -> None:
+    def _read_uncounted(self, connection: Connection, counted: int) -> None:
         after = max(self._read_up_to, counted)
-        newest = connection.execute(
-            "SELECT id, title, heading, text FROM passages WHERE id > ? ORDER BY id LIMIT ?", (after, _READ_PER_SEARCH)
-        ).fetchall()
-        for _, *texts in newest:
-            self._known.count_passage(words_of(*texts))
+        newest = _after(connection, after, _READ_PER_SEARCH)
+        texts = Texts(connection)
+        for row in newest:
+            self._known.count_passage(_words(texts, row))
         if newest:
             self._read_up_to = newest[-1][0]
         if counter(connection, "passage") > counted:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sqlite3
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 from pointsman.archive.model.indexes import Entry, IndexFullError, Tokenizer
-from pointsman.archive.store.sqlite.database import Database
+from pointsman.archive.store.sql.database import Connection, Database
 
 SCHEMA = """
 CREATE TABLE search_indexes (
@@ -36,10 +36,12 @@ CREATE TABLE search_postings (
 ) WITHOUT ROWID;
 CREATE INDEX search_postings_of_entry ON search_postings (entry);
 """
+_ENTRIES_READ = 100  # at a time
+_LONGEST_WORD = 400  # characters: a longer one is stored as its beginning and a hash
 _PLACE_BYTES = array("I").itemsize
 
 
-class SqliteIndexes:
+class SqlIndexes:
     """Fits `StoredIndexes`."""
 
     def __init__(self, database: Database) -> None:
@@ -57,24 +59,24 @@ class SqliteIndexes:
                 )
             connection.execute(
                 "INSERT INTO search_indexes (name, lowercase, min_length) VALUES (?, ?, ?)",
-                (name, tokenizer.lowercase, tokenizer.min_length),
+                (name, int(tokenizer.lowercase), tokenizer.min_length),
             )
         return True
 
-    def find(self, name: str) -> SqliteIndex | None:
+    def find(self, name: str) -> SqlIndex | None:
         with self._database.reading() as connection:
             row = _find_row(connection, name)
         if row is None:
             return None
         number, lowercase, min_length = row
-        return SqliteIndex(self._database, number, Tokenizer(bool(lowercase), min_length))
+        return SqlIndex(self._database, number, Tokenizer(bool(lowercase), min_length))
 
     def names(self) -> list[str]:
         with self._database.reading() as connection:
             return [name for (name,) in connection.execute("SELECT name FROM search_indexes")]
 
 
-class SqliteIndex:
+class SqlIndex:
     """Fits `Index`."""
 
     backend: Literal["sqlite"] = "sqlite"
@@ -90,19 +92,34 @@ class SqliteIndex:
             former = connection.execute(
                 "SELECT id FROM search_entries WHERE index_id = ? AND doc_id = ?", (self._number, entry.doc_id)
             ).fetchone()
-            if former is not None:
-                connection.execute("DELETE FROM search_postings WHERE entry = ?", former)
             # A replaced document keeps its row, so that the order of rows does not depend on replacements.
-            row = connection.execute(
-                "INSERT OR REPLACE INTO search_entries (id, index_id, doc_id, content, metadata) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (former and former[0], self._number, entry.doc_id, entry.content, json.dumps(entry.metadata)),
-            ).lastrowid
+            (row,) = connection.execute(
+                "INSERT INTO search_entries (index_id, doc_id, content, metadata) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (index_id, doc_id) DO UPDATE SET content = excluded.content, metadata = excluded.metadata "
+                "RETURNING id",
+                (self._number, entry.doc_id, entry.content, json.dumps(entry.metadata)),
+            ).fetchone()
+            connection.execute("DELETE FROM search_postings WHERE entry = ?", (row,))
             connection.executemany(
                 "INSERT INTO search_postings (index_id, word, entry, places) VALUES (?, ?, ?, ?)",
-                ((self._number, word, row, packed) for word, packed in sorted(places.items())),
+                [(self._number, word, row, packed) for word, packed in sorted(places.items())],
             )
         return former is not None
+
+    def entries(self) -> Iterator[Entry]:
+        last = 0
+        while True:
+            with self._database.reading() as connection:
+                rows = connection.execute(
+                    "SELECT id, doc_id, content, metadata FROM search_entries WHERE index_id = ? AND id > ? "
+                    "ORDER BY id LIMIT ?",
+                    (self._number, last, _ENTRIES_READ),
+                ).fetchall()
+            for _, doc_id, content, metadata in rows:
+                yield Entry(doc_id, content, json.loads(metadata))
+            if not rows:
+                return
+            last = rows[-1][0]
 
     @contextmanager
     def view(self) -> Iterator[_View]:
@@ -113,7 +130,7 @@ class SqliteIndex:
 class _View:
     """Fits `IndexView`."""
 
-    def __init__(self, connection: sqlite3.Connection, number: int) -> None:
+    def __init__(self, connection: Connection, number: int) -> None:
         self._connection = connection
         self._number = number
 
@@ -124,9 +141,9 @@ class _View:
     def postings(self, word: str) -> dict[int, int]:
         return dict(
             self._connection.execute(
-                "SELECT entry, length(places) / ? FROM search_postings WHERE index_id = ? AND word = ?",
-                (_PLACE_BYTES, self._number, word),
-            )
+                f"SELECT entry, length(places) / {_PLACE_BYTES} FROM search_postings WHERE index_id = ? AND word = ?",
+                (self._number, _key(word)),
+            ).fetchall()
         )
 
     def holds_phrase(self, number: int, words: Sequence[str]) -> bool:
@@ -147,19 +164,26 @@ class _View:
     def _places(self, number: int, word: str) -> array[int]:
         found = self._connection.execute(
             "SELECT places FROM search_postings WHERE index_id = ? AND word = ? AND entry = ?",
-            (self._number, word, number),
+            (self._number, _key(word), number),
         ).fetchone()
         return array("I", found[0] if found is not None else b"")
 
 
-def _find_row(connection: sqlite3.Connection, name: str) -> tuple[int, int, int] | None:
+def _find_row(connection: Connection, name: str) -> tuple[int, int, int] | None:
     found = connection.execute("SELECT id, lowercase, min_length FROM search_indexes WHERE name = ?", (name,))
     row: tuple[int, int, int] | None = found.fetchone()
     return row
 
 
+def _key(word: str) -> str:
+    """PostgreSQL's indexes take no text of more than some kilobytes."""
+    if len(word) <= _LONGEST_WORD:
+        return word
+    return f"{word[:_LONGEST_WORD]}…{hashlib.blake2b(word.encode(errors='replace'), digest_size=16).hexdigest()}"
+
+
 def _places(words: Sequence[str]) -> dict[str, bytes]:
     places: dict[str, array[int]] = {}
     for place, word in enumerate(words):
-        places.setdefault(word, array("I")).append(place)
+        places.setdefault(_key(word), array("I")).append(place)
     return {word: found.tobytes() for word, found in places.items()}

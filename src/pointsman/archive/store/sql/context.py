@@ -1,15 +1,14 @@
-"""Project context in SQLite: items with their words and vectors, and the files read most."""
+"""Project context: items with their vectors, and the files read most."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from pointsman.archive.model.context import Access, ContextItem, ItemFilter
 from pointsman.archive.model.query import Query
 from pointsman.archive.store.context import ContextStats, ItemVector
-from pointsman.archive.store.sqlite.database import Database, placeholders
-from pointsman.archive.store.sqlite.query_sql import with_any
+from pointsman.archive.store.sql.database import Connection, Database, placeholders
 from pointsman.archive.text.words import identifier_parts
 from pointsman.providers.text import STOP_WORDS
 
@@ -39,43 +38,39 @@ CREATE TABLE context_items (
 CREATE INDEX context_items_by_origin ON context_items (origin);
 CREATE INDEX context_items_by_source ON context_items (source);
 CREATE INDEX context_items_by_space ON context_items (space);
-CREATE VIRTUAL TABLE context_words USING fts5 (
-    title, content, module, parts,
-    content = 'context_items', content_rowid = 'row', tokenize = 'porter unicode61'
-);
-CREATE TRIGGER context_item_comes AFTER INSERT ON context_items BEGIN
-    INSERT INTO context_words (rowid, title, content, module, parts)
-    VALUES (new.row, new.title, new.content, new.module, new.parts);
-END;
-CREATE TRIGGER context_item_goes AFTER DELETE ON context_items BEGIN
-    INSERT INTO context_words (context_words, rowid, title, content, module, parts)
-    VALUES ('delete', old.row, old.title, old.content, old.module, old.parts);
-END;
 CREATE TABLE file_accesses (
     root TEXT NOT NULL, path TEXT NOT NULL, count INTEGER NOT NULL, last REAL NOT NULL, PRIMARY KEY (root, path)
 ) WITHOUT ROWID;
 CREATE INDEX file_accesses_by_time ON file_accesses (last);
 """
 
-_PASSES = (
-    "(:type IS NULL OR context_items.type = :type) AND "
-    "(:module IS NULL OR lower(context_items.module) = lower(:module))"
-)
 _ITEM = "id, source, type, title, content, date, module, session, path"
 
 
-class SqliteContext:
+class ItemRanking(Protocol):
+    def __call__(
+        self, connection: Connection, query: Query, words: Sequence[str], item_filter: ItemFilter, limit: int
+    ) -> list[tuple[int, float]]:
+        """Rows that have some of `words`, best first, with their BM25 score."""
+        ...
+
+
+class SqlContext:
     """Fits `ContextStore`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, ranking: ItemRanking) -> None:
         self._database = database
+        self._rank = ranking
 
     def replace(self, origin: str, digest: str, items: Sequence[ContextItem]) -> None:
         with self._database.writing() as connection:
             connection.execute("DELETE FROM context_items WHERE origin = ?", (origin,))
             for item in items:
                 _insert(connection, origin, item)
-            connection.execute("INSERT OR REPLACE INTO context_origins VALUES (?, ?)", (origin, digest))
+            connection.execute(
+                "INSERT INTO context_origins VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET digest = excluded.digest",
+                (origin, digest),
+            )
             _next_generation(connection)
 
     def add(self, item: ContextItem) -> None:
@@ -104,6 +99,14 @@ class SqliteContext:
                 ).fetchall()
             )
 
+    def by_origin(self) -> dict[str, list[ContextItem]]:
+        with self._database.reading() as connection:
+            rows = connection.execute(f"SELECT origin, {_ITEM} FROM context_items ORDER BY row").fetchall()
+        items: dict[str, list[ContextItem]] = {}
+        for origin, *item in rows:
+            items.setdefault(origin, []).append(ContextItem(*item))
+        return items
+
     def stats(self, space: str) -> ContextStats:
         with self._database.reading() as connection:
             by_source = dict(
@@ -121,18 +124,7 @@ class SqliteContext:
             return []
         words = tuple(word for word in query.words if word not in STOP_WORDS) or query.words
         with self._database.reading() as connection:
-            found = connection.execute(
-                "SELECT row, -bm25(context_words, 2.0, 1.0, 1.0, 0.5) AS score FROM context_words "
-                "JOIN context_items ON row = context_words.rowid "
-                f"WHERE context_words MATCH :match AND {_PASSES} ORDER BY score DESC, row LIMIT :limit",
-                {
-                    "match": with_any(query, words),
-                    "type": item_filter.type,
-                    "module": item_filter.module,
-                    "limit": limit,
-                },
-            )
-            return [(row, score) for row, score in found]
+            return self._rank(connection, query, words, item_filter, limit)
 
     def items(self, rows: Sequence[int]) -> dict[int, ContextItem]:
         with self._database.reading() as connection:
@@ -142,10 +134,11 @@ class SqliteContext:
             return {row: ContextItem(*rest) for row, *rest in found}
 
     def newest(self, item_filter: ItemFilter, limit: int) -> list[ContextItem]:
+        where, values = passing(item_filter)
         with self._database.reading() as connection:
             found = connection.execute(
-                f"SELECT {_ITEM} FROM context_items WHERE {_PASSES} ORDER BY date DESC, row DESC LIMIT :limit",
-                {"type": item_filter.type, "module": item_filter.module, "limit": limit},
+                f"SELECT {_ITEM} FROM context_items WHERE {where} ORDER BY date DESC, row DESC LIMIT ?",
+                (*values, limit),
             )
             return [ContextItem(*item) for item in found]
 
@@ -159,7 +152,8 @@ class SqliteContext:
     def without_vector(self, space: str, limit: int) -> list[tuple[int, str]]:
         with self._database.reading() as connection:
             return connection.execute(
-                "SELECT row, title || char(10) || content FROM context_items WHERE space IS NOT ? ORDER BY row LIMIT ?",
+                "SELECT row, title || '\n' || content FROM context_items "
+                "WHERE space IS NULL OR space <> ? ORDER BY row LIMIT ?",
                 (space, limit),
             ).fetchall()
 
@@ -174,13 +168,14 @@ class SqliteContext:
     def record_accesses(self, accesses: Sequence[Access]) -> None:
         with self._database.writing() as connection:
             connection.executemany(
-                "INSERT INTO file_accesses VALUES (:root, :path, :count, :last) ON CONFLICT (root, path)"
-                " DO UPDATE SET count = count + excluded.count, last = max(last, excluded.last)",
-                [{"root": one.root, "path": one.path, "count": one.count, "last": one.last} for one in accesses],
+                "INSERT INTO file_accesses VALUES (?, ?, ?, ?) ON CONFLICT (root, path) DO UPDATE SET "
+                "count = file_accesses.count + excluded.count, "
+                "last = CASE WHEN file_accesses.last > excluded.last THEN file_accesses.last ELSE excluded.last END",
+                [(one.root, one.path, one.count, one.last) for one in accesses],
             )
             connection.execute(
                 "DELETE FROM file_accesses WHERE (root, path) IN"
-                " (SELECT root, path FROM file_accesses ORDER BY last DESC LIMIT -1 OFFSET ?)",
+                " (SELECT root, path FROM file_accesses ORDER BY last DESC LIMIT 1000000000 OFFSET ?)",
                 (MOST_ACCESSES,),
             )
 
@@ -192,7 +187,19 @@ class SqliteContext:
             return [Access(*access) for access in found]
 
 
-def _insert(connection: sqlite3.Connection, origin: str, item: ContextItem) -> None:
+def passing(item_filter: ItemFilter) -> tuple[str, tuple[str, ...]]:
+    """A condition on `context_items`, and the values to bind."""
+    clauses, values = ["true"], []
+    if item_filter.type is not None:
+        clauses.append("context_items.type = ?")
+        values.append(item_filter.type)
+    if item_filter.module is not None:
+        clauses.append("lower(context_items.module) = lower(?)")
+        values.append(item_filter.module)
+    return " AND ".join(clauses), tuple(values)
+
+
+def _insert(connection: Connection, origin: str, item: ContextItem) -> None:
     connection.execute("DELETE FROM context_items WHERE id = ?", (item.id,))
     connection.execute(
         "INSERT INTO context_items (origin, id, source, type, title, content, date, module, session, path, parts)"
@@ -213,5 +220,5 @@ def _insert(connection: sqlite3.Connection, origin: str, item: ContextItem) -> N
     )
 
 
-def _next_generation(connection: sqlite3.Connection) -> None:
+def _next_generation(connection: Connection) -> None:
     connection.execute("UPDATE context_state SET generation = generation + 1")

@@ -1,0 +1,1 @@
+"""The store in PostgreSQL with pgvector: several archives on several machines use one."""

@@ -1,0 +1,207 @@
+"""The tables of an archive in PostgreSQL: those of SQLite, in PostgreSQL's types.
+
+Text is compared by bytes, as in SQLite, so that both engines list and find in the same order.
+"""
+
+from __future__ import annotations
+
+from pointsman.core.postgres import Versions
+
+PART = "archive"
+
+_FIRST = """
+CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
+CREATE TABLE counters (name text COLLATE "C" PRIMARY KEY, value bigint NOT NULL);
+INSERT INTO counters VALUES ('epoch', (random() * 1e15)::bigint);
+CREATE TABLE memos (name text COLLATE "C" PRIMARY KEY, value text NOT NULL);
+
+CREATE TABLE collections (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    alias text COLLATE "C" UNIQUE,
+    version text,
+    description text,
+    documents bigint NOT NULL DEFAULT 0,
+    passages bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE documents (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    collection bigint NOT NULL REFERENCES collections,
+    name text COLLATE "C" NOT NULL,
+    title text COLLATE "C" NOT NULL,
+    size bigint NOT NULL,
+    passages bigint NOT NULL,
+    source text COLLATE "C" NOT NULL,
+    date text COLLATE "C" NOT NULL,
+    url text,
+    tags text NOT NULL,
+    metadata text,
+    path text,
+    file_size bigint,
+    mtime_ns bigint,
+    sha256 text,
+    content bytea NOT NULL,
+    UNIQUE (collection, name)
+);
+ALTER TABLE documents ALTER COLUMN content SET STORAGE EXTERNAL;
+
+
+CREATE TABLE passages (
+    id bigint PRIMARY KEY,
+    document bigint,
+    removed bigint,
+    collection bigint NOT NULL,
+    place bigint NOT NULL,
+    start_line bigint NOT NULL,
+    end_line bigint NOT NULL,
+    start bigint NOT NULL,
+    size bigint NOT NULL,
+    length bigint NOT NULL,
+    heading text,
+    text text
+);
+CREATE INDEX passages_of_document ON passages (document) WHERE document IS NOT NULL;
+CREATE INDEX passages_removed ON passages (removed) WHERE removed IS NOT NULL;
+CREATE TABLE removed_texts (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    title text NOT NULL,
+    content bytea NOT NULL
+);
+CREATE TABLE tombstones (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, passage bigint NOT NULL);
+INSERT INTO counters VALUES ('passage', 0), ('cleaned', 0), ('segment', 0);
+
+CREATE TABLE segments (
+    id bigint PRIMARY KEY,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    passages bigint NOT NULL,
+    ready bigint NOT NULL,
+    target bigint,
+    done text COLLATE "C"
+);
+CREATE TABLE postings (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    segment bigint NOT NULL,
+    word text COLLATE "C" NOT NULL,
+    common bigint NOT NULL,
+    data bytea NOT NULL,
+    positions bytea NOT NULL,
+    UNIQUE (segment, word)
+);
+ALTER TABLE postings ALTER COLUMN data SET STORAGE EXTERNAL, ALTER COLUMN positions SET STORAGE EXTERNAL;
+
+CREATE TABLE vocabulary (
+    word text COLLATE "C" PRIMARY KEY,
+    passages bigint NOT NULL,
+    revision bigint NOT NULL -- without an index, so that an update leaves all indexes alone
+) WITH (fillfactor = 60);
+INSERT INTO counters VALUES ('counted passage', 0), ('vocabulary revision', 0);
+
+CREATE TABLE spaces (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    provider text NOT NULL,
+    model text NOT NULL,
+    dimension bigint NOT NULL,
+    through bigint NOT NULL DEFAULT 0,
+    in_use bigint NOT NULL DEFAULT 0,
+    UNIQUE (provider, model, dimension)
+);
+CREATE TABLE vectors (
+    seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    space bigint NOT NULL,
+    passage bigint NOT NULL,
+    document bigint NOT NULL,
+    collection bigint NOT NULL,
+    vector halfvec NOT NULL,
+    UNIQUE (passage, space)
+);
+CREATE INDEX vectors_of_collection ON vectors (collection);
+ALTER TABLE vectors ALTER COLUMN vector SET STORAGE PLAIN;
+
+CREATE TABLE citations (
+    id bigint PRIMARY KEY,
+    source bigint NOT NULL,
+    target bigint,
+    sure double precision NOT NULL,
+    confidence double precision NOT NULL,
+    line bigint NOT NULL,
+    kind text NOT NULL,
+    written text NOT NULL,
+    address text NOT NULL,
+    context text NOT NULL
+);
+CREATE INDEX citations_by_source ON citations (source, sure DESC, target);
+CREATE INDEX citations_by_target ON citations (target, sure DESC, source) WHERE target IS NOT NULL;
+CREATE TABLE citation_wishes (
+    citation bigint NOT NULL,
+    preference bigint NOT NULL,
+    name bigint NOT NULL,
+    alias bigint NOT NULL,
+    PRIMARY KEY (citation, preference)
+);
+CREATE INDEX citation_wishes_by_name ON citation_wishes (name, citation);
+CREATE TABLE citation_names (
+    name bigint NOT NULL,
+    document bigint NOT NULL,
+    alias bigint NOT NULL,
+    PRIMARY KEY (name, document)
+);
+CREATE INDEX citation_names_by_document ON citation_names (document, name, alias);
+CREATE TABLE citation_prints (document bigint PRIMARY KEY, cited bytea NOT NULL, named bytea NOT NULL);
+
+CREATE TABLE context_state (generation bigint NOT NULL);
+INSERT INTO context_state VALUES (0);
+CREATE TABLE context_origins (name text COLLATE "C" PRIMARY KEY, digest text NOT NULL);
+CREATE TABLE context_items (
+    row bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    origin text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL UNIQUE,
+    source text COLLATE "C" NOT NULL,
+    type text COLLATE "C" NOT NULL,
+    title text NOT NULL,
+    content text NOT NULL,
+    module text COLLATE "C",
+    session text,
+    date text COLLATE "C" NOT NULL,
+    path text,
+    parts text,
+    space text COLLATE "C",
+    vector bytea
+);
+CREATE INDEX context_items_by_origin ON context_items (origin);
+CREATE INDEX context_items_by_source ON context_items (source);
+CREATE INDEX context_items_by_space ON context_items (space);
+CREATE TABLE file_accesses (
+    root text COLLATE "C" NOT NULL,
+    path text COLLATE "C" NOT NULL,
+    count bigint NOT NULL,
+    last double precision NOT NULL,
+    PRIMARY KEY (root, path)
+);
+CREATE INDEX file_accesses_by_time ON file_accesses (last);
+
+CREATE TABLE search_indexes (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text COLLATE "C" NOT NULL UNIQUE,
+    lowercase bigint NOT NULL,
+    min_length bigint NOT NULL
+);
+CREATE TABLE search_entries (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    index_id bigint NOT NULL REFERENCES search_indexes,
+    doc_id text COLLATE "C" NOT NULL,
+    content text NOT NULL,
+    metadata text NOT NULL,
+    UNIQUE (index_id, doc_id)
+);
+CREATE TABLE search_postings (
+    index_id bigint NOT NULL,
+    word text COLLATE "C" NOT NULL,
+    entry bigint NOT NULL,
+    places bytea NOT NULL,
+    PRIMARY KEY (index_id, word, entry)
+);
+CREATE INDEX search_postings_of_entry ON search_postings (entry);
+"""
+
+VERSIONS: Versions = (_FIRST,)

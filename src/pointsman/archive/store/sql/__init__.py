@@ -1,0 +1,1 @@
+"""What both engines share: one text of SQL for SQLite and PostgreSQL, on the interface in `database.py`."""

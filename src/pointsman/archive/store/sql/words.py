@@ -1,0 +1,371 @@
+"""The index of words: segments of packed postings, and which passages there are.
+
+A write adds a segment; the housekeeper merges segments in small steps. While a merge is under way, its sources are
+read and its target is not; one transaction exchanges them.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pointsman.archive.store.lru_cache import LruCache
+from pointsman.archive.store.postings import (
+    Occurrences,
+    PassageTexts,
+    Postings,
+    SegmentSize,
+    index,
+    merge,
+    pack,
+    to_merge,
+    unpack,
+)
+from pointsman.archive.store.sql.database import Connection, Database, counter, placeholders, set_counter
+from pointsman.archive.store.text_search import CACHE_BYTES, Corpus, FoundCache, TextSearch
+
+# `first` and `last`: its passages. `ready`: searched. `target`: the segment that it is merged into. `done`: the last
+# word that has been merged into this one.
+SCHEMA = """
+CREATE TABLE segments (
+    id INTEGER PRIMARY KEY,
+    first INTEGER NOT NULL,
+    last INTEGER NOT NULL,
+    passages INTEGER NOT NULL,
+    ready INTEGER NOT NULL,
+    target INTEGER,
+    done TEXT
+);
+CREATE TABLE postings (
+    id INTEGER PRIMARY KEY,
+    segment INTEGER NOT NULL,
+    word TEXT NOT NULL,
+    common INTEGER NOT NULL,
+    data BLOB NOT NULL,
+    positions BLOB NOT NULL,
+    UNIQUE (segment, word)
+);
+INSERT INTO counters VALUES ('segment', 0);
+"""
+
+PASSAGES_PER_SEGMENT = 8_192  # of one write
+BLOCKS_PER_STEP = 2  # of each segment that is merged
+ROWS_PER_STEP = 64  # of merged segments that are deleted
+_BLOCKS_READ = 500  # by one statement
+_LONGEST_KEY = 256  # characters
+BLOCK_CACHE_BYTES = 24_000_000
+_DELETIONS_KEPT = 20_000  # for readers that began before the last writes
+_MOST_DEAD = 0.5  # of the passages of a segment, before it is rewritten
+
+BlockCache = LruCache[tuple[int, str, bool], Postings]
+"""Unpacked blocks, by segment, first word and whether they have positions. A segment never changes."""
+
+
+def write_segment(connection: Connection, passages: Sequence[PassageTexts]) -> dict[int, int]:
+    """Index new passages, in the order of their numbers. How many words each has."""
+    lengths: dict[int, int] = {}
+    for start in range(0, len(passages), PASSAGES_PER_SEGMENT):
+        part = passages[start : start + PASSAGES_PER_SEGMENT]
+        indexed, counted = index(part)
+        lengths |= counted
+        segment = _new_segment(connection, part[0].number, part[-1].number, len(part), ready=True)
+        _write_blocks(connection, segment, indexed)
+    return lengths
+
+
+def merge_step(connection: Connection, corpus: Corpus) -> bool:
+    """Do one bounded step of merging segments and deleting merged ones. False: there is nothing to do."""
+    building = connection.execute(
+        "SELECT id, first, last, done FROM segments WHERE ready = 0 AND target IS NULL"
+    ).fetchone()
+    if building:
+        _continue_merge(connection, corpus, *building)
+        return True
+    return _delete_merged(connection) or _start_merge(connection, corpus)
+
+
+class Located(NamedTuple):
+    """A block of a segment: its row, its first word or a part of it, and `Block.common`."""
+
+    segment: int
+    row: int
+    first: str
+    common: int
+
+
+class SqlWords:
+    """Searches in what a transaction sees. Its caches belong to one database: another one in its place starts anew."""
+
+    def __init__(self, database: Database, segments: type[Segments] | None = None) -> None:
+        """`segments`: how the engine reads them."""
+        self._database = database
+        self._segments = segments or Segments
+        self._caches: tuple[object, PassageMap, BlockCache] = (None, PassageMap(), BlockCache(BLOCK_CACHE_BYTES))
+
+    def corpus(self, connection: Connection) -> Corpus:
+        return self._current_caches(connection)[1].current(connection)[0]
+
+    def search(self, connection: Connection) -> TextSearch:
+        _, passages, blocks = self._current_caches(connection)
+        corpus, found = passages.current(connection)
+        return TextSearch(self._segments(connection, blocks), corpus, found)
+
+    def _current_caches(self, connection: Connection) -> tuple[object, PassageMap, BlockCache]:
+        identity = self._database.identity(connection)
+        if self._caches[0] != identity:
+            self._caches = (identity, PassageMap(), BlockCache(BLOCK_CACHE_BYTES))
+        return self._caches
+
+
+class Segments:
+    """Fits `PostingsReader`."""
+
+    def __init__(self, connection: Connection, cache: BlockCache) -> None:
+        self._connection = connection
+        self._cache = cache
+        rows = connection.execute("SELECT id FROM segments WHERE ready = 1 ORDER BY first").fetchall()
+        self._segments = [segment for (segment,) in rows]
+        self._located: dict[str, list[Located]] = {}
+
+    def read(self, words: Sequence[str], *, positions: bool) -> Mapping[str, Sequence[Occurrences]]:
+        located = self._locate(words)
+        blocks = self._read_blocks([block for found in located.values() for block in found], positions)
+        return {
+            word: [each for block in found for each in blocks[block.row].find(word)] for word, found in located.items()
+        }
+
+    def common(self, words: Sequence[str]) -> Mapping[str, int]:
+        return {word: sum(block.common for block in found) for word, found in self._locate(words).items()}
+
+    def _locate(self, words: Sequence[str]) -> dict[str, list[Located]]:
+        """The blocks that may have each word, one of each segment, the oldest first."""
+        new = [word for word in dict.fromkeys(words) if word not in self._located]
+        self._located.update(self._find_blocks(new) if new else {})
+        return {word: self._located[word] for word in words}
+
+    def _find_blocks(self, words: Sequence[str]) -> dict[str, list[Located]]:
+        return {
+            word: [
+                Located(*row)
+                for segment in self._segments
+                for row in self._connection.execute(
+                    "SELECT segment, id, word, common FROM postings WHERE segment = ? AND word <= ? "
+                    "ORDER BY word DESC LIMIT 1",
+                    (segment, word),
+                )
+            ]
+            for word in words
+        }
+
+    def _read_blocks(self, wanted: Sequence[Located], positions: bool) -> dict[int, Postings]:
+        """By row. Adjacent words share a block."""
+        blocks: dict[int, Postings] = {}
+        missing: dict[int, Located] = {}
+        for each in wanted:
+            known = blocks.get(each.row) or self._cache.get((each.segment, each.first, positions))
+            if known is None:
+                missing[each.row] = each
+            else:
+                blocks[each.row] = known
+        rows = list(missing)
+        columns = "id, data, positions" if positions else "id, data"
+        for start in range(0, len(rows), _BLOCKS_READ):
+            some = rows[start : start + _BLOCKS_READ]
+            for row, *packed in self._connection.execute(
+                f"SELECT {columns} FROM postings WHERE id IN ({placeholders(some)})", some
+            ):
+                blocks[row] = unpack(*packed)
+                self._cache.put((missing[row].segment, missing[row].first, positions), blocks[row])
+        return blocks
+
+
+class PassageMap:
+    """Which passages there are, in memory. Thread-safe.
+
+    It follows the store incrementally: numbers of passages only grow, and deletions are listed in `tombstones`. For a
+    transaction that began before the newest write, it takes the newest changes back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: _State | None = None
+        self._cache = FoundCache(CACHE_BYTES)  # of the newest
+        self._gone: deque[tuple[int, int]] = deque(maxlen=_DELETIONS_KEPT)  # tombstones in order, and their passages
+
+    def current(self, connection: Connection) -> tuple[Corpus, FoundCache | None]:
+        """What the transaction sees; None for a cache if other transactions see newer passages."""
+        passages = counter(connection, "passage")
+        first, last = connection.execute(
+            "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM tombstones"
+        ).fetchone()
+        with self._lock:
+            newest = self._newest
+            if newest is not None and (newest.passages, newest.tombstones) == (passages, last):
+                return newest.corpus, self._cache
+            if newest is None or first > newest.tombstones + 1:
+                self._gone.clear()
+                newest = None
+            elif newest.passages > passages or newest.tombstones > last:
+                gone = [passage for seq, passage in self._gone if seq > last]
+                known = len(gone) == newest.tombstones - last
+                return _taken_back(connection, passages, newest.corpus, gone) if known else _read(
+                    connection, passages
+                ), None
+            self._newest = _State(passages, last, self._advanced(connection, passages, newest))
+            self._cache = FoundCache(CACHE_BYTES)
+            return self._newest.corpus, self._cache
+
+    def _advanced(self, connection: Connection, passages: int, known: _State | None) -> Corpus:
+        if known is None:
+            return _read(connection, passages)
+        table = _table(known.corpus, passages + 1)
+        _fill(table, connection, "id > ?", known.passages)
+        gone = connection.execute(
+            "SELECT seq, passage FROM tombstones WHERE seq > ? ORDER BY seq", (known.tombstones,)
+        ).fetchall()
+        table[:, [passage for _, passage in gone]] = 0
+        self._gone += gone
+        return Corpus(*table)
+
+
+class _State(NamedTuple):
+    passages: int  # the highest number
+    tombstones: int  # the last one
+    corpus: Corpus
+
+
+def _read(connection: Connection, passages: int) -> Corpus:
+    table = np.zeros((3, passages + 1), np.int32)
+    _fill(table, connection, "id > ?", 0)
+    return Corpus(*table)
+
+
+def _taken_back(connection: Connection, passages: int, newer: Corpus, gone: Sequence[int]) -> Corpus:
+    """An earlier state: without the passages that came later, and with those that are gone since."""
+    table = _table(newer, passages + 1)
+    _fill(table, connection, f"id IN ({placeholders(gone)})", *gone)
+    return Corpus(*table)
+
+
+def _table(corpus: Corpus, size: int) -> npt.NDArray[np.int32]:
+    """A copy, longer or shorter."""
+    table = np.zeros((3, size), np.int32)
+    size = min(size, len(corpus.lengths))
+    table[:, :size] = corpus.document_of[:size], corpus.collection_of[:size], corpus.lengths[:size]
+    return table
+
+
+def _fill(table: npt.NDArray[np.int32], connection: Connection, condition: str, *values: int) -> None:
+    rows = connection.execute(
+        f"SELECT id, document, collection, length FROM passages WHERE {condition} AND document IS NOT NULL", values
+    ).fetchall()
+    if rows:
+        columns = np.array(rows, np.int64).T
+        table[:, columns[0]] = columns[1:]
+
+
+def _new_segment(connection: Connection, first: int, last: int, passages: int, *, ready: bool) -> int:
+    segment = counter(connection, "segment") + 1
+    set_counter(connection, "segment", segment)
+    connection.execute(
+        "INSERT INTO segments (id, first, last, passages, ready) VALUES (?, ?, ?, ?, ?)",
+        (segment, first, last, passages, int(ready)),
+    )
+    return segment
+
+
+def _write_blocks(connection: Connection, segment: int, postings: Postings) -> None:
+    connection.executemany(
+        "INSERT INTO postings (segment, word, common, data, positions) VALUES (?, ?, ?, ?, ?)",
+        [(segment, _key(postings.words, block.first), *block[1:]) for block in pack(postings)],
+    )
+
+
+def _key(words: Sequence[str], first: str) -> str:
+    """What a block is found by: its first word, or of a long one the part that sets it apart from the word before.
+
+    An index of PostgreSQL takes keys of up to 2,700 bytes.
+    """
+    if len(first) <= _LONGEST_KEY:
+        return first
+    place = bisect_left(words, first)
+    before = words[place - 1] if place else ""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, before, strict=False)))
+    return first[: same + 1]
+
+
+def _start_merge(connection: Connection, corpus: Corpus) -> bool:
+    rows = connection.execute(
+        "SELECT id, passages, first, last FROM segments WHERE ready = 1 ORDER BY first"
+    ).fetchall()
+    chosen = to_merge([SegmentSize(*row[:2]) for row in rows])
+    if not chosen:  # a segment of which most was deleted is rewritten alone
+        dead = [row[0] for row in rows if _alive(corpus, row[2], row[3]) <= row[1] * (1 - _MOST_DEAD)]
+        chosen = dead[:1]
+    if not chosen:
+        return False
+    sources = [row for row in rows if row[0] in chosen]
+    target = _new_segment(connection, sources[0][2], sources[-1][3], 0, ready=False)
+    connection.executemany("UPDATE segments SET target = ? WHERE id = ?", [(target, source) for source in chosen])
+    return True
+
+
+def _continue_merge(
+    connection: Connection, corpus: Corpus, target: int, first: int, last: int, done: str | None
+) -> None:
+    sources = connection.execute("SELECT id FROM segments WHERE target = ? ORDER BY first", (target,)).fetchall()
+    parts: list[Postings] = []
+    ends: list[str] = []
+    for (source,) in sources:
+        blocks, more = _next_blocks(connection, source, done)
+        parts += blocks
+        if more:
+            ends.append(blocks[-1].words[-1])
+    end = min(ends, default=None)
+    if done is not None:
+        parts = [part.after(done) for part in parts]
+    if end is not None:
+        parts = [part.up_to(end) for part in parts]
+    if parts:
+        _write_blocks(connection, target, merge(parts, corpus.alive))
+    if end is not None:
+        connection.execute("UPDATE segments SET done = ? WHERE id = ?", (end, target))
+        return
+    connection.execute("UPDATE segments SET ready = 0 WHERE target = ?", (target,))
+    connection.execute(
+        "UPDATE segments SET ready = 1, done = NULL, passages = ? WHERE id = ?", (_alive(corpus, first, last), target)
+    )
+    connection.execute("DELETE FROM segments WHERE id = ? AND passages = 0", (target,))
+
+
+def _next_blocks(connection: Connection, segment: int, done: str | None) -> tuple[list[Postings], bool]:
+    """The blocks with the next words after `done`, and whether there are more."""
+    rows = connection.execute(
+        "SELECT data, positions FROM postings WHERE segment = ? AND word >= coalesce("
+        "(SELECT max(word) FROM postings WHERE segment = ? AND word <= ?), '') ORDER BY word LIMIT ?",
+        (segment, segment, done or "", BLOCKS_PER_STEP + 1),
+    ).fetchall()
+    return [unpack(*row) for row in rows[:BLOCKS_PER_STEP]], len(rows) > BLOCKS_PER_STEP
+
+
+def _delete_merged(connection: Connection) -> bool:
+    row = connection.execute("SELECT id FROM segments WHERE ready = 0 AND target IS NOT NULL LIMIT 1").fetchone()
+    if row is None:
+        return False
+    deleted = connection.execute(
+        "DELETE FROM postings WHERE id IN (SELECT id FROM postings WHERE segment = ? LIMIT ?)", (*row, ROWS_PER_STEP)
+    ).rowcount
+    if deleted < ROWS_PER_STEP:
+        connection.execute("DELETE FROM segments WHERE id = ?", row)
+    return True
+
+
+def _alive(corpus: Corpus, first: int, last: int) -> int:
+    return int(np.count_nonzero(corpus.alive[first : last + 1]))

@@ -1,0 +1,373 @@
+"""Full-text search in packed postings: which passages match a query, ranked by BM25. Independent of the engine.
+
+Scores are those of SQLite's FTS5 (`bm25()` with weights for the columns), where a phrase counts like a word. An
+engine provides a `PostingsReader` and the `Corpus`, both of the same transaction.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from pointsman.archive.model.query import Query
+from pointsman.archive.store.base import Scope, TextHit
+from pointsman.archive.store.lru_cache import LruCache
+from pointsman.archive.store.postings import HEADING, PARTS, TEXT, TITLE, Flags, Numbers, Occurrences, PostingsReader
+from pointsman.archive.text.tokenizer import tokenize
+from pointsman.archive.text.words import split_identifier
+
+Scores = npt.NDArray[np.float64]
+SmallNumbers = npt.NDArray[np.int32]
+Columns = frozenset[int]
+
+WEIGHTS = {TITLE: 2.0, HEADING: 1.0, TEXT: 1.0, PARTS: 0.5}
+K1, B = 1.2, 0.75
+LEAST_IDF = 1e-6  # of a word that half of all passages have
+EVERYWHERE: Columns = frozenset(WEIGHTS)
+BODY: Columns = frozenset((HEADING, TEXT, PARTS))
+MOST_WORDS = 512  # looked up for one query, pieces and parts included
+MOST_PHRASE_WORDS = 64
+MOST_POSTINGS = 5_000_000  # of common words that a query may read: some tenths of a second
+CACHE_BYTES = 32_000_000  # of a `FoundCache`
+COMMON_IDENTIFIER = 20  # passages: one in more of them (`utf-8`, `GitHub`) is a word like others
+
+_PIECE = re.compile(r"[^\W_]{2,}")
+_POSITION_BITS = 24
+_SPARSE = 16  # a sixteenth of the passages is sorted faster than all are counted
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """All passages, by number; arrays of the same length. 0: deleted, or never used."""
+
+    document_of: SmallNumbers
+    collection_of: SmallNumbers
+    lengths: SmallNumbers  # words of each passage
+
+    @cached_property
+    def alive(self) -> Flags:
+        alive = self.document_of > 0
+        alive.flags.writeable = False  # shared by all searches
+        return alive
+
+    @cached_property
+    def total(self) -> int:
+        return int(np.count_nonzero(self.alive))
+
+    @cached_property
+    def norms(self) -> Scores:
+        """How the length of each passage damps the frequency of its words."""
+        average = float(self.lengths[self.alive].sum(dtype=np.int64)) / max(1, self.total)
+        relative = self.lengths.astype(np.float64) / (average or 1.0)
+        norms: Scores = K1 * (1 - B + B * relative)
+        return norms
+
+    @cached_property
+    def passages_of(self) -> Numbers:
+        """How many each document has, by its number."""
+        counts = np.bincount(self.document_of).astype(np.int64)
+        counts[0] = 0
+        return counts
+
+    def documents(self, passages: Numbers) -> Numbers:
+        """The document of each passage."""
+        return self.document_of[passages].astype(np.int64)
+
+    def within(self, scope: Scope) -> Flags:
+        allowed = self.alive
+        for of, chosen in ((self.collection_of, scope.collections), (self.document_of, scope.documents)):
+            if chosen is not None:
+                table = np.zeros(int(of.max(initial=0)) + 1, np.bool_)
+                table[[number for number in chosen if number < len(table)]] = True
+                allowed = allowed & table[of]
+        return allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """Adjacent words in one of some columns."""
+
+    words: tuple[str, ...]
+    columns: Columns = EVERYWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The passages that have a phrase, ascending, and how often, weighted by column."""
+
+    passages: Numbers
+    frequencies: Scores
+
+    @property
+    def bytes(self) -> int:
+        return self.passages.nbytes + self.frequencies.nbytes
+
+
+NOTHING = Found(np.zeros(0, np.int64), np.zeros(0))
+
+
+def phrases(text: str, columns: Columns = EVERYWHERE) -> list[Phrase]:
+    """The readings of a word or phrase: as written, and by the parts of an identifier that is written as one word."""
+    read = [Phrase(tuple(tokenize(text)[:MOST_PHRASE_WORDS]), columns)]
+    parts = split_identifier(text)
+    if parts and PARTS in columns:
+        read.append(Phrase(tuple(tokenize(parts)[:MOST_PHRASE_WORDS]), frozenset((PARTS,))))
+    return [phrase for phrase in read if phrase.words]
+
+
+def pieces(word: str) -> list[str]:
+    """The halves of `high-speed`, which match where the whole does not."""
+    found = _PIECE.findall(word)
+    return found if len(found) > 1 else []
+
+
+FoundCache = LruCache[Phrase, Found]
+"""What was found in one state of the index: the next query has some of the words again."""
+
+
+class TextSearch:
+    """One consistent state of the index. Not thread-safe."""
+
+    def __init__(self, reader: PostingsReader, corpus: Corpus, cache: FoundCache | None = None) -> None:
+        """`cache`: shared by all searches in the same state."""
+        self._reader = reader
+        self.corpus = corpus
+        self._cache = cache
+        self._occurrences: dict[tuple[str, bool], Sequence[Occurrences]] = {}
+        self._found: dict[Phrase, Found] = {}
+
+    def search(self, query: Query, limit: int, *, enough: int, scope: Scope) -> list[TextHit]:
+        """Fits `PassageStore.search`, within a scope."""
+        words, parts = self._affordable(query)
+        required = [phrases(text) for text in (*query.must, *dict.fromkeys(words))]
+        self._prepare(phrase for group in required for phrase in group)
+        allowed = self.corpus.within(scope) & ~self._with_any(query.must_not)
+        once = [(phrase, 1) for group in required for phrase in group]
+        complete = self._best(once, self._all(required, allowed), limit)
+        if len(complete) >= enough or not words or (len({*words, *query.must}) == 1 and not parts):
+            return complete
+        return _lifted(complete, self._with_some(query, words, parts, allowed, limit))[:limit]
+
+    def search_some(self, query: Query, limit: int, scope: Scope) -> list[TextHit]:
+        """Best first: those with some of the words, and with what they must."""
+        words, parts = self._affordable(query)
+        allowed = self.corpus.within(scope) & ~self._with_any(query.must_not)
+        return self._with_some(query, words, parts, allowed, limit)
+
+    def _with_some(
+        self, query: Query, words: Sequence[str], parts: Sequence[str], allowed: Flags, limit: int
+    ) -> list[TextHit]:
+        musts = [phrases(text) for text in query.must]
+        optional = [phrases(text) for text in (*words, *parts)]
+        if musts:
+            optional.append(musts[0])  # so that none of the words has to be there
+        counted = Counter(phrase for group in (*musts, *optional) for phrase in group)
+        self._prepare(counted)
+        matching = self._all(musts, allowed) & self._any(phrase for group in optional for phrase in group)
+        return self._best(list(counted.items()), matching, limit)
+
+    def with_identifiers(self, identifiers: Sequence[str], query: Query, scope: Scope) -> dict[int, int]:
+        """Fits `PassageStore.with_identifiers`, for these identifiers."""
+        found: dict[int, int] = {}
+        allowed: Flags | None = None
+        for identifier in identifiers:
+            written = Phrase(tuple(tokenize(identifier)[:MOST_PHRASE_WORDS]))
+            passages = self._phrase(written).passages if written.words else NOTHING.passages
+            if not len(passages):
+                continue
+            if allowed is None:
+                within = self.corpus.within(scope) & ~self._with_any(query.must_not)
+                allowed = self._all([phrases(text) for text in query.must], within)
+            numbers = passages[allowed[passages]].tolist()
+            if len(numbers) <= COMMON_IDENTIFIER:
+                found.update({number: found.get(number, 0) + 1 for number in numbers})
+        return found
+
+    def passages(self, text: str, columns: Columns = EVERYWHERE) -> Numbers:
+        """Those that have a word or phrase in some columns, ascending."""
+        read = phrases(text, columns)
+        self._prepare(read)
+        found = [self._phrase(phrase).passages for phrase in read]
+        return found[0] if len(found) == 1 else np.unique(np.concatenate([NOTHING.passages, *found]))
+
+    def with_all(self, groups: Sequence[Sequence[str]]) -> Numbers:
+        """The passages that have a text of each group."""
+        read = [[phrase for text in _bounded(group) for phrase in phrases(text)] for group in groups]
+        self._prepare(phrase for group in read for phrase in group)
+        return np.flatnonzero(self._all(read, self.corpus.alive))
+
+    def required_and_excluded(self, query: Query) -> tuple[frozenset[int] | None, frozenset[int]]:
+        """Fits `PassageStore.required_and_excluded`."""
+        only = None
+        if query.must:
+            only = frozenset(self.with_all([[text] for text in query.must]).tolist())
+        return only, frozenset(np.flatnonzero(self._with_any(query.must_not)).tolist())
+
+    def _affordable(self, query: Query) -> tuple[list[str], list[str]]:
+        """The words of a query and their pieces, repeated as there.
+
+        Where all together would cost too much, the commonest are dropped, but never all.
+        """
+        of_word = {word: pieces(word) for word in query.words}
+        texts = list(dict.fromkeys([*of_word, *(piece for found in of_word.values() for piece in found)]))[:MOST_WORDS]
+        if 2 * len(texts) * self.corpus.total > MOST_POSTINGS:
+            texts = self._cheapest(texts)
+        words = [word for word in query.words if word in texts]
+        return words, [piece for word in words for piece in of_word[word] if piece in texts]
+
+    def _cheapest(self, texts: Sequence[str]) -> list[str]:
+        tokens = {text: tokenize(text)[:MOST_PHRASE_WORDS] for text in texts}
+        common = self._reader.common(list({token for each in tokens.values() for token in each}))
+        costs = {text: sum(common.get(token, 0) for token in tokens[text]) for text in texts}
+        kept = sorted(texts, key=costs.__getitem__)
+        work = sum(costs.values())
+        while len(kept) > 1 and work > MOST_POSTINGS:
+            work -= costs[kept.pop()]
+        return [text for text in texts if text in kept]
+
+    def _with_any(self, texts: Sequence[str]) -> Flags:
+        read = [phrase for text in texts for phrase in phrases(text)]
+        self._prepare(read)
+        return self._any(read)
+
+    def _all(self, groups: Sequence[Sequence[Phrase]], allowed: Flags) -> Flags:
+        """A phrase of each group; a group without one is ignored, but not all of them."""
+        read = [group for group in groups if group]
+        if groups and not read:
+            return np.zeros_like(allowed)
+        return reduce(np.logical_and, [self._any(group) for group in read], allowed)
+
+    def _any(self, read: Iterable[Phrase]) -> Flags:
+        flags = np.zeros(len(self.corpus.document_of), np.bool_)
+        for phrase in read:
+            flags[self._phrase(phrase).passages] = True
+        return flags
+
+    def _best(self, counted: Sequence[tuple[Phrase, int]], matching: Flags, limit: int) -> list[TextHit]:
+        """The matching passages with the highest scores; equal ones by number."""
+        numbers = np.flatnonzero(matching)
+        if not len(numbers):
+            return []
+        total, norms = self.corpus.total, self.corpus.norms
+        sums = np.zeros(len(matching))
+        for phrase, times in counted:
+            found = self._phrase(phrase)
+            having = len(found.passages)
+            idf = max(LEAST_IDF, math.log((total - having + 0.5) / (having + 0.5)))
+            frequencies = found.frequencies
+            sums[found.passages] += times * idf * (frequencies * (K1 + 1)) / (frequencies + norms[found.passages])
+        scores = sums[numbers]
+        if len(numbers) > limit:
+            least = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+            chosen = scores >= least
+            numbers, scores = numbers[chosen], scores[chosen]
+        order = np.lexsort((numbers, -scores))[:limit]
+        return [TextHit(*hit) for hit in zip(numbers[order].tolist(), scores[order].tolist(), strict=True)]
+
+    def _phrase(self, phrase: Phrase) -> Found:
+        found = self._known(phrase)
+        if found is None:
+            found = self._found[phrase] = self._weighted(self._located(phrase))
+            if self._cache is not None:
+                self._cache.put(phrase, found)
+        return found
+
+    def _known(self, phrase: Phrase) -> Found | None:
+        if phrase not in self._found and self._cache is not None:
+            cached = self._cache.get(phrase)
+            if cached is not None:
+                self._found[phrase] = cached
+        return self._found.get(phrase)
+
+    def _located(self, phrase: Phrase) -> list[tuple[int, Numbers, Numbers]]:
+        """By column: the passages, ascending but not unique over segments' order, and how often each has the phrase."""
+        if len(phrase.words) == 1:
+            lists = self._read(phrase.words[0])
+            return [(each.column, each.passages, each.counts) for each in lists if each.column in phrase.columns]
+        located = []
+        for column in sorted(phrase.columns):
+            places = self._adjacent(phrase.words, column)
+            passages, counts = np.unique(places >> _POSITION_BITS, return_counts=True)
+            located.append((column, passages, counts))
+        return located
+
+    def _adjacent(self, words: Sequence[str], column: int) -> Numbers:
+        """Where the phrase starts in a column: passage and position as one number."""
+        lists = [[each for each in self._read(word, positions=True) if each.column == column] for word in words]
+        if not all(lists):
+            return NOTHING.passages
+        sizes = [sum(len(each.passages) for each in occurrences) for occurrences in lists]
+        order = sorted(range(len(words)), key=sizes.__getitem__)  # the rarest word first
+        starts = _places(lists[order[0]]) - order[0]
+        for place in order[1:]:
+            others = _places(lists[place]) - place
+            at = np.searchsorted(others, starts)
+            at[at == len(others)] = 0
+            starts = starts[others[at] == starts]
+        return starts
+
+    def _weighted(self, located: Sequence[tuple[int, Numbers, Numbers]]) -> Found:
+        """Of passages that are alive."""
+        if not located:
+            return NOTHING
+        alive = self.corpus.alive
+        passages = np.concatenate([each[1] for each in located])
+        weights = np.concatenate([WEIGHTS[column] * counts for column, _, counts in located], dtype=np.float64)
+        kept = passages < len(alive)  # a segment may be newer than the corpus
+        kept[kept] = alive[passages[kept]]
+        passages, weights = passages[kept], weights[kept]
+        if len({column for column, _, _ in located}) == 1:
+            return Found(passages, weights)
+        if len(passages) < len(alive) // _SPARSE:
+            numbers, inverse = np.unique(passages, return_inverse=True)
+            frequencies: Scores = np.bincount(inverse, weights).astype(np.float64)
+            return Found(numbers, frequencies)
+        sums: Scores = np.bincount(passages, weights, minlength=1).astype(np.float64)
+        numbers = np.flatnonzero(sums)
+        return Found(numbers, sums[numbers])
+
+    def _prepare(self, read: Iterable[Phrase]) -> None:
+        """Read the words of these phrases together."""
+        wanted: dict[bool, dict[str, None]] = {False: {}, True: {}}
+        for phrase in read:
+            if self._known(phrase) is None:
+                wanted[len(phrase.words) > 1].update(dict.fromkeys(phrase.words))
+        for positions, words in wanted.items():
+            new = [word for word in words if (word, positions) not in self._occurrences]
+            if new:
+                found = self._reader.read(new, positions=positions)
+                self._occurrences.update({(word, positions): found.get(word, ()) for word in new})
+
+    def _read(self, word: str, *, positions: bool = False) -> Sequence[Occurrences]:
+        known = self._occurrences.get((word, positions))
+        if known is None:
+            known = self._reader.read([word], positions=positions).get(word, ())
+            self._occurrences[word, positions] = known
+        return known
+
+
+def _places(lists: Sequence[Occurrences]) -> Numbers:
+    return np.concatenate([np.repeat(each.passages << _POSITION_BITS, each.counts) + each.positions for each in lists])
+
+
+def _bounded(texts: Sequence[str]) -> list[str]:
+    return list(texts[:MOST_WORDS])
+
+
+def _lifted(complete: Sequence[TextHit], partial: Sequence[TextHit]) -> list[TextHit]:
+    """Those with all the words first: their scores are raised above the others by the smallest amount that does it."""
+    scores = {hit.number: hit.score for hit in (*complete, *partial)}
+    first = {hit.number for hit in complete}
+    others = [score for number, score in scores.items() if number not in first]
+    if first and others:
+        lift = max(0.0, max(others) - min(scores[number] for number in first))
+        scores.update({number: scores[number] + lift for number in first})
+    ranked = sorted(scores.items(), key=lambda item: (-item[1], item[0] not in first, item[0]))
+    return [TextHit(*item) for item in ranked]
