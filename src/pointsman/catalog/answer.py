@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from weakref import WeakKeyDictionary
 
@@ -84,8 +83,7 @@ def _render(result: SearchResult, description: str, rest: Json) -> Json:
     return shown | rest
 
 
-@dataclass(frozen=True, slots=True)
-class _Texts:
+class _Texts(msgspec.Struct, frozen=True):
     """A tool as it is shown, apart from what depends on the request."""
 
     description: str

@@ -6,7 +6,6 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -50,8 +49,7 @@ ChangedTools = Callable[[str, Sequence[str]], None]
 """Called with a server's id and the names of its known tools whose definition changed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KnownTool:
+class KnownTool(msgspec.Struct, frozen=True, eq=False):
     """One definition of a tool. The object stays the same for as long as the server's definition does."""
 
     server_id: str

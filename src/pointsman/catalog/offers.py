@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pointsman.catalog.definitions import encode_entry, visible_entry
 from pointsman.catalog.list_cache import BuildItems, Clock, ListCache, ListWaits, Snapshot
@@ -30,8 +31,7 @@ logger = logging.getLogger(__name__)
 MAX_LOGGED = 1_000  # name clashes, each logged once
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """A resource, template, prompt or skill as a caller sees it."""
 
     server_id: str
@@ -39,14 +39,12 @@ class Offer:
     shown: Json
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
+class Offered(Struct, frozen=True):
     offers: list[Offer]
     ttl_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The server that a name or URI leads to."""
 
     server_id: str

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import Protocol
+
+from msgspec import Struct
 
 from pointsman.providers.visible import is_visible_name
 
@@ -57,8 +58,7 @@ check show view describe retrieve save load put post patch modify change manage
 _COMMON_VERBS = frozenset(_COMMON.split())
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTools:
+class ServerTools(Struct, frozen=True):
     """A server, by its `plain_name`, and the names of the tools that a caller may use; empty while it starts."""
 
     name: str
@@ -125,8 +125,7 @@ def describe_servers(servers: Sequence[ServerTools]) -> str:
     return _render(entries, left_out)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerWords:
+class ServerWords(Struct, frozen=True):
     """A server, by its `plain_name`, and what its tools are about, most telling word first."""
 
     name: str

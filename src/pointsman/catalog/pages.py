@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pointsman.core.errors import DownstreamError
 from pointsman.core.kinds import TOOLS, ListKind
@@ -25,8 +26,7 @@ class MalformedListError(Exception):
     """The server answered, but not with a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Walked:
+class Walked(Struct, frozen=True):
     """The entries of all pages."""
 
     items: dict[str, Json]  # by name or URI, in the server's order

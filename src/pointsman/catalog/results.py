@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import chain
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.list_cache import Gap
@@ -45,8 +47,7 @@ _GAP_NOTICES: Mapping[Gap, str] = {
 _NO_LIST: frozenset[Gap | None] = frozenset(("starting", "failed", "timeout"))
 
 
-@dataclass(frozen=True, slots=True)
-class Available:
+class Available(Struct, frozen=True):
     """The Available Tool List of one caller."""
 
     tools: tuple[KnownTool, ...]
@@ -57,8 +58,7 @@ class Available:
         return gap_notices(self.gaps)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+class SearchResult(Struct, frozen=True):
     """One tool that a search found."""
 
     tool: KnownTool
@@ -73,8 +73,7 @@ class SearchResult:
         return self.fits[self.intents.index(query)] if self.fits else self.relevance
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOutcome:
+class SearchOutcome(Struct, frozen=True):
     results: tuple[SearchResult, ...]
     notice: str | None
     provider: str | None  # as in the audit row; None: nothing was searched

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeVar
+
+from msgspec import Struct
 
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
@@ -213,8 +214,7 @@ def permits(server: Server, tool_name: str) -> bool:
     return permissions.get(tool_name, permissions.get(ANY, True))
 
 
-@dataclass(frozen=True, slots=True)
-class _Grants:
+class _Grants(Struct, frozen=True):
     """The servers that token and project grant a caller."""
 
     servers: Mapping[str, Server]

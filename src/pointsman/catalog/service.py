@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pointsman.catalog.apps import has_app
 from pointsman.catalog.definitions import ChangedTools, DefinitionHistory, KnownTool, build_tools, check_unchanged

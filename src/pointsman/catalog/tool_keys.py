@@ -10,9 +10,10 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 from zlib import crc32
+
+from msgspec import Struct
 
 from pointsman.catalog.overview import MAX_KEPT_CHARS
 from pointsman.core.errors import UnknownToolError
@@ -37,8 +38,7 @@ KeyForm = Literal["qualified_name", "bare_name"]
 """`server__tool` and the like, which names a server; the name of a tool alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerNames:
+class ServerNames(Struct, frozen=True):
     """The tools that a server last listed, and which of them the caller may use."""
 
     names: Collection[str] | None  # None: they are not known

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class ToolDocument:
+
+class ToolDocument(Struct, frozen=True, eq=False, weakref=True):
     """One tool as search sees it. Compared by identity: the catalog keeps one object for each definition."""
 
     tool_key: str
@@ -19,8 +19,7 @@ class ToolDocument:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRequest:
+class SearchRequest(Struct, frozen=True):
     queries: tuple[str, ...]
     context: str | None
     tools: Sequence[ToolDocument]
@@ -31,8 +30,7 @@ class SearchRequest:
     least_each: int = 1  # how many tools each of several queries gets, as far as there is room
 
 
-@dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(Struct, frozen=True):
     tool_key: str
     relevance: float  # 0..1
     explanation: str | None = None

@@ -137,15 +137,16 @@ _loading = threading.Lock()
 @cache
 def _load() -> StaticEmbeddings:
     try:
-        load_numpy()
         from tokenizers import Tokenizer
 
         package = _package_folder()
+        # First, because it lets other threads run for its 50 ms: one of them loads numpy, see `BM25SearchProvider`.
         tokenizer = Tokenizer.from_file(str(package / _TOKENIZER))
         tokenizer.no_padding()
         tokenizer.no_truncation()
         _disable_cache(tokenizer)
         _return_free_memory()
+        load_numpy()
         return StaticEmbeddings(tokenizer, *_mapped(package / _WEIGHTS), _model_id(package))
     except Exception as error:  # search continues without it, whatever is wrong inside a foreign package
         raise EmbeddingsUnavailableError(f"{type(error).__name__}: {error}") from error

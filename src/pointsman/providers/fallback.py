@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest, SearchUnavailableError
 
 HEDGE_S = 0.2  # how long another provider may take before the local one starts searching, too
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     provider: str  # the name of the ranking that was really used
     hits: list[SearchHit]
     unavailable: SearchUnavailableError | None = None  # why the local provider had to answer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
+
+from msgspec import Struct
 
 MAX_SCHEMAS = 64  # visited; definitions that refer to one another could be endless
 MAX_WAYS = 6  # returned
@@ -19,8 +20,7 @@ _INSIDE = THROUGH | {"properties", "items"}
 Names = dict[str, None]  # in order, each once
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(Struct, frozen=True):
     properties: Mapping[str, Any]  # of all alternatives
     required: Names  # by all alternatives
     ways: tuple[Names, ...] = ()  # alternatives: all names of one of these are required, too

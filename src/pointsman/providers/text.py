@@ -13,14 +13,14 @@ from pointsman.providers.word_forms import american, base_forms
 MAX_TOKEN_CHARS = 64
 _KEPT_CHARS = 32  # of a text between spaces whose words are kept
 
+# A class of characters with thousands of members takes 3 ms to compile, so `re` does it at first use.
 _CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _APOSTROPHE = re.compile(r"(?<=\w)['\u2019](?=\w)")
-# Runs of one kind of character: a plural acronym (URLs), an acronym (the HTTP of HTTPServer), a word, digits,
-# Chinese, Japanese and Korean, and the letters of all other scripts.
-_PIECE = re.compile(
-    r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+" + f"|(?P<cjk>[{_CJK}]+)|[^\\W0-9A-Za-z_{_CJK}]+"
-)
+# Runs of one kind of character: a plural acronym (URLs), an acronym (the HTTP of HTTPServer), a word, digits; and, in
+# text that is not ASCII alone, Chinese, Japanese and Korean, and the letters of all other scripts.
+_ASCII_PIECE = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_PIECE = f"{_ASCII_PIECE.pattern}|(?P<cjk>[{_CJK}]+)|[^\\W0-9A-Za-z_{_CJK}]+"
 # Names with a capital inside: GitHub, eBay and OAuth are also searched as one word.
 _COMPOUND = re.compile(
     r"(?<![A-Za-z0-9])(?:[A-Z][a-z]+[A-Z][A-Za-z]*|[a-z][A-Z][a-z]+|[A-Z]{2}[a-z]{2,})(?![A-Za-z0-9])"
@@ -51,31 +51,31 @@ STOP_WORDS = (FUNCTION_WORDS - {"why"}) | frozenset(_COURTESY.split())
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
 _BETWEEN = re.compile(r"[\W_]+")
-_CJK_CHARACTER = re.compile(f"[{_CJK}]")
+
+
+def _one_of(letters: str) -> re.Pattern[str]:
+    return re.compile(f"[{letters}]")
 
 
 def has_cjk(text: str) -> bool:
-    return not text.isascii() and _CJK_CHARACTER.search(text) is not None
+    return not text.isascii() and _one_of(_CJK).search(text) is not None
 
 
 # Scripts that requests are written in, by the letters that only they have.
-_SCRIPTS = [
-    re.compile(f"[{letters}]")
-    for letters in (
-        _CJK,
-        "\u0370-\u03ff\u1f00-\u1fff",  # Greek
-        "\u0400-\u052f",  # Cyrillic
-        "\u0530-\u058f",  # Armenian
-        "\u0590-\u05ff",  # Hebrew
-        "\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufefc",  # Arabic
-        "\u0900-\u0dff",  # of India and Sri Lanka
-        "\u0e00-\u0eff",  # Thai, Lao
-        "\u1000-\u109f",  # Burmese
-        "\u10a0-\u10ff",  # Georgian
-        "\u1200-\u139f",  # Ethiopic
-        "\u1780-\u17ff",  # Khmer
-    )
-]
+_SCRIPTS = (
+    _CJK,
+    "\u0370-\u03ff\u1f00-\u1fff",  # Greek
+    "\u0400-\u052f",  # Cyrillic
+    "\u0530-\u058f",  # Armenian
+    "\u0590-\u05ff",  # Hebrew
+    "\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\ufb50-\ufdff\ufe70-\ufefc",  # Arabic
+    "\u0900-\u0dff",  # of India and Sri Lanka
+    "\u0e00-\u0eff",  # Thai, Lao
+    "\u1000-\u109f",  # Burmese
+    "\u10a0-\u10ff",  # Georgian
+    "\u1200-\u139f",  # Ethiopic
+    "\u1780-\u17ff",  # Khmer
+)
 
 
 def foreign_script(text: str) -> re.Pattern[str] | None:
@@ -83,7 +83,7 @@ def foreign_script(text: str) -> re.Pattern[str] | None:
     if text.isascii():
         return None
     letters = sum(map(str.isalpha, text))
-    return next((script for script in _SCRIPTS if 2 * len(script.findall(text)) > letters), None)
+    return next((script for script in map(_one_of, _SCRIPTS) if 2 * len(script.findall(text)) > letters), None)
 
 
 def calm(text: str) -> str:
@@ -96,7 +96,7 @@ def without_cjk(text: str) -> str:
     """The text without CJK characters, for a model of Latin text; empty if they are most of its letters."""
     if not has_cjk(text):
         return text
-    rest, count = _CJK_CHARACTER.subn(" ", text)
+    rest, count = _one_of(_CJK).subn(" ", text)
     return rest if 2 * count <= count + sum(map(str.isalpha, rest)) else ""
 
 
@@ -136,7 +136,8 @@ def words_with_tokens(text: str) -> list[tuple[str, str]]:
 def _words_of(chunk: str) -> tuple[list[str], list[str]]:
     """The words of a text without spaces, and its compounds."""
     pieces: list[str] = []
-    for piece in _PIECE.finditer(chunk):
+    pattern = _ASCII_PIECE if chunk.isascii() else re.compile(_PIECE)
+    for piece in pattern.finditer(chunk):
         word = piece.group().lower()
         if piece.lastgroup == "cjk":
             pieces += _pairs(word)
@@ -185,12 +186,14 @@ def _stem(word: str) -> str:
         from snowballstemmer import stemmer as make  # loaded at first use
 
         stemmer = _local.stemmer = make("english")  # stateful, so each thread has its own
-        _local.base_forms = base_forms(stemmer.stemWord)
+        if not _base_forms:
+            _base_forms.update(base_forms(stemmer.stemWord))  # at once: another thread sees all of them or none
     found = str(stemmer.stemWord(word))
-    return _local.base_forms.get(found) or american(found)
+    return _base_forms.get(found) or american(found)
 
 
 _local = threading.local()
+_base_forms: dict[str, str] = {}
 
 
 def _folded(text: str) -> str:
@@ -222,4 +225,4 @@ def _pairs(run: str) -> Iterator[str]:
         return
     for start in range(len(run) - 1):
         yield run[start : start + 2]
-    yield from _HAN.findall(run)
+    yield from _one_of(_HAN).findall(run)

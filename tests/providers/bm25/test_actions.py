@@ -32,6 +32,8 @@ def test_a_step_begins_with_a_verb(sentence: str, expected: list[str]) -> None:
         ("open an issue about the leak", "writes"),
         ("open the page about the sea", None),
         ("a poem about the sea", None),
+        ("the code that retries a call", "reads"),
+        ("delete the old branch", "removes"),
         ("", None),
     ],
 )
@@ -47,6 +49,10 @@ def test_the_first_verb_of_a_request_counts(text: str, kind: Kind | None) -> Non
         ("git_diff_staged", "reads"),
         ("search_add_document", "writes"),
         ("get_post_comments", "reads"),
+        ("toggle_logging", "writes"),
+        ("browser_drop", "writes"),
+        ("delete_entities", "removes"),
+        ("search_delete_document", "removes"),
         ("maps", None),
     ],
 )

@@ -18,6 +18,9 @@ from pointsman.providers.bm25.query import names_in, parse, words_for_values
         ("what is in /var/log", ["path", "directory"]),
         ("what is in C:\\logs", ["path", "directory"]),
         ("write to anna@example.com", ["email"]),
+        ("what time is it in Berlin", ["current"]),
+        ("What's the time?", ["current"]),
+        ("what is the time difference between Berlin and Rome", []),
         ("and/or 24/7 km/h owner/repository v1.2.3 3.14 e.g. this.", []),
     ],
 )
@@ -50,3 +53,9 @@ def test_names_and_numbers_are_no_plain_words() -> None:
 
 def test_a_request_in_capitals_throughout_has_no_names() -> None:
     assert parse("Find A Hotel For Three Nights").names == frozenset()
+
+
+def test_the_words_of_an_identifier_count_less() -> None:
+    assert {"load", "user"} <= parse("callers of load_user").faint
+    assert {"pars", "config"} <= parse("where is parseConfig called").faint
+    assert parse("load the user").faint == frozenset()

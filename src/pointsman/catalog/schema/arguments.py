@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from jsonschema_rs import FancyRegexOptions, ValidationError, Validator, validator_for
 
 from pointsman.catalog.schema.check_program import problems, shortened
 from pointsman.catalog.schema.cost import BACKTRACK_LIMIT, CheckCost, bound_cost
 from pointsman.core.errors import InvalidArgumentsError
 from pointsman.core.model import Json
+
+if TYPE_CHECKING:  # loaded with the first call
+    from jsonschema_rs import Validator
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,6 @@ MAX_EXPLAINED_VALUES = 1_000  # above that the error only says that the argument
 MAX_COUNTED_VALUES = 20_000  # one by one, which takes 3 ms
 MAX_JOB_BYTES = 1_048_576  # for the check process
 
-_PATTERNS = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
 _CONTAINERS = {dict, list}
 _encode = msgspec.json.Encoder().encode
 _TOO_COSTLY = "they do not fit; finding out where would take too long, so compare them with the schema"
@@ -74,12 +74,15 @@ class ArgumentCheck:
         return self._explain(validator, cost, arguments, *_measure(arguments))
 
     def _prepare(self) -> None:
+        from jsonschema_rs import FancyRegexOptions, ValidationError, validator_for
+
         self._prepared = True
         try:
             size = len(msgspec.json.encode(self._schema))
             self._cost = bound_cost(self._schema) if size <= MAX_COMPILED_BYTES else None
             if self._cost is not None:  # an external `$ref` is an error and is never fetched
-                self._validator = validator_for(self._schema, offline=True, pattern_options=_PATTERNS)
+                patterns = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT)
+                self._validator = validator_for(self._schema, offline=True, pattern_options=patterns)
         except (ValueError, RecursionError) as error:  # ValidationError is a ValueError
             self.disable(error.message if isinstance(error, ValidationError) else str(error))
         else:
@@ -128,8 +131,7 @@ class ArgumentCheck:
         return f"{text[:MAX_SHOWN_SCHEMA_CHARS]}... (cut: it has {len(text)} characters)"
 
 
-@dataclass(frozen=True, slots=True)
-class DeferredCheck:
+class DeferredCheck(msgspec.Struct, frozen=True):
     """Arguments whose check, or explanation, may cost too much for the event loop."""
 
     check: ArgumentCheck

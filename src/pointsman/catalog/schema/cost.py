@@ -8,9 +8,10 @@ bound: a schema without one may still be cheap, so its arguments are checked in 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
+
+from msgspec import Struct, field
 
 from pointsman.core.model import Json
 
@@ -29,8 +30,7 @@ _REPEATED = re.compile(r"(\)?)\{(\d+)(?:,(\d*))?\}")
 _COMPARED_BY_HASH = (str, int)  # an enum of only strings or only numbers; others are compared one by one
 
 
-@dataclass(frozen=True, slots=True)
-class CheckCost:
+class CheckCost(Struct, frozen=True):
     """The worst-case cost of a check, in visits of one plain value (about 10 ns each)."""
 
     per_value: int
@@ -50,8 +50,7 @@ class _UnboundedError(Exception):
     pass
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct):
     """A sub-schema: the sub-schemas that apply to the same value, and those that apply to the values inside it."""
 
     weight: int

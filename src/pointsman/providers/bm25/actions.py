@@ -1,4 +1,4 @@
-"""Verbs: where a request goes on to its next step, and whether a request or a tool reads or writes.
+"""Verbs: where a request goes on to its next step, and whether a request or a tool reads, writes or removes.
 
 A tool is named by what it does (`git_commit`), a request often has the same word as a noun (`show the last commit`).
 """
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal
 
-Kind = Literal["reads", "writes"]
-KINDS: tuple[Kind, Kind] = ("reads", "writes")
+Kind = Literal["reads", "writes", "removes"]
+KINDS: tuple[Kind, ...] = ("reads", "writes", "removes")
 
 _READING = """
     analyze browse check compare count describe detect diff display download estimate evaluate explain export extract
@@ -19,31 +19,37 @@ _READING = """
     return review search see select show suggest summarise summarize track translate validate verify view visit watch
 """
 _WRITING = """
-    add append apply approve archive assign attach book build buy cancel change clear close commit configure create
-    delete deploy edit enable erase fill fork forward inform insert install invite keep leave make mark merge modify
-    move note notify order overwrite pay post publish push put record remember remind remove rename replace reply
-    reserve reset restart restore save schedule send set share stage store submit subscribe switch thank unstage
+    add append apply approve archive assign attach book build buy change close commit configure create
+    deploy edit enable fill fork forward inform insert install invite keep leave make mark merge modify
+    move note notify order overwrite pay post publish push put record remember remind rename replace reply
+    reserve reset restart restore save schedule send set share stage store submit subscribe switch thank
     update upload welcome write
 """
+_REMOVING = "cancel clear delete erase remove uninstall unstage unsubscribe"
 # Verbs of neither kind, or of both, which begin a step nonetheless.
 _OTHERS = """
     call calculate click compile compress compute convert copy draw email encrypt filter follow generate go import log
     mail navigate open pick plan play provide pull refresh report resize run sort start stop sync take tell test turn
     type undo use wait
 """
-_BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING}
+_BY_KIND: dict[Kind, str] = {"reads": _READING, "writes": _WRITING, "removes": _REMOVING}
 _KINDS: dict[str, Kind] = {verb: kind for kind, verbs in _BY_KIND.items() for verb in verbs.split()}
+# A tool that is named by one of these does something; a request with one may as well ask for something to be read.
+_ACTING = """
+    click drag drop handle hover navigate press resize run simulate toggle trigger type
+"""
+_KINDS_OF_TOOLS: dict[str, Kind] = {**dict.fromkeys(_ACTING.split(), "writes"), **_KINDS}
 _CHANGING = frozenset({"add", "create", "delete", "insert", "remove"})  # never nouns, as `post` in `get_post_comments`
 _QUESTION_WORDS = """
     what which who whom whose when where why how is are was were does do did has have
 """
+_DETERMINERS = frozenset(["the", "an", "all", "any", "every", "each", "our", "my", "anything", "everything"])
 _QUESTIONS = frozenset(_QUESTION_WORDS.split())
 
-_VERBS = sorted((_READING + _WRITING + _OTHERS).split())
-_NEXT_STEP = re.compile(
+_VERBS = sorted(f"{_READING} {_WRITING} {_REMOVING} {_OTHERS}".split())
+_NEXT_STEP = (  # compiled at first use
     r"(?:[,;]\s*(?:and\s+|or\s+)?|\s+and\s+|\s+then\s+)(?:(?:then|also|finally|next|please)\s+){0,2}"
-    rf"(?=(?:{'|'.join(_VERBS)})\b)",
-    re.IGNORECASE,
+    rf"(?=(?:{'|'.join(_VERBS)})\b)"
 )
 LOOKING = frozenset({"show", "display", "see", "view", "look"})  # these hardly tell one tool from another
 
@@ -56,7 +62,7 @@ _REFERENCE = re.compile(r"\b(?:it|its|them|their|there|ones?)\b", re.IGNORECASE)
 
 def steps(sentence: str) -> list[str]:
     """The steps of a sentence: `stage the files, commit them and push` has three."""
-    return _NEXT_STEP.split(sentence)
+    return re.split(_NEXT_STEP, sentence, flags=re.IGNORECASE)
 
 
 def refers_back(step: str) -> bool:
@@ -65,12 +71,15 @@ def refers_back(step: str) -> bool:
 
 
 def kind_of_request(text: str) -> Kind | None:
-    """By a question word at its beginning or by the first verb; None: neither is there."""
+    """By a question word at its beginning or by the first verb; None: neither is there.
+
+    `the code that retries` asks for something to be found: a request to do something begins with a verb.
+    """
     if _TELLING.match(text) or _OPENING.search(text):
         return "writes"
     for place, match in enumerate(_WORD.finditer(text)):
         word = match[0].lower()
-        if place == 0 and word in _QUESTIONS:
+        if place == 0 and (word in _QUESTIONS or word in _DETERMINERS):
             return "reads"
         if kind := _KINDS.get(word):
             return kind
@@ -87,5 +96,5 @@ def kind_of_tool(name: Iterable[str]) -> Kind | None:
     words = list(name)
     for word, following in pairwise(words[:-1]):
         if _KINDS.get(word) == "reads" and following in _CHANGING:
-            return "writes"
-    return next((kind for word in words if (kind := _KINDS.get(word))), None)
+            return _KINDS[following]
+    return next((kind for word in words if (kind := _KINDS_OF_TOOLS.get(word))), None)

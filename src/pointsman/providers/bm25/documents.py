@@ -8,7 +8,6 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
@@ -102,8 +101,7 @@ class Vocabulary:
         return self._words.copy()
 
 
-@dataclass(slots=True, eq=False)
-class Prepared:
+class Prepared(msgspec.Struct, eq=False):
     """The tokens of one tool, each once: a row of their numbers, of their counts and of their fields."""
 
     tokens: NDArray[np.int32]  # one array, as each has 100 bytes of its own

@@ -35,7 +35,8 @@ PART_WEIGHT = 1.5  # of the sentence that matches a tool best, relative to the w
 EQUALITY = 0.8  # of the sentences of a request: 0 leaves their scores as they are, 1 gives all the same best score
 ALTERNATION = 0.92  # of its score remains to a tool for each better one that fits the same part of the request
 LOWERED = 10  # tools of a part that are lowered one by one; the others are lowered as the last of them
-OTHER_KIND = 0.7  # of its score remains to a tool that writes where the request is to read, and the reverse
+OTHER_KIND = 0.7  # of its score remains to a tool that writes or removes where the request is to read, and the reverse
+OTHER_CHANGE = 0.85  # and to one that removes where the request is to write, and the reverse
 SAME_SERVER = 1.4  # by words, for the tools of the server that fits the step before, if a step refers back to that one
 UNKNOWN_KIND = 0.95  # and to one whose name does not say which of both it does
 LEAST_COSINE = 0.2  # counts as the best cosine if all are lower: in a small catalog, the best of a bad lot is noise
@@ -232,12 +233,13 @@ class Index:
         return Spelling(word for word, number in self.vocabulary.words().items() if number in self._postings.idf)
 
     def _agreement(self, kinds: Sequence[Kind | None]) -> Floats:
-        """For each part of a query and each tool: less than 1 if one of them reads and the other writes."""
+        """For each part of a query and each tool: less than 1 if their kinds differ."""
         factors = np.ones((len(kinds), len(self.documents)))
         for part, kind in zip(factors, kinds, strict=True):
             if kind is not None:
-                part[~self._of_kind[kind]] = UNKNOWN_KIND
-                part[self._of_kind["reads" if kind == "writes" else "writes"]] = OTHER_KIND
+                part[:] = UNKNOWN_KIND
+                for other, tools in self._of_kind.items():
+                    part[tools] = 1 if other == kind else OTHER_KIND if "reads" in (kind, other) else OTHER_CHANGE
         return factors
 
     def _number(self, token: str) -> int | None:

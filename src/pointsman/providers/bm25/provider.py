@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pointsman.core.rounds import giving_way
 from pointsman.providers import embeddings as static
 from pointsman.providers.base import SearchHits, SearchRequest, ToolDocument
 from pointsman.providers.bm25.documents import PreparedTools
@@ -71,14 +72,12 @@ class BM25SearchProvider:
         return _name(self._wants_meaning(), self._encoder is not None and self._encoder.in_use)
 
     async def prepare(self) -> None:
-        """Load in a thread what the first search needs: its modules and, unless switched off, the model."""
+        """Load in two threads what the first search needs: its modules and, unless switched off, the model."""
         try:
-            await asyncio.to_thread(_load_modules)
+            await asyncio.gather(asyncio.to_thread(_load_modules), self._load_model())
         except Exception:
             logger.exception("search could not be prepared; the first search will retry")
             return
-        if self._wants_meaning() and self._embedder is None:
-            await self._load_embedder()
         logger.info("search is ready (%s)", _name(self._wants_meaning(), sentences=False))
 
     async def search(self, request: SearchRequest) -> SearchHits:
@@ -110,6 +109,10 @@ class BM25SearchProvider:
                     await self._load_embedder()
         return self._embedder
 
+    async def _load_model(self) -> None:
+        if self._wants_meaning() and self._embedder is None:
+            await self._load_embedder()
+
     async def _load_embedder(self) -> None:
         """Load the model, single-flight. If that fails, search by words alone from then on."""
         try:
@@ -126,7 +129,7 @@ class BM25SearchProvider:
             self._indexes.move_to_end(key)
             return index
         if self._is_costly(tools):
-            index = await self._building.run(key, lambda: self._build(tools, embedder, in_thread=True))
+            index = await self._building.run(key, lambda: self._build_in_thread(tools, embedder))
             self._save()
         else:
             index = self._build(tools, embedder)
@@ -138,6 +141,10 @@ class BM25SearchProvider:
         if len(tools) > INDEX_INLINE_TOOLS:
             return True
         return sum(not self._prepared_tools.knows(tool) for tool in tools) > INDEX_INLINE_NEW_TOOLS
+
+    def _build_in_thread(self, tools: _Tools, embedder: Embedder | None) -> Index:
+        with giving_way():
+            return self._build(tools, embedder, in_thread=True)
 
     def _build(self, tools: _Tools, embedder: Embedder | None, *, in_thread: bool = False) -> Index:
         load_numpy()

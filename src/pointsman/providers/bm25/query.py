@@ -37,6 +37,10 @@ _FILES: dict[str, tuple[str, ...]] = dict.fromkeys(_OTHER_FILES.split(), ("file"
 _FILES |= {ending: ("file", kind) for kind, endings in _KINDS.items() for ending in endings.split()}
 # A capital inside a sentence: after a space that does not follow the end of another one.
 _NAME = re.compile(r"(?<=[^\s.!?:\"]\s)['\"(]?[A-Z]\w*")
+_CLOCK = re.compile(
+    r"\bwhat(?:'s| is) the (?:time|date)(?: in\b| now\b|\W*$)|\bwhat (?:time|day|date) is it\b", re.IGNORECASE
+)
+_IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+(?:_[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,9 @@ class Query:
 
     tokens: dict[str, str]  # each token once, with the word that it came from
     hints: frozenset[str]  # those of the tokens that are not in the text, but say what a value in it is
-    faint: frozenset[str]  # those that count less: the hints, and verbs that say no more than that one wants to see
+    faint: frozenset[
+        str
+    ]  # those that count less: the hints, words of identifiers, and verbs that only say that one wants to see
     names: frozenset[str]  # those that are written as names: `Paris`, `GitHub`
     values: frozenset[str]  # the names, and those with digits: they say with what, not what is to be done
     texts: tuple[str, ...]  # its parts
@@ -94,7 +100,8 @@ def parse(text: str, room: int = MAX_WORDS) -> Query:
     length = sum([PAIR_LENGTH if has_cjk(token) else 1 for token in tokens])
     kinds: tuple[Kind | None, ...] = tuple([kind_of_request(piece) for piece in texts])
     unsaid = frozenset(hints.keys() - tokens.keys())
-    faint = unsaid | {token for token, word in tokens.items() if word in LOOKING}
+    in_identifiers = {token for token in map(stem, words_of_identifiers(text)) if token in tokens}
+    faint = unsaid | in_identifiers | {token for token, word in tokens.items() if word in LOOKING}
     embedded = _embeddable([" ".join((piece, *words_for_values(piece))) for piece in texts])
     said = _embeddable([sentence for sentence in whole if any(word not in STOP_WORDS for word in words(sentence))])
     names = frozenset([token for token in map(stem, names_in(text)) if token in tokens])
@@ -127,6 +134,12 @@ def _embeddable(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(without_cjk, whole)) if without_cjk(" ".join(whole)) else ()
 
 
+def words_of_identifiers(text: str) -> Iterator[str]:
+    """The words of `load_user` and `getUserById`: such a name is mostly what to look for, not what to do."""
+    for name in _IDENTIFIER.finditer(text):
+        yield from words(name[0])
+
+
 def names_in(text: str) -> Iterator[str]:
     """The words of a text that are written as names, in lower case."""
     for name in _NAME.finditer(text):
@@ -134,8 +147,8 @@ def names_in(text: str) -> Iterator[str]:
 
 
 def words_for_values(text: str) -> dict[str, None]:
-    """The words for all values in a text, each once and in order."""
-    found: dict[str, None] = {}
+    """The words for all values in a text, each once and in order. The time that one asks for is the current one."""
+    found: dict[str, None] = dict.fromkeys(["current"]) if _CLOCK.search(text) else {}
     for value in text.split():
         if "." in value or "/" in value or "\\" in value:
             found.update(dict.fromkeys(_words_for(value.strip(_AROUND)[:MAX_VALUE_CHARS])))

@@ -35,6 +35,7 @@ _SAME = """
     hotel accommodation lodging
     crypto cryptocurrency
     undo revert
+    history log
 """
 _RELATED = """
     create add make new
@@ -114,12 +115,13 @@ _RELATED = """
     spreadsheet sheet excel
     note memo
     reply respond answer
-    remember memory store
+    remember memory store save knowledge
     login signin authenticate
     mute silence
     stage add
     switch checkout
-    large size
+    big large size
+    know knowledge memory
 """
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
 
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchHits, SearchRequest
-from pointsman.providers.cloud import errors as cloud_errors
-from pointsman.providers.cloud.breaker import BreakerState
-from pointsman.providers.cloud.service import PROBE_PATIENCE_S, CloudService, CloudStatus
+
+if TYPE_CHECKING:  # loaded with the first service that is configured: most gateways have none
+    from pointsman.providers.cloud.breaker import BreakerState
+    from pointsman.providers.cloud.service import CloudService, CloudStatus
+
+PROBE_PATIENCE_S = 0.25  # how long a caller waits for its request if that is the probe, which has the whole deadline
 
 
 class CloudSearchProvider:
@@ -60,7 +64,9 @@ class CloudSearchProvider:
     async def search(self, request: SearchRequest) -> SearchHits:
         """Raises CloudError, which is a SearchUnavailableError."""
         if self._service is None:
-            raise cloud_errors.unconfigured()
+            from pointsman.providers.cloud.errors import unconfigured
+
+            raise unconfigured()
         if not request.tools:
             return SearchHits([], [0.0] * len(request.queries))
         return await self._service.search(request)
@@ -76,4 +82,8 @@ class CloudSearchProvider:
         await asyncio.gather(*(service.close() for service in services), *self._ending)
 
     def _made(self, settings: CloudSearch | None) -> CloudService | None:
-        return CloudService(settings, self._clock, self._probe_patience_s) if settings else None
+        if settings is None:
+            return None
+        from pointsman.providers.cloud.service import CloudService
+
+        return CloudService(settings, self._clock, self._probe_patience_s)

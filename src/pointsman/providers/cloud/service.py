@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pointsman.config.model import CloudSearch
 from pointsman.providers.base import SearchHits, SearchRequest
@@ -19,14 +20,12 @@ from pointsman.providers.cloud.wire import Packed, Packer, validate
 logger = logging.getLogger(__name__)
 
 PACK_INLINE_TOOLS = 50  # more are encoded in a thread
-PROBE_PATIENCE_S = 0.25  # how long a caller waits for its request if that is the probe, which has the whole deadline
 
 # Loading the HTTP client, once, is not part of the service's deadline; a caller waits this long for it in addition.
 OPEN_ALLOWANCE_S = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class CloudStatus:
+class CloudStatus(Struct, frozen=True):
     """The state that operators see."""
 
     opened: int  # how often the breaker has opened

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pointsman.providers.base import SearchHit, SearchHits, SearchProvider, SearchRequest
 from pointsman.providers.llm import question as llm_question
