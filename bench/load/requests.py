@@ -36,6 +36,12 @@ def call_body(era: Era, tool: str, arguments: Mapping[str, Any]) -> bytes:
     return encode({"jsonrpc": "2.0", "id": FIRST_ID, "method": "tools/call", "params": params})
 
 
+def http_list(url: str, headers: Mapping[str, str]) -> bytes:
+    """`tools/list` of a modern client."""
+    body = encode({"jsonrpc": "2.0", "id": FIRST_ID, "method": "tools/list", "params": {"_meta": META}})
+    return http_post(url, body, {"mcp-protocol-version": MODERN, "mcp-method": "tools/list", **headers})
+
+
 def template(data: bytes) -> Template:
     before, _, after = data.partition(b"%d" % FIRST_ID)
     return Template(before, after)

@@ -58,7 +58,7 @@ async def serve(folder: Path, token: str) -> None:
 async def started(real: daemon.Daemon) -> AsyncGenerator[PointsmanGateway]:
     try:
         await real.start()
-        async with real.lifespan(Starlette()):
+        async with real.background():
             yield real.gateway
     finally:
         await real.stop()

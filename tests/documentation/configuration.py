@@ -15,35 +15,37 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from pointsman.config import model
+from pointsman.config import model, value_types
 from pointsman.config.part import Part
 from pointsman.config.settings import PREFIX, Settings
 from tests.documentation.markdown import code, table
 
 # How a value is called in the tables, and what it is; bounds are added from the type itself.
 VALUES: Mapping[Any, tuple[str, str]] = {
-    model.Seconds: ("seconds", "a number"),
-    model.Count: ("count", "an integer"),
+    value_types.Seconds: ("seconds", "a number"),
+    value_types.Count: ("count", "an integer"),
     model.Id: ("id", "letters, digits, `_` and `-`, without `__`; at most 64 characters"),
     model.Prefix: ("prefix", "letters, digits, `_`, `.` and `-`; at most 64 characters"),
     model.Digest: ("hash", "64 hexadecimal digits"),
-    model.Moment: ("time", "a date or a time in ISO 8601"),
-    model.LocalPath: ("path", "relative to the folder of the file; `~` is your home folder"),
-    model.WebAddress: ("URL", "with `http` or `https`"),
-    model.ServiceAddress: ("base URL", "a URL without user, `?` and `#`"),
-    model.BearerToken: ("secret", "a text that `config show` and the log mask"),
-    model.Network: ("network", "an IP address or a CIDR network"),
+    value_types.Moment: ("time", "a date or a time in ISO 8601"),
+    value_types.LocalPath: ("path", "relative to the folder of the file; `~` is your home folder"),
+    value_types.Store: ("path or address", "a path, or `postgresql://USER@HOST/DATABASE`, which `config show` masks"),
+    value_types.WebAddress: ("URL", "with `http` or `https`"),
+    value_types.ServiceAddress: ("base URL", "a URL without user, `?` and `#`"),
+    value_types.BearerToken: ("secret", "a text that `config show` and the log mask"),
+    value_types.Network: ("network", "an IP address or a CIDR network"),
 }
 NAMES = {
     **{kind: name for kind, (name, _) in VALUES.items()},
-    model.RequestKey: "secret",
-    model.DatabaseAddress: "text",
-    model.Program: "text",
-    model.RootName: "name",
-    model.VariableName: "name",
-    model.Variable: "secret",
-    model.HeaderName: "name",
-    model.HeaderValue: "secret",
+    value_types.RequestKey: "secret",
+    value_types.DatabaseAddress: "text",
+    value_types.PeerAddress: "text",
+    value_types.Program: "text",
+    value_types.RootName: "name",
+    value_types.VariableName: "name",
+    value_types.Variable: "secret",
+    value_types.HeaderName: "name",
+    value_types.HeaderValue: "secret",
     SecretStr: "secret",
     str: "text",
     bool: "`true` or `false`",

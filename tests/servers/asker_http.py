@@ -77,7 +77,8 @@ class AskerHttp:
             result = await work
         finally:
             work.cancel()
-            del self._running[message["id"]]
+            if self._running.get(message["id"]) is work:  # another client may use the same id
+                del self._running[message["id"]]
         await send({"jsonrpc": "2.0", "id": message["id"], "result": result})
         return response
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,7 +20,6 @@ from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import CONTENT_TYPE, Metrics
 from pointsman.router.page.mount import PATHS, PageMount
 
-Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 Page = Callable[[Caller | None], Awaitable[Response]]
 
 _NO_OAUTH = {
@@ -36,9 +34,7 @@ _OAUTH_PATHS = ("/register", "/.well-known/oauth-{rest:path}", "/.well-known/ope
 _OAUTH_VERBS = ["GET", "POST", "OPTIONS"]
 
 
-def build_app(
-    front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount, lifespan: Lifespan
-) -> Starlette:
+def build_app(front: Front, gateway: PointsmanGateway, health: Health, metrics: Metrics, page: PageMount) -> Starlette:
     """Return the app for `Front.other_paths`. Only the page changes the configuration, for a browser signed in."""
 
     async def show_health(caller: Caller | None) -> Response:
@@ -56,8 +52,7 @@ def build_app(
             Route("/metrics", _page(show_metrics, front, gateway)),
             *oauth_routes(),
             *(Route(path, page) for path in PATHS),
-        ],
-        lifespan=lifespan,
+        ]
     )
     app.router.redirect_slashes = False  # a redirect would repeat the request's Host header, whatever it is
     return app

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-from starlette.applications import Starlette
+from msgspec import Struct, field
+from msgspec.structs import replace
+from starlette.types import ASGIApp
 
 from pointsman import __version__
 from pointsman.catalog.offers import Offers
 from pointsman.catalog.service import ToolCatalogService
-from pointsman.config.loader import advice
 from pointsman.config.model import CurrentConfig, GatewayConfig, Strategy
 from pointsman.core.model import Caller
 from pointsman.core.seams import Change
@@ -30,7 +29,6 @@ from pointsman.providers.disk_cache import DiskCache
 from pointsman.providers.semantic.tool_encoder import ToolEncoder
 from pointsman.providers.semantic.vector_store import FILE as VECTORS
 from pointsman.providers.semantic.vector_store import VectorStore
-from pointsman.router.app import build_app
 from pointsman.router.audit.compaction import auditing
 from pointsman.router.audit.database import databases_set_aside
 from pointsman.router.downstream.server.connectors import Connectors
@@ -40,29 +38,29 @@ from pointsman.router.downstream.stdio.child import SystemProcesses
 from pointsman.router.downstream.stdio.guard import Guard
 from pointsman.router.downstream.talk.server_memory import ServerMemory
 from pointsman.router.front.asgi import Front
-from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import HostRules
 from pointsman.router.front.http.protocol import guarded_protocol
 from pointsman.router.gateway.cursors import Cursors
 from pointsman.router.gateway.execute import CallerIds
 from pointsman.router.gateway.gateway import PointsmanGateway
-from pointsman.router.gateway.large_results.store import ResultStore
 from pointsman.router.observe.context_use import ContextUse
 from pointsman.router.observe.health import Health
 from pointsman.router.observe.metrics import Gauges, Metrics
 from pointsman.router.observe.recent import RecentFigures
 from pointsman.router.observe.usage import UsageMemory
+from pointsman.router.other_paths import OtherPaths
 from pointsman.router.owner.changes import changed_entries
 from pointsman.router.owner.channel import owner_channel
 from pointsman.router.owner.operations import OWNER, operations_of, page_link, summary
 from pointsman.router.owner.parts import Parts
 from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.page.mount import PageMount
+from pointsman.router.replication import find_peers, open_shared_state, start_sharing, stored_results
 from pointsman.router.serving import process, state_folder
 from pointsman.router.serving.first_token import FirstToken
 from pointsman.router.serving.in_flight import InFlight
 from pointsman.router.serving.log_file import LogFile, logged_to_file
-from pointsman.router.serving.reload import Reloader
+from pointsman.router.serving.reload import Reloader, log_advice, needs_restart
 from pointsman.router.serving.request_keys import request_keys
 from pointsman.router.serving.service_manager import ServiceManager
 from pointsman.router.serving.shares import TokenShares
@@ -74,15 +72,11 @@ logger = logging.getLogger(__name__)
 HTTP_SERVER = "HTTP server"
 SERVERS_FIRST_S = 1.0  # before what can wait is prepared in the background
 GRACE_S = 8.0  # for calls under way when the daemon is stopped
-CLOSE_S = 1.0  # for connections to close after that
+GRACEFUL_S = int(GRACE_S) + 1  # with the time for connections to close
 FIRST_LISTS_S = 10.0  # before the summary names the servers that are missing
-# Few collections, because reference counting frees what a call allocates: the default of 700 is reached too often when
-# many calls are under way. The older generations follow soon, so that closed sessions and replaced servers are freed.
-GARBAGE_THRESHOLDS = (5_000, 2, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """What to serve."""
 
     config: GatewayConfig
@@ -96,22 +90,35 @@ class Launch:
     first_token: FirstToken | None = None
     manager: ServiceManager = field(default_factory=ServiceManager)  # which may have started this process
     page: Callable[[str], None] | None = None  # called with a link that signs a browser in, when the port is open
+    replica_dir: Path | None = None  # of this replica, below `state_dir`, which it then shares; set by `serve`
+
+    @property
+    def own_dir(self) -> Path:
+        """The folder for what belongs to this process alone: its URL, logs and sockets."""
+        return self.replica_dir or self.state_dir
 
 
 async def serve(launch: Launch, stop: asyncio.Event | None = None) -> None:
     """Serve until SIGTERM or SIGINT, or until `stop` is set by a caller that handles the signals itself.
 
     Raises:
-        StateFolderError: another daemon uses the state folder, or it cannot be written.
+        StateFolderError: another daemon uses the state folder, it cannot be written, or it is a replica's.
         ListenError: could not bind the address.
         ConfigError: the configuration that `prepare` has written is invalid.
         DaemonError: an essential task ended.
     """
     process.return_large_blocks()
-    with state_folder.locked(launch.state_dir), bind(launch.config.listen.host, launch.config.listen.port) as listener:
+    replicas = launch.config.state.replicas
+    with ExitStack() as stack:
+        state_folder.refuse_replica_folder(launch.state_dir)
+        stack.enter_context(state_folder.locked(launch.state_dir, shared=replicas))
+        if replicas:
+            replica_dir = stack.enter_context(state_folder.replica_folder(launch.state_dir))
+            launch = replace(launch, replica_dir=replica_dir)
+        listener = stack.enter_context(bind(launch.config.listen.host, launch.config.listen.port))
         if launch.prepare(launch.config):
             launch = replace(launch, config=launch.load())
-        with logged_to_file(launch.state_dir, launch.config.log) as log_file:
+        with logged_to_file(launch.own_dir, launch.config.log) as log_file:
             daemon = Daemon(launch, listener, log_file)
             try:
                 await daemon.start()
@@ -147,11 +154,7 @@ class Daemon:
         self._stack = AsyncExitStack()  # closes what `start` opened, in reverse order
         self._stack.push_async_callback(self._tasks.close)
         self._reloader = Reloader(
-            launch.config_path,
-            launch.load,
-            self.reload,
-            lambda: self._current.config,
-            around=launch.manager.reloading,
+            launch.config_path, launch.load, self.reload, lambda: self._current.config, around=launch.manager.reloading
         )
 
     async def start(self) -> None:
@@ -164,12 +167,17 @@ class Daemon:
         self._metrics, self._usage, self._context_use = Metrics(), UsageMemory(), ContextUse()
         self._recent = RecentFigures(self._metrics)
         self._build_catalog()
+        self._shared = open_shared_state(self._current.config, launch.state_dir)
+        if self._shared is not None:
+            stack.push_async_callback(self._shared.close)
         self._audit = await stack.enter_async_context(
             auditing(
                 launch.state_dir,
                 self._current,
                 tasks=self._tasks,
                 observers=[self._metrics, self._usage],
+                writer=self._shared.audit_writer if self._shared else None,
+                shared=launch.replica_dir is not None,
             )
         )
         stack.push_async_callback(self._fleet.close, 0.0)  # calls had their time when the front drained
@@ -187,7 +195,7 @@ class Daemon:
             self._usage,
             CallerIds(keys),
             self._shares,
-            ResultStore(launch.state_dir, keys, lambda: self._current.config.limits.result_store_bytes),
+            stored_results(self._shared, self._current, launch.state_dir, keys),
             self._context_use,
         )
         self.gateway.client_connected = self._client_connected
@@ -205,20 +213,21 @@ class Daemon:
             launch.state_dir,
         )
         self._sign_ins = SignIns(keys, launch.state_dir)
+        self._start_peers(keys)
         self._build_front(keys)
+        shared, sessions, replica_dir = self._shared, self._front.sessions, launch.replica_dir
+        start_sharing(shared, replica_dir, self._tasks, self._health, sessions, self._usage, self._sign_ins)
         self._metrics.watch(self._gauges())
-        _log_advice(self._current.config)
+        log_advice(self._current.config)
         self._fleet.hold_starts()
         await self._fleet.apply(self._current.config)
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain. Raises DaemonError."""
-        parts = self._parts
-        url = parts.url
+        parts, url = self._parts, self._parts.url
 
         def opened() -> None:
-            gc.set_threshold(*GARBAGE_THRESHOLDS)
-            _exempt_from_collection()
+            process.collect_garbage_seldom()
             self._health.open = True
             self._launch.ready(url)
             self._fleet.resume_starts()  # not before: the port need not wait for hundreds of processes
@@ -230,28 +239,44 @@ class Daemon:
 
         protocol = guarded_protocol(
             lambda: self._current.config.limits,
-            exempt=lambda host: is_exempt(host, self._front.hosts.trusted_proxies),
+            exempt=self._front.is_exempt,
             unread=self._front.unread,
             serve_post=self._front.serve_post,
         )
-        server = HttpServer(self._front, protocol, opened, graceful_s=int(GRACE_S + CLOSE_S))
+        server = HttpServer(self._front, protocol, opened, graceful_s=GRACEFUL_S, unix_listener=self._peer_listener)
         async with AsyncExitStack() as stack:
             stack.enter_context(process.reload_on_sighup(self._reloader.request))
-            owner = await stack.enter_async_context(owner_channel(self._launch.state_dir, operations_of(parts)))
-            stack.enter_context(state_folder.announced(self._launch.state_dir, url, self._launch.config_path))
+            owner = await stack.enter_async_context(owner_channel(self._launch.own_dir, operations_of(parts)))
+            stack.enter_context(state_folder.announced(self._launch.own_dir, url, self._launch.config_path))
+            await stack.enter_async_context(self.background())
             self._tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[self._listener]), on_failure="end")
             try:
+                if self._peers is not None:
+                    await self._peers.directory.announce(self._peers.own)
                 await self._tasks.until(stop)
+                await self._leave_proxy()
             finally:
                 self._health.open = False
+                if self._peers is not None:
+                    await self._peers.directory.withdraw()
                 self._launch.manager.stopping()
-                running = self._front.calls_running + owner.running
-                if running:
-                    logger.info("waiting for %d calls to end; a second signal ends at once", running)
+                if running := self._front.calls_running + owner.running:
+                    calls = "1 call" if running == 1 else f"{running} calls"
+                    logger.info("waiting for %s to end; a second signal ends at once", calls)
                 server.should_exit = True
                 self._page.end_streams()
-                await asyncio.gather(self._front.drain(GRACE_S), owner.drain(GRACE_S))
-                await self._tasks.join(HTTP_SERVER)
+                # The HTTP server may end before the calls: those of clients that have gone away.
+                drained = self._front.drain(GRACE_S), owner.drain(GRACE_S)
+                await asyncio.gather(*drained, self._tasks.join(HTTP_SERVER))
+
+    async def _leave_proxy(self) -> None:
+        """Answer 503 to a proxy's health checks and still take calls, so that none meets a closed port."""
+        drain_s = self._current.config.listen.drain_for(replica=self._peers is not None)
+        if drain_s:
+            self._health.draining = True
+            self._launch.manager.stopping()
+            logger.info("draining: calls are taken for another %g s; a second signal ends at once", drain_s)
+            await asyncio.sleep(drain_s)
 
     async def reload(self, config: GatewayConfig) -> None:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
@@ -264,11 +289,11 @@ class Daemon:
         self._front.hosts = HostRules.of(config.listen, self._port)
         if self._log_file is not None:
             self._log_file.configure(config.log)
-        for key in _needs_restart(before, config):
+        for key in needs_restart(before, config):
             logger.warning("`%s` has changed; that takes effect at the next start", key)
         for verb, what in changed_entries(before, config):
             self._record_change(verb, what)
-        _log_advice(config)
+        log_advice(config)
         self._cloud.configure(config.cloud_search)
         await self._fleet.apply(config)
 
@@ -284,13 +309,25 @@ class Daemon:
         self._stack.push_async_callback(guard.close)
         return guard
 
+    def _start_peers(self, keys: Sequence[str]) -> None:
+        """Make this gateway a replica, if it is to be one. Raises StateFolderError."""
+        state_dir, replica_dir = self._launch.state_dir, self._launch.replica_dir
+        self._peers, self._peer_listener = find_peers(self._shared, state_dir, replica_dir, self._port, keys)
+        if self._peer_listener is not None:
+            self._stack.callback(self._peer_listener.close)
+        if self._peers is not None:
+            self._health.replicas = self._peers.report
+            self._say(f"pointsman is replica {self._peers.own.id} at {self._peers.own.address}")
+
     def _start_downstream(self, guard: Guard) -> None:
-        state_dir = self._launch.state_dir
-        self._logs = ServerLogs(state_dir)
-        memory = self._memory = ServerMemory(state_dir)
+        state_dir, database = self._launch.state_dir, self._current.config.state.database
+        self._logs = ServerLogs(self._launch.own_dir)
+        memory = self._memory = ServerMemory(self._launch.own_dir)
         self._shares = TokenShares(self._current.config.limits)
-        self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
-        connectors = Connectors(SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=self._in_flight)
+        in_flight = self._in_flight = InFlight(lambda: self._current.config.limits.in_flight_bytes)
+        connectors = Connectors(
+            SystemProcesses(guard), state_dir, self._logs, memory=memory, in_flight=in_flight, state_database=database
+        )
         self._fleet = Fleet(connectors, clock=time.time, on_change=self._publish, shares=self._shares, memory=memory)
 
     def _build_catalog(self) -> None:
@@ -337,12 +374,16 @@ class Daemon:
             request_keys=keys,
             full=self._shares.is_full,
             in_flight=self._in_flight,
+            peers=self._peers,
         )
         self._parts = self._build_parts()
         self._page = PageMount(self._parts, lambda: self._front.hosts)
-        self._front.other_paths = build_app(
-            self._front, self.gateway, self._health, self._metrics, self._page, self.lifespan
-        )
+        self._front.other_paths = OtherPaths(self._build_app)
+
+    def _build_app(self) -> ASGIApp:
+        from pointsman.router.app import build_app
+
+        return build_app(self._front, self.gateway, self._health, self._metrics, self._page)
 
     def _build_parts(self) -> Parts:
         return Parts(
@@ -362,6 +403,7 @@ class Daemon:
             self._audit,
             self._sign_ins,
             self._recent,
+            self._shared.audit_rows if self._shared else self._launch.state_dir,
         )
 
     def _gauges(self) -> Gauges:
@@ -381,8 +423,8 @@ class Daemon:
         )
 
     @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncGenerator[None]:
-        """Start the background tasks before the port opens, and cancel them when it closes."""
+    async def background(self) -> AsyncGenerator[None]:
+        """Run the background tasks: from before the port opens until it is closed."""
         tasks = self._tasks
         self._reloader.start(tasks)
         tasks.start("session cleanup", self._front.run)
@@ -392,9 +434,11 @@ class Daemon:
         tasks.start("cloud search preparation", self._cloud.prepare, on_failure="log")
         if self._launch.manager.watchdog_s:
             tasks.start("watchdog", self._launch.manager.keep_alive)
-        yield
-        started = ("session cleanup", "server logs", "stored results", "recent figures", "watchdog")
-        await tasks.cancel(*self._reloader.tasks, *started, "cloud search preparation", "search model")
+        try:
+            yield
+        finally:
+            started = ("session cleanup", "server logs", "stored results", "recent figures", "watchdog")
+            await tasks.cancel(*self._reloader.tasks, *started, "cloud search preparation", "search model")
 
     async def _summarize(self, parts: Parts) -> None:
         with suppress(TimeoutError):
@@ -422,7 +466,8 @@ class Daemon:
     async def _prepare_search(self) -> None:
         await self._servers_first()
         await self._local.prepare()
-        _exempt_from_collection()
+        # Of all generations, with the tools of all servers, it would hold the event loop for 40 ms.
+        process.exempt_from_collection(process.YOUNG)
 
     async def _servers_first(self) -> None:
         """Leave the processor to the handshakes of the servers for a moment: a first discovery waits for them."""
@@ -450,27 +495,3 @@ class Daemon:
 
     def _record_changed_tools(self, server_id: str, names: Sequence[str]) -> None:
         self._audit.record_changed_tools(server_id, names)
-
-
-def _exempt_from_collection() -> None:
-    """Exclude what exists now, above all imported modules, from all further collections of garbage."""
-    gc.collect()
-    gc.freeze()  # without this every full collection traverses all modules, for 30 ms
-    gc.collect()  # of nothing: a full collection waits until a quarter of what survived the last one has been added
-
-
-def _needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
-    """Return the changed keys that a reload cannot apply."""
-    changes = {
-        "listen.host": old.listen.host != new.listen.host,
-        "listen.port": old.listen.port != new.listen.port,
-        "state": old.state != new.state,
-    }
-    return [key for key, changed in changes.items() if changed]
-
-
-def _log_advice(config: GatewayConfig) -> None:
-    for remark in advice(config):
-        logger.warning("%s", remark)
-    for note in config.notes:
-        logger.info("%s", note)

@@ -1,4 +1,4 @@
-"""A run that makes calls as fast as it can until it is killed: `python -m tests.router.audit.busy STATE`.
+"""A run that makes calls as fast as it can until it is killed: `python -m tests.router.audit.busy STATE EVERY_S`.
 
 Says `i SEQ` when an intent is written, where a gateway would send the call, and `o SEQ` when its outcome is.
 """
@@ -17,8 +17,8 @@ from tests.router.audit.samples import request
 IN_FLIGHT = 8
 
 
-async def main(state_dir: Path) -> None:
-    async with auditing(state_dir, CurrentConfig(GatewayConfig()), every_s=0.005) as log:
+async def main(state_dir: Path, every_s: float) -> None:
+    async with auditing(state_dir, CurrentConfig(GatewayConfig()), every_s=every_s) as log:
         made = 0
         while True:
             records = []
@@ -34,4 +34,4 @@ async def main(state_dir: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))

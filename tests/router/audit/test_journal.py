@@ -13,8 +13,9 @@ import pytest
 
 from pointsman.core.errors import AuditUnavailableError
 from pointsman.router.audit.database import FILE
-from pointsman.router.audit.journal import Journal
+from pointsman.router.audit.journal import Journal, encode_line
 from pointsman.router.audit.log import AuditLog
+from pointsman.router.audit.rows import Outcome
 from pointsman.router.audit.segments import FOLDER, Segment, list_segments, read_entries
 from pointsman.router.audit.store import Store
 from tests.router.audit.samples import Observed, open_log, request, rows
@@ -265,3 +266,14 @@ def test_a_line_that_cannot_be_held_costs_no_other_line(tmp_path: Path, wrong: d
     store.move(folder, None)
     store.close()
     assert [row.seq for row in rows(tmp_path)] == [1, 3]
+
+
+def test_a_line_that_is_read_while_it_is_written_is_not_lost(tmp_path: Path) -> None:
+    first, second, third = (encode_line(Outcome(seq, "ok")) for seq in (1, 2, 3))
+    path = tmp_path / "segment"
+    path.write_bytes(first + second[:5])
+    entries = read_entries(path)
+    read = [next(entries).seq]
+    with path.open("ab") as file:
+        file.write(second[5:] + third)
+    assert [*read, *(entry.seq for entry in entries)] == [1, 2, 3]

@@ -11,16 +11,14 @@ import pytest
 
 from pointsman.router.audit.database import FILE, open_database
 from pointsman.router.audit.query import (
-    FIRST_SEQ,
-    LAST_SEQ,
     NEARBY,
     Filter,
     Page,
     read_page,
     read_rounds,
     read_rows,
-    statement_for,
 )
+from pointsman.router.audit.sqlite_rows import FIRST_SEQ, LAST_SEQ, statement_for
 from tests.router.audit.samples import open_log, request
 
 ROWS = 200_000

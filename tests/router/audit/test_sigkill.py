@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[3]
 
 
 @contextmanager
-def busy(state_dir: Path) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.router.audit.busy", str(state_dir)]
+def busy(state_dir: Path, every_s: float = 0.005) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.router.audit.busy", str(state_dir), str(every_s)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -31,11 +31,11 @@ def busy(state_dir: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def said_before_it_was_killed(state_dir: Path, after: int) -> tuple[set[str], set[str]]:
+def said_before_it_was_killed(state_dir: Path, after: int, every_s: float = 0.005) -> tuple[set[str], set[str]]:
     """Lets a run say `after` lines, kills it, and returns the calls it began and those it finished."""
     begun: set[str] = set()
     finished: set[str] = set()
-    with busy(state_dir) as process:
+    with busy(state_dir, every_s) as process:
         assert process.stdout is not None
         for number, line in enumerate(process.stdout):
             what, _, call = line.strip().partition(" ")
@@ -68,6 +68,26 @@ async def test_sigkill_under_load_loses_no_row_and_doubles_none(tmp_path: Path, 
         pass
     assert rows(tmp_path) == found
     assert len(list_segments(tmp_path / FOLDER)) == 1  # its own, which says where seq goes on
+
+
+async def test_sigkill_while_a_process_moves_a_long_journal_loses_no_row_and_doubles_none(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    begun: set[str] = set()
+    finished: set[str] = set()
+    for _ in range(3):  # the process of one run may still be at work when the next one starts
+        after = chance.randrange(20_000, 40_000)
+        more_begun, more_finished = said_before_it_was_killed(tmp_path, after, every_s=0.2)
+        begun |= more_begun
+        finished |= more_finished
+    found = rows(tmp_path)
+    endings = {row.request_id: row.outcome for row in found}
+    assert [row.seq for row in found] == list(range(1, len(found) + 1))
+    assert len(endings) == len(found)
+    assert begun <= endings.keys()
+    assert {endings[call] for call in finished} == {"ok"}
+    async with auditing(tmp_path, CurrentConfig(GatewayConfig())):
+        pass
+    assert rows(tmp_path) == found
 
 
 def test_rows_can_be_read_while_they_are_written_and_moved(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pointsman.router.audit.log import AuditLog
 from pointsman.router.audit.segments import FOLDER
 from pointsman.router.audit.store import Store
 from pointsman.router.cli.main import main
+from pointsman.router.serving.state_folder import locked, replica_folder
 from tests.router.audit.samples import recording_arguments, request
 
 
@@ -183,6 +184,29 @@ def test_a_folder_that_does_not_exist_is_named_with_the_next_step(tmp_path: Path
     assert result.exit_code == 2
     assert "nowhere" in result.stderr
     assert "--state-dir" in result.stderr
+
+
+def test_the_folder_of_one_replica_is_refused_with_the_one_of_all(tmp_path: Path) -> None:
+    with locked(tmp_path, shared=True), replica_folder(tmp_path) as own:
+        pass
+    said = f"{own} is the folder of one replica. The state of all of them is in {tmp_path}: pass that one with"
+    before = sorted(own.iterdir())
+    for command in (("audit", "list"), ("state", "copy", "--to", "postgresql://me@127.0.0.1:1/x"), ("serve",)):
+        done = subprocess.run(
+            [sys.executable, "-m", "pointsman", *command, "--state-dir", str(own)],
+            env={**os.environ, "POINTSMAN_CONFIG_DIR": str(tmp_path), "POINTSMAN_PORT": "0"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert done.returncode in (1, 2), done
+        assert said in done.stderr
+    assert sorted(own.iterdir()) == before
+    assert run(tmp_path, "list").exit_code == 0
+    alike = tmp_path / "other" / "replicas" / "2"  # not below a state folder
+    alike.mkdir(parents=True)
+    assert run(alike, "list").exit_code == 0
 
 
 def test_a_time_that_is_none_is_explained(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ async def test_a_call_of_the_owner_may_finish_after_sigterm(tmp_path: Path) -> N
             while not trace.exists():
                 await asyncio.sleep(0.02)
         gateway.send_signal(signal.SIGTERM)
-        await gateway.until_logged("waiting for 1 calls to end")
+        await gateway.until_logged("waiting for 1 call to end")
         go.touch()
         called = await asyncio.wait_for(calling, LONG_S)
         assert await asyncio.wait_for(gateway.process.wait(), LONG_S) == 0

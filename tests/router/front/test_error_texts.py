@@ -57,6 +57,22 @@ PASSED_ON = {
 TO_SERVERS = {"The client's answer is malformed"}  # a server cannot do anything about it
 # What is wrong and what to do, for each text of the source. `{}` stands for what is filled in.
 TEXTS: tuple[tuple[str, str], ...] = (
+    (
+        "The header X-Pointsman-Peer is not from a replica of this gateway.",
+        "Leave it out; if this is one, compare the clocks and `state.request_keys` of the replicas.",
+    ),
+    (
+        "The question that this answers is from a replica that cannot be reached now, so the answer was not delivered.",
+        "Send it again in a few seconds; if that replica has ended, its call has, too: make the call again.",
+    ),
+    (
+        "The replica that this belongs to does not accept messages of this one, so nothing was carried out.",
+        "Make the call again; the operator compares the clocks and `state.request_keys` of the replicas.",
+    ),
+    (
+        "The replica that this belongs to ended before it answered. It may have been carried out all the same:",
+        "check before you repeat it.",
+    ),
     ("A line", "must be one JSON-RPC message."),
     ("A message", "must have a `method`, a `result` or an `error`."),
     ("A message with `method`", "must not have `result` or `error`."),

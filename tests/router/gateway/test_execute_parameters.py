@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from pointsman.router.gateway.execute_parameters import MAX_LEVELS
+from pointsman.router.gateway.execute_parameters import MAX_LEVELS, result_handle
 from tests.gateway_process import gateway_process
 from tests.router.conftest import Shop, from_file, workshop
 
@@ -298,3 +298,38 @@ async def _until_owner_is_down(gateway: Shop) -> None:
             if health.json()["servers"]["owner"]["state"] != "running":
                 return
             await gateway.call("tool_discovery", {"query": ["pay"]})
+
+
+HANDLE = "5f3a9c21." + "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"toolKey": "pointsman:result", "arguments": {"handle": HANDLE}},
+        {"toolKey": " `pointsman:result`", "arguments": {"handle": f" {HANDLE} ", "offset": 5}},
+        {"toolKey": "mcp__pointsman__pointsman:result", "arguments": {"handle": HANDLE}},
+        {"toolKey": "result", "arguments": {"handle": HANDLE}},
+        {"toolKey": "pointsman:result", "handle": HANDLE},
+        {"toolKey": "pointsman:result", "arguments": json.dumps({"handle": HANDLE})},
+        {"arguments": {"toolKey": "pointsman:result", "arguments": {"handle": HANDLE}}},
+        {"toolKey": "pointsman:result", "arguments": {"toolKey": "result", "arguments": {"handle": HANDLE}}},
+    ],
+)
+def test_the_handle_of_a_stored_result_is_found_in_every_form(given: dict[str, Any]) -> None:
+    assert result_handle(given) == HANDLE
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"toolKey": "shop:result", "arguments": {"handle": HANDLE}},
+        {"toolKey": "result", "arguments": {"handle": "a word"}},
+        {"toolKey": "pointsman:result", "arguments": {"handle": 5}},
+        {"toolKey": "pointsman:result", "arguments": "not JSON"},
+        {"toolKey": 5, "arguments": {"handle": HANDLE}},
+    ],
+)
+def test_other_calls_have_no_handle_of_a_stored_result(given: dict[str, Any]) -> None:
+    assert result_handle(given) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pointsman.router.owner.sign_ins import CODE_S, MAX_CODES, SESSION_S, SignIns
+from pointsman.router.owner.sign_ins import CODE_S, FILE, MAX_CODES, SESSION_S, SignIns
 
 KEYS = ("k" * 64,)
 
@@ -51,6 +51,25 @@ def test_a_cookie_outlives_a_restart_but_not_a_logout(sign_ins: SignIns, tmp_pat
     sign_ins.end_all()
     assert sign_ins.session(cookie) is None
     assert SignIns(KEYS, tmp_path, clock).session(cookie) is None
+
+
+def test_a_logout_at_one_replica_ends_the_unused_codes_of_the_others(
+    sign_ins: SignIns, tmp_path: Path, clock: Clock
+) -> None:
+    replica = SignIns(KEYS, tmp_path, clock)
+    before = replica.new_code()
+    sign_ins.end_all()
+    after = replica.new_code()
+    assert replica.redeem(before) is None
+    assert replica.redeem(after) is not None
+
+
+def test_a_code_made_while_the_mark_cannot_be_read_does_not_work(sign_ins: SignIns, tmp_path: Path) -> None:
+    (tmp_path / FILE).mkdir()
+    code = sign_ins.new_code()
+    (tmp_path / FILE).rmdir()
+    assert sign_ins.redeem(code) is None
+    assert sign_ins.redeem(sign_ins.new_code()) is not None
 
 
 def test_a_gateway_with_the_same_keys_and_another_folder_is_another_one(

@@ -13,6 +13,7 @@ from tests.router.page.test_in_process import _walking
 
 async def test_every_screen_and_action_answers(tmp_path: Path) -> None:
     async with _walking(tmp_path) as walker:
+        assert (await walker.post("/page/servers/shop/test", {})).status_code == 303  # it has listed its tools then
         for path in (
             "/page/tools?q=paint&show=reads",
             "/page/tools/one?key=shop:paint&row=1",

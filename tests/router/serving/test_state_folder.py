@@ -5,18 +5,22 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pointsman.router.serving.state_folder import (
     LOCK,
+    MAX_REPLICAS,
     NOTE,
     RunningGateway,
     StateFolderError,
     announced,
     find_running,
     locked,
+    replica_folder,
+    replica_folders,
 )
 
 CONFIG = Path("/etc/pointsman.yaml")
@@ -79,3 +83,35 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateFolderError, match="--state-dir"), locked(tmp_path / "file" / "state"):
         pass
+
+
+def test_replicas_share_a_folder_and_keep_a_gateway_of_its_own_out(tmp_path: Path) -> None:
+    with locked(tmp_path, shared=True), locked(tmp_path, shared=True):
+        with replica_folder(tmp_path) as own, announced(own, "http://127.0.0.1:1/mcp", CONFIG):
+            assert own == tmp_path / "replicas" / "1"
+            assert find_running(tmp_path) == RunningGateway("http://127.0.0.1:1/mcp", os.getpid(), str(CONFIG))
+            with pytest.raises(StateFolderError, match=r"http://127.0.0.1:1/mcp") as raised, locked(tmp_path):
+                pass
+            assert str(raised.value).endswith("; with `state.replicas: true` in its configuration, it shares this one.")
+        assert find_running(tmp_path) is None
+    with (
+        locked(tmp_path),
+        pytest.raises(StateFolderError, match=r"`state.replicas: true` in the configuration of both"),
+        locked(tmp_path, shared=True),
+    ):
+        pass
+
+
+def test_a_replica_takes_the_first_place_that_is_free(tmp_path: Path) -> None:
+    with replica_folder(tmp_path) as first:
+        with replica_folder(tmp_path) as second:
+            assert [first.name, second.name] == ["1", "2"]
+            assert replica_folders(tmp_path) == [first, second]
+        with replica_folder(tmp_path) as again:
+            assert again == second
+    assert replica_folders(tmp_path) == []
+    with ExitStack() as places:
+        for _ in range(MAX_REPLICAS):
+            places.enter_context(replica_folder(tmp_path))
+        with pytest.raises(StateFolderError, match="64 replicas"), replica_folder(tmp_path):
+            pass

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from pointsman.router.audit.query import Filter, read_calls
+from pointsman.router.audit.query import Filter, Source, read_calls
 
 WITHIN_MS = 5 * 60 * 1000  # after the discovery
 WITHIN_ROWS = 20  # of the same caller
@@ -27,14 +26,14 @@ class Choice:
     rows: int = 0  # of the caller since then
 
 
-def read_choices(state_dir: Path, since_ms: int | None, most: int) -> list[Choice]:
+def read_choices(source: Source, since_ms: int | None, most: int) -> list[Choice]:
     """The latest discoveries that were followed by a call, oldest first, and each request of a project once.
 
     Raises as `read_rows`.
     """
     chosen: dict[tuple[str | None, tuple[str, ...]], Choice] = {}
     open_: dict[_Caller, deque[Choice]] = {}
-    for intent, outcome in read_calls(state_dir, Filter(since_ms=since_ms)):
+    for intent, outcome in read_calls(source, Filter(since_ms=since_ms)):
         if intent.kind not in ("discovery", "execute") or outcome is None or outcome.outcome != "ok":
             continue
         waiting = open_.setdefault((intent.token, intent.project), deque(maxlen=MOST_OPEN))

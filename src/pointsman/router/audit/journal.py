@@ -48,11 +48,19 @@ class Journal:
         segment_bytes: int = SEGMENT_BYTES,
         write: Write = os.write,
         truncate: Truncate = os.ftruncate,
+        lowest_seq: Callable[[], int] | None = None,
+        replica: str | None = None,
     ) -> None:
+        """`lowest_seq`: the seq of the next intent is at least that; None: one more than the last.
+
+        `replica`: the id of this gateway among several.
+        """
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._write = write
         self._truncate = truncate
+        self._lowest_seq = lowest_seq
+        self._replica = replica
         self._lock: RunLock | None = None
         self._segment: Segment | None = None
         self._fd = -1
@@ -74,7 +82,7 @@ class Journal:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._lock is None:
             self._next_seq = max(self._next_seq, last_seq(self._folder) + 1)
-            self._lock = RunLock(self._folder, self._next_seq)
+            self._lock = RunLock(self._folder, self._next_seq, self._replica)
         self._open_segment(Segment.named(self._folder, self._lock.run, 0, self._next_seq))
 
     def next_seq(self) -> int:
@@ -83,6 +91,8 @@ class Journal:
             self.open()
         elif self._end >= self._segment_bytes:
             self._try_to_rotate()
+        if self._lowest_seq is not None:
+            self._next_seq = max(self._next_seq, self._lowest_seq())
         return self._next_seq
 
     @property

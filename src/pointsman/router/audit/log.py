@@ -83,7 +83,7 @@ class Record(msgspec.Struct, eq=False):  # a struct, because each call makes one
         if self._finished:
             return
         self._finished = True
-        ms = round((self._log._monotonic() - self._began) * 1000, 3)
+        ms = int((self._log._monotonic() - self._began) * 1_000_000 + 0.5) / 1000  # `round` prints and parses it
         if code is not None:
             code = short_name(code, MAX_NAME_CHARS)
         if provider is not None:
@@ -122,6 +122,7 @@ class AuditLog:
         self._late: deque[bytes] = deque()
         self._failing = False
         self.rows_held_back = False  # the state database is not writable; for `/health`
+        self.journal_full = False  # no call begins until the state database takes rows again
         self._unauthorized = TokenBucket(UNAUTHORIZED_BURST, monotonic())
         self._changes: dict[str, TokenBucket] = {}  # by server
         self._rate = RowRate(self._current)
@@ -321,8 +322,8 @@ class AuditLog:
 
     @property
     def failing(self) -> bool:
-        """Whether the last write failed, so that calls are refused; for `/health`."""
-        return self._failing
+        """Whether calls are refused, because the last write failed or the journal is full; for `/health`."""
+        return self._failing or self.journal_full
 
     def close(self) -> None:
         self._write_repeats(math.inf)
@@ -339,6 +340,8 @@ class AuditLog:
 
     def _next_seq(self) -> int:
         """Return the seq of an intent that is written at once. Raises AuditUnavailableError."""
+        if self.journal_full:
+            raise AuditUnavailableError
         try:
             if self._late:
                 self._write_late()

@@ -76,6 +76,7 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     arguments: Any = msgspec.UNSET  # omitted unless recorded
     repeats: int | msgspec.UnsetType = msgspec.UNSET  # omitted unless the row represents several refusals
     read_as: str | msgspec.UnsetType = msgspec.UNSET  # omitted unless the call was not written exactly
+    replica: str | msgspec.UnsetType = msgspec.UNSET  # omitted unless several gateways share the rows
 
 
 def row_of(intent: Intent, outcome: Outcome | None) -> Row:

@@ -1,6 +1,7 @@
 """The journal's files: their names, locks and content.
 
-A run of the gateway has a run file, which it locks while it lives, and numbered segments:
+A run of the gateway has a run file, which it locks while it lives and which names the gateway among several, and
+numbered segments:
 
     0000000000000001-5f3a9c21.run
     0000000000000001-5f3a9c21.000000.0000000000000001.jsonl     (run, number, the next seq when it was opened)
@@ -63,9 +64,12 @@ def read_entries(path: Path) -> Iterator[Intent | Outcome]:
 
 def read_batches(path: Path) -> Iterator[list[Intent | Outcome]]:
     """`read_entries` in batches of about `BATCH_BYTES`, each decoded at once: that takes half of the time."""
+    partial = b""  # the beginning of a line that is being written: its rest may be read next
     with path.open("rb") as file:
         while data := file.read(BATCH_BYTES) + file.readline():
-            whole = data[: data.rfind(b"\n") + 1]
+            data = partial + data
+            end = data.rfind(b"\n") + 1
+            whole, partial = data[:end], data[end:]
             try:
                 yield _decoder.decode_lines(whole)
             except _UNDECODABLE:
@@ -83,7 +87,10 @@ def last_seq(folder: Path) -> int:
     newest = {segment.run: segment for segment in list_segments(folder)}
     highest = 0
     for segment in newest.values():
-        in_file = max((entry.seq for entry in read_entries(segment.path)), default=0)
+        try:
+            in_file = max((entry.seq for entry in read_entries(segment.path)), default=0)
+        except FileNotFoundError:  # another replica has moved it to the database
+            in_file = 0
         highest = max(highest, segment.next_seq - 1, in_file)
     return highest
 
@@ -91,11 +98,15 @@ def last_seq(folder: Path) -> int:
 class RunLock:
     """The locked run file of this process. The kernel releases the lock when the process ends."""
 
-    def __init__(self, folder: Path, first_seq: int) -> None:
+    def __init__(self, folder: Path, first_seq: int, replica: str | None = None) -> None:
         self.run = f"{first_seq:016d}-{secrets.token_hex(4)}"
-        self._fd = os.open(_run_file(folder, self.run), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        fresh = folder / f".{self.run}"
+        self._fd = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
+            os.write(self._fd, (replica or "").encode())
+            # Locked first: another replica would take it for one that has ended.
+            fresh.rename(_run_file(folder, self.run))
         except OSError:
             self.close()
             raise
@@ -119,6 +130,18 @@ class Runs:
         if run in self._ended:
             return self._ended[run]
         return not _run_file(self._folder, run).exists()  # one that began later may still be writing
+
+    def is_known_to_have_ended(self, run: str) -> bool:
+        """`has_ended`, where a run without a file here may be another gateway's."""
+        return self._ended.get(run, False)
+
+
+def replica_of(folder: Path, run: str) -> str | None:
+    """The gateway that a run is of, among several; None: it was the only one, or its file is gone."""
+    try:
+        return _run_file(folder, run).read_text(encoding="ascii", errors="replace") or None
+    except OSError:
+        return None
 
 
 def delete_run(folder: Path, run: str) -> None:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import chain, groupby
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
 from pointsman.core.sqlite import write_transaction
 from pointsman.router.audit.database import BUSY_S, is_broken, is_unexpected, open_database, set_aside
-from pointsman.router.audit.rows import Ending, Intent, Outcome
-from pointsman.router.audit.segments import Runs, Segment, delete_run, list_segments, read_batches
+from pointsman.router.audit.kept import ENDS, STORED, Stored, move, paired
+from pointsman.router.audit.rows import Intent, Outcome
+from pointsman.router.audit.segments import Segment
 
 # Many rows per statement: each statement releases the GIL and has to reacquire it from a busy event loop. To bind
 # NULLs takes as long as the rest of an insert, so most rows bind only the columns that they have.
@@ -29,6 +31,7 @@ _UPDATE = (
     "UPDATE audit SET outcome = ?, code = ?, ms = ?, results = ?, bytes = ?, provider = ?, fallback = ?, repeats = ?,"
     " read_as = ? WHERE seq = ? AND run = ? AND outcome IS NULL"
 )
+_ADD = f"INSERT OR IGNORE INTO audit ({', '.join(STORED)}) VALUES ({', '.join('?' * len(STORED))})"  # noqa: S608
 _DELETE_BATCH = 5000
 _TRIM_TO = 0.95  # of `max_bytes`, so that not every move trims
 
@@ -37,7 +40,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Store:
-    """Writes to the state database. Opened at first use; used by one thread at a time."""
+    """Writes to the state database. Opened at first use; used by one thread at a time. Fits `kept.RowWriter`."""
+
+    mover_environment: Mapping[str, str] | None = MappingProxyType({})
+    replica: str | None = None
 
     def __init__(self, path: Path, *, busy_s: float = BUSY_S) -> None:
         self._path = path
@@ -45,28 +51,33 @@ class Store:
         self._connection: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None  # the file that the connection writes to
 
-    def move(self, folder: Path, position: tuple[str, int] | None) -> int:
-        """Move all final segments; return how many.
+    def move(self, folder: Path, position: tuple[str, int] | None, *, other_runs: bool = True) -> int:
+        """Move all final segments; see `kept.move`."""
+        return move(self, folder, position, other_runs=other_runs)
 
-        `position` is the segment that this process writes to. A kill at any moment neither loses nor duplicates rows:
-        run and seq identify a row, and a segment is deleted only after its rows are committed.
+    def add_segment(self, segment: Segment) -> None:
+        """To repeat it changes nothing: run and seq identify a row."""
+        with self._transaction() as connection:
+            for calls, late in paired(segment):
+                _insert_calls(connection, segment.run, calls)
+                if late:
+                    connection.executemany(_UPDATE, [(*_ending(outcome), outcome.seq, segment.run) for outcome in late])
 
-        Raises:
-            sqlite3.Error, OSError, NewerSchemaError: the journal keeps the rest; retry later.
-        """
-        moved = 0
-        for run, segments in _movable(folder, position):
-            for segment in segments:
-                self._move_segment(segment)
-                segment.path.unlink(missing_ok=True)
-                moved += 1
-            if position is None or run != position[0]:
-                with self._transaction() as connection:
-                    connection.execute(
-                        "UPDATE audit SET outcome = 'interrupted' WHERE run = ? AND outcome IS NULL", (run,)
-                    )
-                delete_run(folder, run)
-        return moved
+    def add_stored(self, rows: Sequence[Stored]) -> int:
+        with self._transaction() as connection:
+            before = connection.total_changes
+            connection.executemany(_ADD, [row[: len(STORED)] for row in rows])
+            added = connection.total_changes - before
+            ended = [(*row[ENDS : len(STORED)], row[1], row[0]) for row in rows if row[ENDS] is not None]
+            connection.executemany(_UPDATE, ended)
+        return added
+
+    def interrupt(self, run: str) -> None:
+        with self._transaction() as connection:
+            connection.execute("UPDATE audit SET outcome = 'interrupted' WHERE run = ? AND outcome IS NULL", (run,))
+
+    def interrupt_lost(self) -> None:
+        """There are none: all rows are of this state folder."""
 
     def trim(self, *, older_than_ms: int, max_bytes: int) -> int:
         """Delete rows that are too old, then the oldest until the database fits; return how many.
@@ -98,24 +109,6 @@ class Store:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    def _move_segment(self, segment: Segment) -> None:
-        with self._transaction() as connection:
-            unfinished: dict[int, Intent] = {}
-            for batch in read_batches(segment.path):
-                calls: list[tuple[Intent, Outcome]] = []
-                late: list[Outcome] = []  # whose intents are in earlier segments
-                for entry in batch:
-                    if type(entry) is Intent:
-                        unfinished[entry.seq] = entry
-                    elif (intent := unfinished.pop(entry.seq, None)) is not None:
-                        calls.append((intent, cast(Outcome, entry)))
-                    else:
-                        late.append(cast(Outcome, entry))
-                _insert_calls(connection, segment.run, calls)
-                if late:
-                    connection.executemany(_UPDATE, [(*_ending(outcome), outcome.seq, segment.run) for outcome in late])
-            _insert_calls(connection, segment.run, [(intent, _UNFINISHED) for intent in unfinished.values()])
 
     def _count(self, where: str = "", *arguments: int) -> int:
         return int(self._execute(f"SELECT count(*) FROM audit {where}", *arguments).fetchone()[0])  # noqa: S608
@@ -174,18 +167,6 @@ class Store:
             return False
 
 
-def _movable(folder: Path, position: tuple[str, int] | None) -> Iterator[tuple[str, list[Segment]]]:
-    """Yield runs that have ended with all their segments, and our own run with its closed ones."""
-    runs = Runs(folder)
-    segments = {run: list(group) for run, group in groupby(list_segments(folder), key=attrgetter("run"))}
-    for run in sorted({*runs, *segments}):
-        of_run = segments.get(run, [])
-        if position is not None and run == position[0]:
-            yield run, [segment for segment in of_run if segment.number < position[1]]
-        elif runs.has_ended(run):
-            yield run, of_run
-
-
 def _insert_calls(connection: sqlite3.Connection, run: str, calls: list[tuple[Intent, Outcome]]) -> None:
     common: list[Values] = []
     full: list[Values] = []
@@ -229,4 +210,3 @@ _common_of_outcome = attrgetter("outcome", "ms", "bytes")
 _rare_of_outcome = attrgetter("code", "results", "provider", "fallback", "repeats", "read_as")
 _ending = attrgetter("outcome", "code", "ms", "results", "bytes", "provider", "fallback", "repeats", "read_as")
 _NO_RARE = (None,) * len(_RARE.split(","))
-_UNFINISHED = Outcome(0, cast(Ending, None))  # all of its columns are NULL

@@ -7,9 +7,11 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from pointsman.config.errors import ConfigError
 from pointsman.config.model import GatewayConfig, Token

@@ -10,9 +10,10 @@ import click
 
 from pointsman.archive.commands import commands as cli
 from pointsman.archive.commands.context import context
+from pointsman.archive.commands.copy import copy
 from pointsman.archive.commands.graph import graph
 from pointsman.archive.commands.ingest import ingest
-from pointsman.archive.settings import DATABASE, ArchiveSettings, SettingsError
+from pointsman.archive.settings import DATABASE, SCHEMA, ArchiveSettings, SettingsError
 from pointsman.archive.settings import read_settings as read_archive_settings
 from pointsman.config.model import Server
 from pointsman.config.paths import find_config, state_folder
@@ -24,7 +25,7 @@ from pointsman.router.cli.common.options import (
     report_config_errors,
     require_config,
 )
-from pointsman.router.downstream.bundled import bundled_environment
+from pointsman.router.downstream.bundled import bundled_environment, schema_of
 
 
 @click.group()
@@ -34,16 +35,21 @@ def archive(ctx: click.Context) -> None:
     ctx.obj = find_settings
 
 
-for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed, graph, context):
+for command in (ingest, cli.list_, cli.stats, cli.search, cli.remove, cli.embed, graph, context, copy):
     archive.add_command(command)
 
 
 def find_settings(
-    *, db: Path | None, server: str | None, config: Path | None, state_dir: Path | None
+    *, db: Path | str | None, server: str | None, config: Path | None, state_dir: Path | None
 ) -> ArchiveSettings:
-    """Use --db, else the store of --server or of the only configured archive, else $SEARCH_DB_PATH."""
+    """Use --db, else the store of --server or of the only configured archive, else $SEARCH_DB_PATH.
+
+    In PostgreSQL, --server also names the tables' namespace; by default that of the entry `archive`.
+    """
     if db is not None:
         environment = {**os.environ, DATABASE: str(db)}
+        if server is not None:
+            environment[SCHEMA] = schema_of(server)
     else:
         environment = os.environ | _server_environment(server, config, state_dir)
     try:
@@ -73,7 +79,7 @@ def _server_environment(server_id: str | None, config: Path | None, state_dir: P
         note(
             f"Ignoring {DATABASE}: `servers.{chosen}` in {path} names its own store. Pass --db FILE to use another one."
         )
-    return bundled_environment(chosen, archives[chosen], folder, os.environ)
+    return bundled_environment(chosen, archives[chosen], folder, os.environ, settings.database or loaded.state.database)
 
 
 def _choose_archive(archives: Mapping[str, Server], server_id: str | None, path: Path) -> str:

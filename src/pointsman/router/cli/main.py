@@ -31,6 +31,7 @@ COMMANDS = {
     "tools": "pointsman.router.cli.show.tools:tools",
     "audit": "pointsman.router.cli.show.audit:audit",
     "doctor": "pointsman.router.cli.show.doctor:doctor",
+    "state": "pointsman.router.cli.state:state",
     "search-api": "pointsman.router.cli.run.search_api:search_api",
     "archive": "pointsman.router.cli.archive:archive",
 }
@@ -52,6 +53,7 @@ HELP = {  # the first sentence of each command's own help
     "tools": "List, search and call the tools behind the gateway, as its owner.",
     "audit": "Show who searched for or called which tool, and how it ended.",
     "doctor": "Check everything, and say what to do.",
+    "state": "Copy the gateway's state between files and PostgreSQL.",
     "search-api": "Run the search service for one or more gateways.",
     "archive": "Fill and search the archive of your notes, papers and web pages.",
 }

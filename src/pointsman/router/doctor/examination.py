@@ -12,6 +12,7 @@ from pointsman.router.doctor.gateway import check_gateway, check_own_server, che
 from pointsman.router.doctor.surroundings import (
     check_certificates,
     check_clock,
+    check_database,
     check_programs,
     check_state_folder,
 )
@@ -24,6 +25,7 @@ CHECKS: tuple[Check, ...] = (
     check_tokens,
     check_secrets,
     check_state_folder,
+    check_database,
     check_gateway,
     check_servers,
     check_own_server,

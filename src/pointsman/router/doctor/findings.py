@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pointsman.config.model import GatewayConfig
+from pointsman.router.audit.query import Source
+from pointsman.router.audit.source import audit_source
 from pointsman.router.serving.state_folder import RunningGateway
 
 Level = Literal["ok", "note", "problem"]
@@ -44,6 +46,11 @@ class Inspected:
         if self.status is not None:
             return Path(self.status["configuration"])
         return Path(self.running.configuration) if self.running is not None and self.running.configuration else None
+
+    @property
+    def audit_rows(self) -> Source:
+        """Where the audit is read."""
+        return audit_source(self.state_dir, self.config.state.database if self.config is not None else None)
 
     @property
     def configured_url(self) -> str | None:

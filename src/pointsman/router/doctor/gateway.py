@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pointsman.core.errors import UNKNOWN_HOST, UNKNOWN_ORIGIN
-from pointsman.router.audit.database import NewerSchemaError
+from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.audit.rows import Row
 from pointsman.router.clients.found_servers import leads_here
@@ -118,9 +117,10 @@ def check_refused_clients(inspected: Inspected) -> list[Finding]:
     """Report clients whose last request was refused, by the name that each gave."""
     since_ms = int((time.time() - LATELY_S) * 1000)
     try:
-        rows = list(read_rows(inspected.state_dir, Filter(since_ms=since_ms), newest=MAX_ROWS))
-    except (sqlite3.Error, NewerSchemaError, OSError) as error:
-        return [Finding("clients", "problem", f"The audit cannot be read: {error}.")] if rows_exist(inspected) else []
+        rows = list(read_rows(inspected.audit_rows, Filter(since_ms=since_ms), newest=MAX_ROWS))
+    except READ_ERRORS as error:
+        message = f"The audit cannot be read: {str(error).rstrip('.')}."
+        return [Finding("clients", "problem", message)] if rows_exist(inspected) else []
     refusals = _refusals(rows)
     gateway = refusals.pop(str(CLIENT_INFO["name"]), None)
     findings = [_refused_gateway(gateway)] if gateway is not None and not _own_servers(inspected) else []

@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import shutil
-import sqlite3
 import ssl
 import stat
 import time
@@ -16,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from pointsman.config.model import Server
-from pointsman.router.audit.database import NewerSchemaError
+from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import read_rows
 from pointsman.router.doctor.findings import Finding, Inspected
 from pointsman.router.doctor.gateway import INSTALL, NO_PROGRAM, is_loopback
@@ -79,8 +78,8 @@ def check_certificates(inspected: Inspected) -> list[Finding]:
 def check_clock(inspected: Inspected) -> list[Finding]:
     """Check that the clock is not behind the newest row of the audit."""
     try:
-        rows = list(read_rows(inspected.state_dir, newest=1))
-    except (sqlite3.Error, NewerSchemaError, OSError):
+        rows = list(read_rows(inspected.audit_rows, newest=1))
+    except READ_ERRORS:
         return []
     if not rows:
         return []
@@ -90,6 +89,19 @@ def check_clock(inspected: Inspected) -> list[Finding]:
     step = "Correct the clock: tokens that expire and the audit depend on it"
     message = f"The clock is wrong: the newest audit row, of {rows[0].time}, is {ahead_s:.0f} s in the future. {step}."
     return [Finding("clock", "problem", message)]
+
+
+def check_database(inspected: Inspected) -> list[Finding]:
+    """Check that the database of the configuration can be read. A gateway goes on without it."""
+    if inspected.config is None or inspected.config.state.database is None:
+        return []
+    try:
+        rows = list(read_rows(inspected.audit_rows, newest=1))
+    except READ_ERRORS as error:
+        step = "Calls go on, and the audit stays in the journal until it is back"
+        reason = str(error).rstrip(".")
+        return [Finding("database", "problem", f"The database of `state.database` cannot be used: {reason}. {step}.")]
+    return [Finding("database", "ok", f"PostgreSQL answers{'' if rows else '; it has no audit rows yet'}.")]
 
 
 def check_state_folder(inspected: Inspected) -> list[Finding]:

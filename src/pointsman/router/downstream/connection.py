@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -63,8 +62,7 @@ class Call(Struct, eq=False):  # a struct, because each call makes one
     message_bytes: int = 0  # and their size
 
 
-@dataclass(frozen=True, slots=True)
-class Introduction:
+class Introduction(Struct, frozen=True):
     """What the handshake yielded: the negotiated version, and what the server declared."""
 
     era: Era

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 FIRST_DISTANCE_S = 60.0
 LONGEST_DISTANCE_S = 6 * 3600.0
@@ -14,8 +15,7 @@ _MOST_KEPT = 16  # different failures of one server
 _NUMBER = re.compile(r"\d+")
 
 
-@dataclass(slots=True)
-class _Seen:
+class _Seen(Struct):
     logged_at: float
     distance_s: float
     times: int = 0  # since it was last logged

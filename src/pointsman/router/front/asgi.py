@@ -7,9 +7,8 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pointsman.config.model import CurrentConfig
@@ -17,6 +16,7 @@ from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import HANDSHAKE_PROTOCOL_VERSIONS, SERVER_INFO_META_KEY
 from pointsman.core.seams import Gateway
 from pointsman.router.front.http.authentication import Claims, authenticate
+from pointsman.router.front.http.connections import is_exempt
 from pointsman.router.front.http.headers import USUAL_ACCEPT, HostRules, check_accepts_responses, check_accepts_stream
 from pointsman.router.front.http.http_request import HttpRequest, RequestReader, echoed_id
 from pointsman.router.front.http.protocol import DirectCycle
@@ -40,6 +40,12 @@ from pointsman.router.front.modern.request_state import Seal
 from pointsman.router.front.state import Clock, FrontState, Instructions, WallClock, no_instructions
 from pointsman.router.front.subscriptions import Subscriptions
 from pointsman.router.serving.in_flight import InFlight
+
+if TYPE_CHECKING:
+    from starlette.routing import Route  # imported with the other paths
+
+    from pointsman.router.front.carriage import Carriage
+    from pointsman.router.peers.peers import Peers
 
 STREAM_SHARE = 4  # one token's streams take at most this fraction of the connections
 _LEGACY_VERSIONS = frozenset({None, *(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)})
@@ -69,11 +75,13 @@ class Front:
         resume_s: float = 10.0,
         full: Callable[[], bool] = lambda: False,
         in_flight: InFlight | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """`current`: its `limits` are read.
 
         `request_keys`: see `router.serving.request_keys`; without any, sealed session ids and request states end with
-        this process. `full`: whether the gateway is at capacity. `in_flight`: the budget for large bodies.
+        this process. `full`: whether the gateway is at capacity. `in_flight`: the budget for large bodies. `peers`: the
+        other replicas of this gateway, if there are any.
         """
         keys = tuple(request_keys) or (secrets.token_hex(32),)
         self._gateway = gateway
@@ -81,10 +89,13 @@ class Front:
         self._in_flight = in_flight or InFlight(lambda: current.config.limits.in_flight_bytes)
         self.unread = UnreadBudget(lambda: current.config.limits.unread_bytes)
         self.other_paths: ASGIApp | None = None
-        state = self._state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread)
+        replica = peers.own.id if peers is not None else ""
+        state = FrontState(gateway, server_info, instructions, clock, ping_s, resume_s, self.unread, replica)
+        self._state = state
         self._reader = RequestReader(gateway, current, hosts, full)
         self._streams = OpenStreams()
-        self._sessions = Sessions(clock, current, SessionIds(keys, wall_clock), lambda: Subscriptions(state))
+        ids = SessionIds(keys, wall_clock, replica)
+        self._sessions = Sessions(clock, current, ids, lambda: Subscriptions(state), replica)
         self._parked = ParkedCalls(
             state, current, Seal(keys, "pointsman", wall_clock), {SERVER_INFO_META_KEY: server_info}
         )
@@ -92,9 +103,17 @@ class Front:
         self._legacy = LegacyEndpoint(state, methods, self._sessions, self._streams, check_share)
         self._modern = ModernEndpoint(state, self._parked, Listeners(state, self._streams, check_share))
         self._sse = SseTransport(state, methods, self._reader, current, check_share)
+        self._peers = self._reader.peers = peers
+        self._carriage: Carriage | None = None
+        if peers is not None:
+            from pointsman.router.front.carriage import Carriage
+
+            self._carriage = self._sse.carriage = Carriage(peers, self._sessions, self._parked)
 
     def routes(self) -> list[Route]:
         """Return the routes of the front for `other_paths`: `/projects/{id}/mcp`, and `/sse` and `/messages/`."""
+        from starlette.routing import Route
+
         sse = [f"{project}{path}" for project in ("", "/projects/{id}") for path in ("/sse", "/messages/")]
         return [Route(path, self) for path in ("/projects/{id}/mcp", *sse)]
 
@@ -105,6 +124,15 @@ class Front:
     @hosts.setter
     def hosts(self, hosts: HostRules) -> None:
         self._reader.hosts = hosts
+
+    def is_exempt(self, host: str) -> bool:
+        """Whether a host is exempt from the limit of connections per address: many clients may be behind it."""
+        exempt = is_exempt(host, self.hosts.trusted_proxies)
+        return exempt or (self._peers is not None and self._peers.has_host(host))
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._sessions
 
     @property
     def sessions_open(self) -> int:
@@ -132,6 +160,8 @@ class Front:
         """Refuse new requests, end the streams, let calls finish for `grace_s`, then cancel them."""
         self._reader.draining = self._state.stopping = True
         self._streams.end_all()
+        if self._peers is not None:
+            self._peers.end_streams()
         self._parked.end_all()  # they could no longer be answered
         await self._state.until_idle(grace_s)
         self._state.cancel_all()
@@ -189,7 +219,9 @@ class Front:
 
     async def _serve(self, http: HttpRequest) -> None:
         """Serve a request by path, method and era. Raises HttpError, ClientDisconnectedError."""
-        verb, path = http.verb, http.path
+        verb, path, carriage = http.verb, http.path, self._carriage
+        if carriage is not None:
+            carriage.admit(http)
         claims = self._reader.read_head(http)
         legacy = http.head.get(b"mcp-protocol-version") in _LEGACY_VERSIONS
         if path.endswith("/sse"):
@@ -200,14 +232,23 @@ class Front:
             if http.head.get(b"accept") != USUAL_ACCEPT:
                 check_accepts_responses(http.head)
             message, caller = await self._reader.read_message(http, claims)
+            if carriage is not None and await carriage.post(http, message, caller, legacy=legacy):
+                return
             await (self._legacy if legacy else self._modern).post(http, message, caller)
-        elif verb == "GET" and legacy:
-            check_accepts_stream(http.head)
-            await self._legacy.get(http, self._authenticate_session(http, claims))
-        elif verb == "DELETE" and legacy:
-            await self._legacy.delete(http, self._authenticate_session(http, claims))
+        elif verb in ("GET", "DELETE") and legacy:
+            await self._serve_session(http, claims)
         else:
             raise method_not_allowed(b"GET, POST, DELETE" if legacy else b"POST")
+
+    async def _serve_session(self, http: HttpRequest, claims: Claims) -> None:
+        """GET and DELETE of a legacy session. Raises HttpError."""
+        carriage, opens = self._carriage, http.verb == "GET"
+        if opens:
+            check_accepts_stream(http.head)
+        caller = self._authenticate_session(http, claims)
+        if carriage is not None and await (carriage.get(http) if opens else carriage.delete(http)):
+            return
+        await (self._legacy.get(http, caller) if opens else self._legacy.delete(http, caller))
 
     async def _respond_failure(self, http: HttpRequest, error: Exception) -> None:
         try:
@@ -226,7 +267,13 @@ class Front:
 
     def _authenticate_session(self, http: HttpRequest, claims: Claims) -> Caller:
         """Raises HttpError 400, 401, 403."""
-        return authenticate(self._gateway, self._legacy.claims_of_session(claims, http.head))
+        claims = self._legacy.claims_of_session(claims, http.head)
+        try:
+            return authenticate(self._gateway, claims)
+        except HttpError as error:
+            if error.status == 403 and self._carriage is not None and self._carriage.is_elsewhere(http):
+                return Caller("", None)  # the token is known; the replica that has the session knows its project
+            raise
 
     def _check_stream_share(self, caller: Caller) -> None:
         """Each stream takes a connection, and no token may take them all. Raises HttpError 429."""

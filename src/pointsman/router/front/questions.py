@@ -13,19 +13,21 @@ from pointsman.router.front.exchange import Exchange
 class Questions:
     """The open questions of one legacy session, by the request ids that we sent.
 
-    A question is sent on the stream of the request it belongs to, and answered by a POST of its own.
+    A question is sent on the stream of the request it belongs to, and answered by a POST of its own. Among replicas
+    that POST may arrive at another one, so the id names ours.
     """
 
-    __slots__ = ("_last", "_open")
+    __slots__ = ("_last", "_open", "_replica")
 
-    def __init__(self) -> None:
+    def __init__(self, replica: str = "") -> None:
+        self._replica = replica
         self._last = 0
-        self._open: dict[int, asyncio.Future[Json]] = {}
+        self._open: dict[int | str, asyncio.Future[Json]] = {}
 
     async def ask(self, exchange: Exchange, method: str, params: Json) -> Json:
         """Raises ClientGoneError, ProtocolError."""
         self._last += 1
-        question_id = self._last
+        question_id = f"{self._replica}.{self._last}" if self._replica else self._last
         if not exchange.send_message({"jsonrpc": "2.0", "id": question_id, "method": method, "params": params}):
             raise ClientGoneError
         self._open[question_id] = exchange.expect_answer()
@@ -41,7 +43,7 @@ class Questions:
     def resolve(self, response: Json) -> None:
         """Pass on a response that the client posted. One that fits no open question is dropped."""
         question_id = response["id"]
-        answer = self._open.get(question_id) if type(question_id) is int else None
+        answer = self._open.get(question_id) if type(question_id) in (int, str) else None
         if answer is None or answer.done():
             return
         if isinstance(response.get("result"), dict):

@@ -65,7 +65,9 @@ class FrontState:
         ping_s: float,
         resume_s: float,
         unread: UnreadBudget,
+        replica: str = "",
     ) -> None:
+        self.replica = replica  # in ids that refer to something here; empty: there are no other replicas
         self.loop = asyncio.get_running_loop()  # cached, because looking it up is a system call on 3.11
         self.gateway = gateway
         self.server_info = server_info

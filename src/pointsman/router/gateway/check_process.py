@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-import jsonschema_rs
-
 from pointsman.catalog.schema import check_program
 from pointsman.catalog.schema.arguments import DeferredCheck
 
@@ -87,6 +85,8 @@ class CheckProcess:
             await self._end()
         if self._process is not None and self._process.returncode is None:
             return self._process
+        import jsonschema_rs  # loaded with the first call
+
         folder = str(Path(jsonschema_rs.__file__).parent.parent)
         program = (sys.executable, "-I", "-S", check_program.__file__, folder)
         self._process = await asyncio.create_subprocess_exec(

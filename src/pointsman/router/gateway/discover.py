@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pointsman.catalog.answer import render_answer
 from pointsman.catalog.service import ToolCatalogService
@@ -65,8 +67,7 @@ def _recorded_queries(given: Json) -> list[str] | None:
     return [query for query in queries if isinstance(query, str)] if isinstance(queries, list) else None
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveryArguments:
+class DiscoveryArguments(Struct, frozen=True):
     queries: tuple[str, ...]
     context: str | None
     max_results: int

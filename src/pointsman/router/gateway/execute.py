@@ -25,6 +25,7 @@ from pointsman.core.errors import (
 )
 from pointsman.core.kinds import QUESTION_CAPABILITIES
 from pointsman.core.model import Caller, Json, ToolKey
+from pointsman.core.rounds import own_round
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
 from pointsman.core.seams import (
     INTERNAL_ERROR,
@@ -38,6 +39,7 @@ from pointsman.router.audit.log import AuditLog, Record
 from pointsman.router.audit.rows import Ending
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.server.server import RESTART_S
+from pointsman.router.downstream.talk.decoding import OFF_LOOP_BYTES
 from pointsman.router.downstream.talk.request_meta import OWN_NAMESPACE
 from pointsman.router.gateway.check_process import CheckProcess
 from pointsman.router.gateway.execute_parameters import (
@@ -237,6 +239,8 @@ class Executor:
         result = self._links.shown(request.caller, tool.server_id, result)
         size = len(wire.encode(result)) if type(result.get("content")) is list else size_undecoded(result)
         record.finish(*_ending(result, bundled), bytes=size)
+        if size > OFF_LOOP_BYTES:
+            await own_round()  # looking for links took some milliseconds, and so does encoding
         return result, size
 
     async def _check_arguments(

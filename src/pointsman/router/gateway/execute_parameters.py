@@ -151,6 +151,19 @@ def read_result_call(reading: Reading) -> Reading:
     return reading
 
 
+def result_handle(given: Json) -> str | None:
+    """The handle in a call of `pointsman:result`, in any form; None: the call is for another tool, or has none."""
+    try:
+        reading = read_parameters(given)
+    except InvalidArgumentsError:
+        return None
+    text = reading.tool_key.strip(_AROUND)
+    if text != RESULT_KEY and _names_result(text, reading.arguments) is None:
+        return None
+    handle = read_result_call(reading).arguments.get("handle")
+    return handle.strip() if isinstance(handle, str) else None
+
+
 def _read_inside(reading: Reading) -> Reading | None:
     inside = reading.arguments
     try:

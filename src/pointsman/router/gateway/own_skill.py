@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec import Struct
 
 from pointsman.catalog.skills import read_front_matter
 from pointsman.core.model import Json
@@ -19,8 +20,7 @@ _NAME = "find-and-run-tools"
 _ROOT = "skill://pointsman"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnSkill:
+class OwnSkill(Struct, frozen=True):
     entry: Json
     files: Mapping[str, Json]  # by URI, as `resources/read` gives them
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from pointsman.core.model import Caller, Json
 
@@ -14,8 +15,7 @@ MAX_CLIENTS = 32  # of one caller
 REPEAT_S = 60.0  # a client that lists its tools again within this time still has the same conversation
 
 
-@dataclass(slots=True)
-class Used:
+class Used(Struct):
     """What one caller's clients received."""
 
     lists: int = 0  # each stands for one conversation

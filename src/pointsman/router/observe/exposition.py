@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, get_args
 from pointsman import __version__
 from pointsman.core.model import ServerState
 from pointsman.providers.cloud.breaker import BreakerState
-from pointsman.providers.cloud.service import CloudStatus
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from pointsman.providers.cloud.service import CloudStatus
     from pointsman.router.observe.metrics import Count, GaugeValues, Histogram, Labels, MaySee, Window
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,25 +39,33 @@ class Health:
         self._tasks = tasks
         self._state_dir = state_dir
         self.open = False  # True while the port accepts requests
+        self.state_problem: Callable[[], str] = lambda: ""  # of the state that gateways share
+        self.keys_problem: Callable[[], str] = lambda: ""  # of the request keys that they should share
+        self.replicas: Callable[[], Json] | None = None  # this one and the others
+        self.draining = False  # requests are still accepted, but a proxy should send them elsewhere
 
     @property
     def ready(self) -> bool:
-        return self.open and not self._audit.failing
+        return self.open and not self.draining and not self._audit.failing
 
     def report(self, caller: Caller | None, *, to_owner: bool = False) -> Json:
         """Return the report; without a caller only whether the gateway is ready, else the servers that it may use.
 
         Only the owner sees paths.
         """
+        report: Json = {"ready": self.ready}
+        if self.draining:
+            report["draining"] = True
         if caller is None:
-            return {"ready": self.ready}
-        report: Json = {"ready": self.ready, "version": __version__}
-        if self._audit.failing:
-            report["audit"] = "The journal cannot be written, so calls are refused. The gateway's log has the reason."
-        if self._audit.rows_held_back:
-            report["audit_rows"] = (
-                "The state database takes no audit rows, so they stay in the journal. The gateway's log has the reason."
-            )
+            return report
+        report["version"] = __version__
+        if self.replicas is not None:
+            report["replicas"] = self.replicas()
+        report |= self._audit_problems()
+        if problem := self.state_problem():
+            report["state_database"] = f"{problem} Calls go on, with the state that this gateway knows."
+        if problem := self.keys_problem():
+            report["request_keys"] = problem
         if broken := databases_set_aside(self._state_dir):
             report["audit_database"] = (
                 f"A broken state database was set aside as `{broken[-1]}` in the state folder and a new one opened. "
@@ -76,6 +85,21 @@ class Health:
             for server_id, status in self._fleet.statuses().items()
             if self._catalog.rights.may_use_server(caller, server_id)
         }
+        return report
+
+    def _audit_problems(self) -> Json:
+        report: Json = {}
+        if self._audit.journal_full:
+            report["audit"] = (
+                "The journal has reached `audit.journal_bytes`, so calls are refused until the state database takes "
+                "rows again. The gateway's log has the reason why it does not."
+            )
+        elif self._audit.failing:
+            report["audit"] = "The journal cannot be written, so calls are refused. The gateway's log has the reason."
+        if self._audit.rows_held_back:
+            report["audit_rows"] = (
+                "The state database takes no audit rows, so they stay in the journal. The gateway's log has the reason."
+            )
         return report
 
     def _cloud_search(self, caller: Caller) -> Json | None:

@@ -10,19 +10,21 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct, field
+
 from pointsman.core.errors import BUNDLED_CODES
 from pointsman.core.model import ServerStatus, ToolKey
-from pointsman.providers.cloud.service import CloudStatus
 from pointsman.router.audit.rows import Intent, Outcome
 from pointsman.router.observe import exposition
 from pointsman.router.observe.exposition import BUCKETS_S, WINDOW
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+    from pointsman.providers.cloud.service import CloudStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 QUANTILES = (0.5, 0.95, 0.99)
@@ -45,8 +47,7 @@ def everything(_: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class Gauges:
+class Gauges(Struct, frozen=True):
     """Figures that are looked up at a scrape instead of being counted."""
 
     statuses: Callable[[], Mapping[str, ServerStatus]] = dict
@@ -235,8 +236,7 @@ class Metrics:
             yield from exposition.cloud_families(gauges.cloud)
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The last refusal of one client for one reason, and how many there were."""
 
     time_ms: int
@@ -244,15 +244,13 @@ class Refusal:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(Struct, frozen=True):
     calls: int
     errors: int
     quantiles: Mapping[float, float]  # in seconds, of the latest calls
 
 
-@dataclass(frozen=True, slots=True)
-class CallFigures:
+class CallFigures(Struct, frozen=True):
     """Since the start of the daemon. A call that asked its client something counts once."""
 
     total: Figures
@@ -261,8 +259,7 @@ class CallFigures:
     discoveries: int
 
 
-@dataclass(slots=True)
-class _Sum:
+class _Sum(Struct):
     calls: int = 0
     errors: int = 0
     window: Window = field(default_factory=lambda: Window())
@@ -274,8 +271,7 @@ class _Sum:
 _Called = tuple[str | None, str | None, str, str | None]  # server, tool key, outcome, code
 
 
-@dataclass(slots=True)
-class Count:
+class Count(Struct):
     count: int = 0
 
     def add(self, other: Count) -> None:
@@ -327,8 +323,7 @@ class Window:
 _Series = tuple[Count, Histogram, Window]
 
 
-@dataclass(frozen=True, slots=True)
-class GaugeValues:
+class GaugeValues(Struct, frozen=True):
     statuses: Mapping[str, ServerStatus]
     restarts: Mapping[str, int]
     sessions: int

@@ -9,8 +9,9 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from pointsman.router.observe.metrics import QUANTILES, CallFigures, Metrics
 
@@ -18,8 +19,7 @@ SAMPLE_S = 10.0
 MINUTES = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Minute:
+class Minute(Struct, frozen=True):
     """What happened in one minute of the last hour."""
 
     calls: int
@@ -27,8 +27,7 @@ class Minute:
     latencies_ms: tuple[float, ...]  # of the latest calls at its end, by QUANTILES; empty: it had no calls
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
+class _Sample(Struct, frozen=True):
     calls: int
     errors: int
     latencies_ms: tuple[float, ...]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
 
 from pointsman.catalog.results import SearchResult
 from pointsman.core.model import Caller
@@ -27,16 +28,15 @@ MAX_TOOLS = 8  # for one word
 MAX_DIGITS = 3  # of a number that is learnt: `365` is part of a name, a longer one is an id that never returns
 
 _Words = tuple[str, ...]
+Choice = tuple[str | None, str, str]  # project, word, tool key
 
 
-@dataclass(frozen=True, slots=True)
-class _Discovery:
+class _Discovery(Struct, frozen=True):
     at: float
     listed: dict[str, _Words]  # by tool key: the words it was found for; a choice removes the entry
 
 
-@dataclass(slots=True)
-class _Weight:
+class _Weight(Struct):
     """A count of choices with exponential decay."""
 
     value: float
@@ -52,13 +52,35 @@ class _Weight:
 class UsageMemory:
     """Learns from a caller's discoveries and calls, for all callers of the same project.
 
-    Fits `router.audit.log.Observer`. All of it is bounded, in memory, and lost when the daemon ends.
+    Fits `router.audit.log.Observer`. All of it is bounded, in memory, and lost when the daemon ends, unless gateways
+    share it: then `take` gives what was learnt here, and `merge` adds what all have learnt.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._discoveries: OrderedDict[Caller, deque[_Discovery]] = OrderedDict()
         self._learnt: OrderedDict[tuple[str | None, str], dict[str, _Weight]] = OrderedDict()
+        self._new: Counter[Choice] | None = None  # learnt since the last `take`; None: it is not shared
+
+    def share(self) -> None:
+        """Keep what is learnt from now on for `take`."""
+        self._new = Counter()
+
+    def take(self) -> Mapping[Choice, float]:
+        """Return what was learnt since the last time. Whoever cannot store it gives it back."""
+        taken, self._new = self._new or Counter(), Counter()
+        return taken
+
+    def give_back(self, choices: Mapping[Choice, float]) -> None:
+        if self._new is not None and len(self._new) < MAX_WORDS * MAX_TOOLS:
+            self._new.update(choices)
+
+    def merge(self, weights: Iterable[tuple[str | None, str, str, float, float]]) -> None:
+        """Replace weights by those of all gateways: project, word, tool key, weight and its age, the latest first."""
+        now, new = self._clock(), self._new or Counter()
+        for project_id, word, tool_key, value, age_s in reversed(list(weights)):
+            learnt_here = new[project_id, word, tool_key]  # not yet among all
+            self._set(project_id, word, tool_key, _Weight(value + learnt_here, now - age_s), now)
 
     def discovered(self, caller: Caller, queries: Sequence[str], results: Sequence[SearchResult]) -> None:
         """Record the results of a discovery; a soon called one was chosen for the queries that it serves."""
@@ -120,11 +142,18 @@ class UsageMemory:
 
     def _learn(self, project_id: str | None, words: _Words, tool_key: str, now: float) -> None:
         for word in words:
-            weights = self._learnt.setdefault((project_id, word), {})
-            self._learnt.move_to_end((project_id, word))
-            weights.setdefault(tool_key, _Weight(0.0, now)).add(now)
-            if len(weights) > MAX_TOOLS:
-                del weights[min(weights, key=lambda key: weights[key].now(now))]
+            known = self._learnt.get((project_id, word), {}).get(tool_key) or _Weight(0.0, now)
+            known.add(now)
+            self._set(project_id, word, tool_key, known, now)
+            if self._new is not None and len(self._new) < MAX_WORDS * MAX_TOOLS:
+                self._new[project_id, word, tool_key] += 1
+
+    def _set(self, project_id: str | None, word: str, tool_key: str, weight: _Weight, now: float) -> None:
+        weights = self._learnt.setdefault((project_id, word), {})
+        self._learnt.move_to_end((project_id, word))
+        weights[tool_key] = weight
+        if len(weights) > MAX_TOOLS:
+            del weights[min(weights, key=lambda key: weights[key].now(now))]
         while len(self._learnt) > MAX_WORDS:
             self._learnt.popitem(last=False)
 

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, SocketPathError, connect
+from pointsman.router.owner.socket_file import MAX_REQUEST_BYTES, connect
+from pointsman.router.serving.unix_address import SocketPathError
 
 CONNECT_S = 5.0
 ALIVE_S = 5.0  # for a gateway to say that it is there, which it does at once

@@ -39,6 +39,7 @@ from pointsman.router.owner.savings import estimate_savings
 from pointsman.router.owner.sign_ins import CODE_S
 from pointsman.router.owner.typed_arguments import typed
 from pointsman.router.owner.wording import for_owner, result_for_owner
+from pointsman.router.state.key_values import StateAwayError
 
 OWNER = Caller(OWNER_ID, None)
 SHORT_S = 30.0  # for an operation that waits for no server to start
@@ -197,9 +198,11 @@ async def _page_link(parts: Parts) -> Json:
 async def page_logout(parts: Parts) -> Json:
     """End all sessions of the page, and its unused links."""
     try:
-        parts.sign_ins.end_all()
+        await parts.sign_ins.end_all_everywhere()
     except OSError as error:
         raise OwnerError("state", f"Nobody was signed out: {error.strerror} ({parts.state_dir}).") from error
+    except StateAwayError as error:
+        raise OwnerError("state", f"Nobody was signed out. {error}") from error
     parts.audit.record_change("page/logout", "page", client=_CLIENT.name)
     return {"url": parts.url.removesuffix("/mcp")}
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import CurrentConfig
 from pointsman.router.audit.log import AuditLog
+from pointsman.router.audit.query import Source
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs
 from pointsman.router.gateway.gateway import PointsmanGateway
@@ -20,8 +22,7 @@ from pointsman.router.owner.sign_ins import SignIns
 from pointsman.router.serving.reload import Reloader
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """Built once; each part changes in place."""
 
     current: CurrentConfig
@@ -40,4 +41,5 @@ class Parts:
     audit: AuditLog
     sign_ins: SignIns
     recent: RecentFigures
+    audit_rows: Source  # where the audit is read
     editing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of the configuration file, by the daemon itself

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.catalog.service import ToolCatalogService
@@ -29,8 +30,7 @@ NOW = "now"  # the search in use
 PROVIDERS = (WORDS_ALONE, WITH_MEANING, WITH_SENTENCES, "cloud")
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     caller: Caller
     request: SearchRequest
     expected: frozenset[str]

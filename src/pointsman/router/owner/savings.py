@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.catalog.service import ToolCatalogService
@@ -18,8 +19,7 @@ BASIS = "characters / 4"
 _SEEN_BY_MODELS = ("name", "description", "inputSchema")
 
 
-@dataclass(frozen=True, slots=True)
-class _Context:
+class _Context(Struct, frozen=True):
     """Of one caller: the definitions that a client would list, and what it is given instead."""
 
     tools: tuple[Json, ...]

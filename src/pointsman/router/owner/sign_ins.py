@@ -1,25 +1,32 @@
 """Who is signed in to the page: one-time codes in memory, and cookies that are sealed with the gateway's keys.
 
 A code is made by the owner's channel or at the start, works once and for 10 minutes. It becomes a cookie of 12 hours,
-which survives a restart, because the keys do. `end_all` ends all cookies: they carry the mark of the state folder, and
-it writes a new mark.
+which survives a restart, because the keys do. `end_all` ends all cookies and codes: they belong to the mark of the
+state folder, and it writes a new mark, which replicas on the folder read, too.
+
+Gateways that share a store share the mark. A code is then sealed, so that any of them can be asked, and the store has
+the codes that were used.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
+import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from pointsman.core.model import WallClock
 from pointsman.core.sealing import SealError, Sealing
 from pointsman.core.wire import InvalidJsonError, decode, encode
 from pointsman.router.audit.row_rate import TokenBucket
+from pointsman.router.state.key_values import ABSENT, KeyValues, StateAwayError
 
 FILE = "page.mark"
 SIGN_IN = "page/sign-in"  # the method of its audit rows
@@ -31,10 +38,13 @@ FAILURES_PER_S = 0.1
 MAX_COOKIE_CHARS = 4096
 _AUDIENCE = "page"
 _SKEW_S = 60.0
+_MARK_KEY = "page/mark"
+_USED = "page/used-code/"
+_CODE_FORM = struct.Struct(">4sd8s8s")  # "code", its end, a part of the mark, random
+_SEAL = "v1."  # begins what is sealed; a code goes without it
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """One browser that is signed in."""
 
     csrf: str  # every form carries it
@@ -48,23 +58,84 @@ class SignIns:
         self._sealing = Sealing(keys)
         self._path = state_dir / FILE
         self._clock = clock
-        self._codes: dict[bytes, float] = {}  # the hash of a code -> when it ends
+        self._codes: dict[bytes, tuple[float, str]] = {}  # the hash of a code -> when it ends, and the mark it had
         self._failures = TokenBucket(FAILURES_BURST, clock())
-        self._mark = ""
+        self.shared: KeyValues | None = None
 
     def new_code(self) -> str:
         now = self._clock()
-        self._codes = {digest: until for digest, until in self._codes.items() if until > now}
+        self._codes = {digest: kept for digest, kept in self._codes.items() if kept[0] > now}
         while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]
-        code = secrets.token_urlsafe(24)
-        self._codes[_digest(code)] = now + CODE_S
+        code = secrets.token_urlsafe(24) if self.shared is None else self._sealed_code(now + CODE_S)
+        try:
+            mark = self._read_mark()
+        except OSError:  # a gateway starts without it; `redeem` refuses the code, as no cookie could be trusted
+            mark = ""
+        self._codes[_digest(code)] = now + CODE_S, mark
         return code
 
     def redeem(self, code: str) -> str | None:
         """Return the cookie for a code, which ends with this; None: it is unknown, was used, or has expired."""
-        until = self._codes.pop(_digest(code), 0.0)
-        return self._cookie() if until > self._clock() else None
+        until, mark = self._codes.pop(_digest(code), (0.0, ""))
+        return self._cookie() if until > self._clock() and mark == self._read_mark() else None
+
+    async def redeem_once(self, code: str) -> str | None:
+        """`redeem`, also for a code of another gateway with the same store, and once among all of them.
+
+        While the store is away, only codes of this gateway work.
+        """
+        if self.shared is None:
+            return self.redeem(code)
+        if not self._is_code(code):
+            return None
+        key = _USED + _digest(code).hex()
+        try:
+            unused = await asyncio.to_thread(self.shared.put, key, b"", version=ABSENT, life_s=CODE_S + _SKEW_S)
+        except StateAwayError:
+            return self.redeem(code)
+        self._codes.pop(_digest(code), None)
+        return self._cookie() if unused is not None else None
+
+    async def end_all_everywhere(self) -> None:
+        """`end_all` for all gateways with the same store. Raises OSError, StateAwayError: nothing has changed."""
+        if self.shared is not None:
+            mark = secrets.token_hex(16)
+            await asyncio.to_thread(self.shared.put, _MARK_KEY, mark.encode())
+            self._write_mark(mark)
+        else:
+            self._write_mark()
+        self._codes.clear()
+
+    async def share_mark(self) -> None:
+        """Adopt the mark that all gateways use, or let them use ours. Raises OSError, StateAwayError."""
+        if self.shared is None:
+            return
+        values, own = self.shared, self._read_mark()
+
+        def agreed() -> str:
+            kept = values.get(_MARK_KEY)
+            if kept is None and values.put(_MARK_KEY, own.encode(), version=ABSENT) is None:
+                kept = values.get(_MARK_KEY)
+            return own if kept is None else kept.value.decode()
+
+        mark = await asyncio.to_thread(agreed)
+        if mark != own:
+            self._write_mark(mark)
+
+    def _sealed_code(self, until: float) -> str:
+        content = _CODE_FORM.pack(b"code", until, self._read_mark()[:8].encode(), secrets.token_bytes(8))
+        return self._sealing.seal(content).removeprefix(_SEAL)
+
+    def _is_code(self, code: str) -> bool:
+        """Whether a gateway with our keys has made it, and it has not expired or been ended."""
+        try:
+            content = self._sealing.unseal(_SEAL + code)
+            kind, until, mark, _ = _CODE_FORM.unpack(content)
+            current = self._read_mark()[:8].encode()
+        except (SealError, ValueError, struct.error, OSError):
+            return False
+        return bool(kind == b"code" and mark == current and until > self._clock())
 
     def too_many_failures(self) -> bool:
         """Count a code that was refused; True: there were too many in the last minutes."""
@@ -111,15 +182,14 @@ class SignIns:
         return self.sealed(_AUDIENCE, content, SESSION_S)
 
     def _read_mark(self) -> str:
-        if not self._mark:
-            try:
-                self._mark = self._path.read_text().strip()
-            except FileNotFoundError:
-                self._write_mark()
-        return self._mark
+        """Read the file each time: another replica may have ended all cookies."""
+        try:
+            return self._path.read_text().strip() or self._write_mark()
+        except FileNotFoundError:
+            return self._write_mark()
 
-    def _write_mark(self) -> None:
-        mark = secrets.token_hex(16)
+    def _write_mark(self, mark: str = "") -> str:
+        mark = mark or secrets.token_hex(16)
         fresh = self._path.with_name(f".{self._path.name}")
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
@@ -127,7 +197,7 @@ class SignIns:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
-        self._mark = mark
+        return mark
 
 
 def _digest(code: str) -> bytes:

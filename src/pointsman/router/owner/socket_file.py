@@ -10,19 +10,15 @@ import socket
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pointsman.router.serving.unix_address import reachable
+
 FILE = "owner.sock"
-MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103  # of an address, without the final NUL
+REPLICAS = "replicas"  # as in `state_folder.py`, which takes longer to import
 MAX_REQUEST_BYTES = 1 << 20
 BACKLOG = 16
-_DESCRIPTORS = "/proc/self/fd"
 _LOCAL_PEERCRED = 1  # of macOS and the BSDs, at level 0: struct xucred begins with a version and the uid
-
-
-class SocketPathError(Exception):
-    """The path is too long for a socket. `str(error)` is shown to the operator."""
 
 
 def listen(folder: Path) -> socket.socket:
@@ -37,7 +33,7 @@ def listen(folder: Path) -> socket.socket:
     try:
         os.fchmod(listener.fileno(), 0o600)  # Linux creates the file with this mode
         fresh.unlink(missing_ok=True)
-        with _address(fresh) as address:
+        with reachable(fresh) as address:
             listener.bind(address)
         fresh.chmod(0o600)
         listener.listen(BACKLOG)
@@ -50,16 +46,36 @@ def listen(folder: Path) -> socket.socket:
 
 
 def connect(folder: Path, timeout_s: float) -> socket.socket:
-    """Return a connection to the daemon of this folder.
+    """Return a connection to the daemon of this folder; where replicas share it, to the first one that answers.
 
     Raises:
         OSError: nothing listens there, or the file belongs to another user.
         SocketPathError
     """
+    try:
+        return _connect(folder, timeout_s)
+    except (FileNotFoundError, ConnectionRefusedError):
+        for replica in _replicas(folder):
+            try:
+                return _connect(replica, timeout_s)
+            except (FileNotFoundError, ConnectionRefusedError):
+                continue
+        raise
+
+
+def _replicas(folder: Path) -> Iterator[Path]:
+    try:
+        names = os.listdir(folder / REPLICAS)
+    except OSError:
+        return
+    yield from (folder / REPLICAS / name for name in sorted(names, key=lambda name: (len(name), name)))
+
+
+def _connect(folder: Path, timeout_s: float) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)
-        with _address(folder / FILE) as address:
+        with reachable(folder / FILE) as address:
             connection.connect(address)
         own = is_own(connection)
     except BaseException:
@@ -84,22 +100,3 @@ def peer_uid(connection: socket.socket) -> int:
         _, uid = struct.unpack("2I", connection.getsockopt(0, _LOCAL_PEERCRED, 76)[:8])
     assert isinstance(uid, int)
     return uid
-
-
-@contextmanager
-def _address(path: Path) -> Iterator[str]:
-    """Return an address for the path. One that is too long is reached through a handle of its folder."""
-    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
-        yield str(path)
-        return
-    if not Path(_DESCRIPTORS).is_dir():
-        raise SocketPathError(
-            f"The path {path} is longer than the {MAX_PATH_BYTES} bytes that a socket may have. "
-            "Choose a shorter folder with --state-dir."
-        )
-    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"{_DESCRIPTORS}/{handle}/{path.name}"
-    finally:
-        with suppress(OSError):
-            os.close(handle)

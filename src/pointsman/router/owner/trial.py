@@ -36,7 +36,8 @@ async def _try(config: GatewayConfig, server_id: str, state_dir: Path) -> Json:
     alone = config.model_copy(update={"servers": {server_id: entry.model_copy(update={"enabled": True})}})
     guard, logs = Guard(), ServerLogs(state_dir)
     await guard.start()
-    fleet = Fleet(Connectors(SystemProcesses(guard), state_dir, logs), clock=time.time, on_change=lambda *_: None)
+    connectors = Connectors(SystemProcesses(guard), state_dir, logs, state_database=config.state.database)
+    fleet = Fleet(connectors, clock=time.time, on_change=lambda *_: None)
     try:
         await fleet.apply(alone)
         with suppress(TimeoutError):

@@ -77,7 +77,7 @@ class PageApp:
             return Response(status_code=405, headers={"Allow": "GET"})
         code = request.query_params.get("code", "")
         sign_ins, audit = self.parts.sign_ins, self.parts.audit
-        cookie = sign_ins.redeem(code) if _CODE.fullmatch(code) else None
+        cookie = await sign_ins.redeem_once(code) if _CODE.fullmatch(code) else None
         if cookie is None:
             many = sign_ins.too_many_failures()
             if not many:

@@ -7,7 +7,6 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -31,7 +30,6 @@ from pointsman.router.serving.first_token import FirstToken
 
 logger = logging.getLogger(__name__)
 
-Lifespan = Callable[[Starlette], AbstractAsyncContextManager[None]]
 Handler = Callable[[Request, Head], Awaitable[Response]]
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -45,7 +43,6 @@ class SearchApp:
         service: SearchService,
         hosts: HostRules,
         faults: Callable[[], dict[str, str]],
-        lifespan: Lifespan,
         first_token: FirstToken | None = None,
     ) -> None:
         self.open = False
@@ -59,7 +56,7 @@ class SearchApp:
             Route("/metrics", self._endpoint(self._metrics), methods=["GET"]),
             Route("/openapi.json", self._endpoint(self._openapi), methods=["GET"]),
         ]
-        self.asgi = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _not_found})
+        self.asgi = Starlette(routes=routes, exception_handlers={HTTPException: _not_found})
         self.asgi.router.redirect_slashes = False  # a redirect would reflect the Host of the request
 
     async def _search(self, request: Request, head: Head) -> Response:

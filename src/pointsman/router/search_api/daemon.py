@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
-from starlette.applications import Starlette
 
 from pointsman.config.model import GatewayConfig, SearchApi
 from pointsman.router.front.http.connections import is_exempt
@@ -75,13 +73,6 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
     reloader = Reloader(launch.config_path, launch.load, apply, lambda: service.rights.config)
     tasks = TaskSet()
 
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        reloader.start(tasks)
-        tasks.start(WARM_UP, service.warm_up, on_failure="log")
-        yield
-        await tasks.cancel(*reloader.tasks, WARM_UP)
-
     def opened() -> None:
         app.open = True
         launch.ready(url_of(listener))
@@ -89,7 +80,7 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
     def faults() -> dict[str, str]:
         return reloader.report() | tasks.report()
 
-    app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, lifespan, launch.first_token)
+    app = SearchApp(service, HostRules.of(_settings(launch.config).listen, port), faults, launch.first_token)
     protocol = guarded_protocol(
         lambda: service.rights.config.limits,
         error_body=http_error_body,
@@ -98,6 +89,8 @@ async def _serve(launch: Launch, listener: socket.socket, service: SearchService
     server = HttpServer(app.asgi, protocol, opened, graceful_s=GRACE_S)
     stop = asyncio.Event()
     with process.stop_on_signals(stop), process.reload_on_sighup(reloader.request):
+        reloader.start(tasks)
+        tasks.start(WARM_UP, service.warm_up, on_failure="log")
         tasks.start(HTTP_SERVER, lambda: server.serve(sockets=[listener]), on_failure="end")
         try:
             await tasks.until(stop)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 LARGE_BYTES = 256 << 10  # smaller messages are not counted and never wait
 LEASE_S = 60.0  # for the rest of a large message on a stream that calls share, which has no deadline
@@ -33,16 +34,14 @@ class Lease:
             self._budget.give_back(self._owner, size)
 
 
-@dataclass(slots=True, eq=False)
-class _Owner:
+class _Owner(Struct, eq=False):
     """A server that sends answers, or a token that sends requests."""
 
     is_server: bool
     held: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Waiting:
+class _Waiting(Struct, eq=False):
     owner: _Owner
     size: int
     granted: asyncio.Future[Lease] = field(default_factory=lambda: asyncio.get_running_loop().create_future())

@@ -12,10 +12,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from pathlib import Path
 
-from watchfiles import awatch
-
 from pointsman.config.errors import ConfigError
-from pointsman.config.loader import load_tokens
+from pointsman.config.loader import advice, load_tokens
 from pointsman.config.model import GatewayConfig
 from pointsman.router.serving.tasks import Backoff, TaskSet
 
@@ -25,6 +23,7 @@ _DEBOUNCE_MS = 100  # an editor's burst of events is one change
 _SETTLE_LOOKS = 20  # then a file that keeps changing is read anyway
 _POLL_S = 1.0  # in addition to inotify: some mounts have no events
 _POLLS = 60  # before inotify is tried again
+_WATCH_AFTER_S = 0.5  # loading the library for notifications takes 20 ms, and the first client need not wait for that
 _RETRY_S = 2.0
 _LONGEST_RETRY_S = 300.0
 
@@ -33,6 +32,8 @@ Watch = Callable[..., AsyncGenerator[object]]  # watches folders; yields after e
 
 
 def _notifications(*folders: Path) -> AsyncGenerator[object]:
+    from watchfiles import awatch
+
     return awatch(
         *folders,
         watch_filter=None,
@@ -160,6 +161,8 @@ class Reloader:
 
     async def _ticks(self) -> AsyncGenerator[None]:
         """Yield after each notification, and at least every second."""
+        await asyncio.sleep(_WATCH_AFTER_S)
+        yield
         while True:
             try:
                 # The folder, not the file: editors and orchestrators replace the file.
@@ -273,3 +276,20 @@ class Reloader:
         except OSError:
             return None  # an editor is replacing it; a deleted file does not stop the daemon
         return stat.S_IFMT(found.st_mode), found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def needs_restart(old: GatewayConfig, new: GatewayConfig) -> list[str]:
+    """Return the changed keys that a reload cannot apply."""
+    changes = {
+        "listen.host": old.listen.host != new.listen.host,
+        "listen.port": old.listen.port != new.listen.port,
+        "state": old.state != new.state,
+    }
+    return [key for key, changed in changes.items() if changed]
+
+
+def log_advice(config: GatewayConfig) -> None:
+    for remark in advice(config):
+        logger.warning("%s", remark)
+    for note in config.notes:
+        logger.info("%s", note)

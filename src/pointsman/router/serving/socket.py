@@ -7,6 +7,7 @@ import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -49,15 +50,21 @@ class HttpServer(uvicorn.Server):
     """uvicorn with the settings of our daemons, without its signal handling; calls `opened` when it listens."""
 
     def __init__(
-        self, app: ASGIApp, protocol: type[asyncio.Protocol], opened: Callable[[], None], *, graceful_s: int
+        self,
+        app: ASGIApp,
+        protocol: type[asyncio.Protocol],
+        opened: Callable[[], None],
+        *,
+        graceful_s: int,
+        unix_listener: socket.socket | None = None,
     ) -> None:
-        """`graceful_s`: for requests and connections to end at shutdown."""
+        """`graceful_s`: for requests and connections to end at shutdown. `unix_listener`: a further socket."""
         super().__init__(
             uvicorn.Config(
                 app,
                 http=protocol,
                 ws="none",
-                lifespan="on",
+                lifespan="off",
                 log_config=None,
                 access_log=False,
                 proxy_headers=False,
@@ -68,11 +75,22 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._opened = opened
+        self._unix_listener = unix_listener
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self.started and self._unix_listener is not None:
+            loop = asyncio.get_running_loop()
+            self.servers.append(await loop.create_unix_server(self._connection, sock=self._unix_listener))
         if self.started:
             self._opened()
+
+    def _connection(self) -> asyncio.Protocol:
+        protocol: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = protocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

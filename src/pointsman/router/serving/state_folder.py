@@ -1,4 +1,8 @@
-"""The state folder: locked by one daemon, with a file that tells other commands its URL."""
+"""The state folder: locked by one daemon, with a file that tells other commands its URL.
+
+Replicas share the lock of the folder. Each of them has a folder of its own below it, `replicas/N`, which it locks: for
+its URL, its logs and its sockets.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,15 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 
 NOTE = "gateway.json"
 LOCK = "gateway.lock"
+REPLICAS = "replicas"
+MAX_REPLICAS = 64
 _LOCK_ATTEMPTS = 10_000  # some milliseconds
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -22,8 +27,7 @@ class StateFolderError(Exception):
     """The state folder is not usable. `str(error)` is shown to the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningGateway:
+class RunningGateway(msgspec.Struct, frozen=True):
     """The daemon that holds the folder, as `gateway.json` describes it."""
 
     url: str
@@ -32,8 +36,8 @@ class RunningGateway:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Create the folder if needed, and hold its lock. Raises StateFolderError."""
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Create the folder if needed, and hold its lock, or as a replica a share of it. Raises StateFolderError."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -44,9 +48,76 @@ def locked(folder: Path) -> Iterator[None]:
             f"Could not use the state folder {folder}: {error.strerror}. Choose another one with --state-dir."
         ) from error
     try:
-        if not _try_lock(handle):
-            raise StateFolderError(_in_use(folder))
+        if not (_try_share(handle) if shared else _try_lock(handle)):
+            raise StateFolderError(_in_use(folder, shared=shared))
         _check_space(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replica_folder(folder: Path) -> Iterator[Path]:
+    """Hold the first free one of `replicas/1`, `replicas/2`, ... for a replica. Raises StateFolderError."""
+    for number in range(1, MAX_REPLICAS + 1):
+        own = folder / REPLICAS / str(number)
+        if own.is_dir() and is_held(own):
+            continue
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(own))
+            except StateFolderError:
+                if is_held(own):  # another replica was faster
+                    continue
+                raise
+            yield own
+            return
+    raise StateFolderError(
+        f"{MAX_REPLICAS} replicas use the state folder {folder}. Stop one, or choose another folder with --state-dir."
+    )
+
+
+def refuse_replica_folder(folder: Path) -> None:
+    """Refuse the folder of one replica where that of all is meant. Raises StateFolderError."""
+    own = folder.resolve()
+    shared = own.parent.parent
+    if own.parent.name == REPLICAS and own.name.isdecimal() and (shared / LOCK).exists():
+        raise StateFolderError(
+            f"{folder} is the folder of one replica. The state of all of them is in {shared}: pass that one with "
+            "--state-dir."
+        )
+
+
+def replica_folders(folder: Path) -> list[Path]:
+    """Return the folders of the replicas that run, in the order of their numbers."""
+    try:
+        numbers = sorted(int(name) for name in os.listdir(folder / REPLICAS) if name.isdecimal())
+    except OSError:
+        return []
+    return [own for number in numbers if is_held(own := folder / REPLICAS / str(number))]
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a daemon holds the lock of this folder for itself."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Wait for the lock of this file and hold it, for a moment: what replicas must not do at the same time."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
@@ -79,17 +150,12 @@ def unwritable(folder: Path, error: OSError) -> StateFolderError:
 
 
 def find_running(folder: Path) -> RunningGateway | None:
-    """Return the daemon that holds the lock, or None. Ignores the file that a killed daemon left behind."""
-    try:
-        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+    """Return the daemon that holds the lock, or the first replica, or None. Ignores the file of a killed daemon."""
+    if is_held(folder):
         return _read_note(folder)
-    finally:
-        os.close(handle)
+    for own in replica_folders(folder):
+        if (note := _read_note(own)) is not None:
+            return note
     return None
 
 
@@ -126,6 +192,14 @@ def _try_lock(handle: int) -> bool:
     return False
 
 
+def _try_share(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _read_note(folder: Path) -> RunningGateway | None:
     try:
         return msgspec.json.decode((folder / NOTE).read_bytes(), type=RunningGateway)
@@ -133,10 +207,15 @@ def _read_note(folder: Path) -> RunningGateway | None:
         return None
 
 
-def _in_use(folder: Path) -> str:
-    note = _read_note(folder)
+def _in_use(folder: Path, *, shared: bool) -> str:
+    note = find_running(folder)
     other = f" on {note.url} (process {note.pid})" if note else ""
+    alone = ""
+    if shared:
+        alone = "; with `state.replicas: true` in the configuration of both, they share it"
+    elif replica_folders(folder):
+        alone = "; with `state.replicas: true` in its configuration, it shares this one"
     return (
         f"Another pointsman{other} already uses the state folder {folder}. "
-        "Stop it first, or give this one its own folder with --state-dir."
+        f"Stop it first, or give this one its own folder with --state-dir{alone}."
     )

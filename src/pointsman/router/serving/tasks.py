@@ -7,8 +7,9 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
@@ -52,8 +53,7 @@ class DaemonError(Exception):
     """An essential task ended, so the daemon ends. `str(error)` is for the person at the terminal."""
 
 
-@dataclass(slots=True, eq=False)
-class _Owned:
+class _Owned(Struct, eq=False):
     name: str
     work: Work
     on_failure: OnFailure

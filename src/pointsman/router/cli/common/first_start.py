@@ -10,8 +10,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from pointsman.config.edits import InvalidEntryError, UnknownNameError, replace_token_hash
 from pointsman.config.errors import ConfigError
@@ -32,8 +33,7 @@ _NO_HASH = "0" * 64
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class ConfigFile:
+class ConfigFile(Struct):
     """The configuration file of this start, which `prepare` creates if there is none."""
 
     path: Path

@@ -69,7 +69,8 @@ def show(config_file: Path | None, state_dir: Path | None, as_json: bool) -> Non
     with report_config_errors():
         settings = read_settings()
         loaded = examine(read_text(path), str(path), os.environ)
-    shown = mask_config(apply_overrides(loaded.config, settings), loaded.external_texts)
+        effective = apply_overrides(loaded.config, settings)
+    shown = mask_config(effective, loaded.external_texts)
     if as_json:
         print_json(shown)
     else:

@@ -411,11 +411,15 @@ def _show_failure(found: dict[str, Any]) -> None:
 
 
 def _why_no_log(folder: Path, server_id: str) -> tuple[str, type[CommandError]]:
+    from pointsman.router.owner.socket_file import REPLICAS
+
     try:
         known = ask(folder, "names")["servers"]
     except (NoGatewayError, OperationError):
         return "it wrote nothing to stderr, or there is no such server", CommandError
     if server_id in known:
+        if (folder / REPLICAS).is_dir():
+            return f"each replica has its own; name one with --state-dir {folder / REPLICAS / '1'}", CommandError
         return "it has written nothing to stderr", CommandError
     return "there is no such server", ConfigCommandError
 

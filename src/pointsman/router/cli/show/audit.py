@@ -15,13 +15,14 @@ from typing import Any, TypeVar
 
 import click
 
-from pointsman.config.paths import state_folder
 from pointsman.config.settings import read_settings
 from pointsman.core.given_path import GivenPath
 from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import Table, in_blocks, json_lines
-from pointsman.router.audit.query import Filter, follow, read_rows
+from pointsman.router.audit.kept import AuditDatabaseError
+from pointsman.router.audit.query import Filter, Source, follow, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
+from pointsman.router.cli.common.audit_source import audit_of, audited_folder
 from pointsman.router.cli.common.options import CommandError, ConfigCommandError, note, report_config_errors
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -88,7 +89,7 @@ def report_read_errors(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except (sqlite3.Error, NewerSchemaError) as error:
+        except (sqlite3.Error, NewerSchemaError, AuditDatabaseError) as error:
             raise CommandError(f"Could not read the state database: {error}") from None
         except PermissionError as error:
             raise CommandError(
@@ -114,10 +115,10 @@ def audit() -> None:
 @report_read_errors
 def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: Any) -> None:
     """Print rows, oldest first."""
-    folder = _folder(state_dir)
-    count = _print(read_rows(folder, Filter(**wanted), newest=limit), as_json, Table())
+    source = _source(state_dir)
+    count = _print(read_rows(source, Filter(**wanted), newest=limit), as_json, Table())
     if not count and not as_json:
-        note(f"No matching audit rows in {folder}.")
+        note(f"No matching audit rows in {source if isinstance(source, Path) else 'PostgreSQL'}.")
 
 
 @audit.command()
@@ -129,27 +130,29 @@ def list_(as_json: bool, limit: int | None, state_dir: Path | None, **wanted: An
 @report_read_errors
 def tail(as_json: bool, lines: int, following: bool, state_dir: Path | None, **wanted: Any) -> None:
     """Print the latest rows; -f follows new ones."""
-    folder = _folder(state_dir)
+    source = _source(state_dir)
     chosen = Filter(**wanted)
     if not following:
-        _print(read_rows(folder, chosen, newest=lines), as_json, Table())
+        _print(read_rows(source, chosen, newest=lines), as_json, Table())
         return
     table = Table(steady=True)
     try:
-        for rows in follow(folder, chosen, lines):
+        for rows in follow(source, chosen, lines):
             _print(rows, as_json, table)
     except KeyboardInterrupt:
         return
 
 
-def _folder(option: Path | None) -> Path:
+def _source(option: Path | None) -> Source:
     with report_config_errors():
-        folder = state_folder(option, read_settings(), os.environ)
-    if not folder.is_dir():
+        settings = read_settings()
+        folder = audited_folder(option, settings)
+        source = audit_of(folder, settings)
+    if isinstance(source, Path) and not folder.is_dir():
         raise ConfigCommandError(
             f"State folder {folder} does not exist. Start the gateway once, or pass its folder with --state-dir."
         )
-    return folder
+    return source
 
 
 def _print(rows: Iterable[Row], as_json: bool, table: Table) -> int:

@@ -16,6 +16,7 @@ from pointsman.router.cli.common.options import CommandError, state_dir_option
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import owned_folder
 from pointsman.router.serving.log_file import log_path, numbered
+from pointsman.router.serving.state_folder import REPLICAS
 
 POLL_S = 0.3
 MAX_READ = 4 << 20  # bytes of the end of one file
@@ -30,7 +31,8 @@ _COLOURS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 def log(lines: int, follow: bool, state_dir: Path | None, as_json: bool) -> None:
     """Print the gateway's own log file. What servers write to stderr is in `pointsman server log SERVER`."""
-    path = log_path(owned_folder(state_dir))
+    folder = owned_folder(state_dir)
+    path = log_path(folder)
     try:
         with path.open("rb") as file:
             messages = _messages(_end_of(file))
@@ -41,6 +43,10 @@ def log(lines: int, follow: bool, state_dir: Path | None, as_json: bool) -> None
                 for batch in _following(path, file):
                     _print(_messages(batch), as_json)
     except FileNotFoundError:
+        if (folder / REPLICAS).is_dir():
+            raise CommandError(
+                f"Each replica on {folder} has a log of its own. Name one: --state-dir {folder / REPLICAS / '1'}."
+            ) from None
         raise CommandError(
             f"There is no {path}: no gateway has run with this state folder yet, or its configuration has "
             "`log: {file: false}`."

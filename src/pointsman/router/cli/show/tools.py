@@ -12,7 +12,14 @@ import click
 
 from pointsman.core.escape import escaped
 from pointsman.router.cli.common import replay
-from pointsman.router.cli.common.options import CommandError, ConfigCommandError, json_option, note, state_dir_option
+from pointsman.router.cli.common.options import (
+    CommandError,
+    ConfigCommandError,
+    json_option,
+    note,
+    report_config_errors,
+    state_dir_option,
+)
 from pointsman.router.cli.common.output import echo, paint, print_json
 from pointsman.router.cli.common.owner import ask_gateway, complete, owned_folder, plural, progress
 from pointsman.router.cli.show.audit import Moment, report_read_errors
@@ -178,9 +185,13 @@ def _kept(file: Path | None, state_dir: Path | None) -> list[Case]:
 
 
 def _audited(state_dir: Path | None, since_ms: int | None, count: int) -> list[Case]:
+    from pointsman.config.settings import read_settings
     from pointsman.router.audit.choices import read_choices
+    from pointsman.router.cli.common.audit_source import audit_of
 
-    choices = read_choices(owned_folder(state_dir), since_ms, count)
+    with report_config_errors():
+        source = audit_of(owned_folder(state_dir), read_settings())
+    choices = read_choices(source, since_ms, count)
     if not choices:
         raise CommandError(
             "The audit log has no discovery that was followed by a successful call of the same caller within five "

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, NoReturn
 
 from pointsman.core.model import Json
+from pointsman.core.rounds import own_round
 from pointsman.core.wire import InvalidJsonError
 from pointsman.router.downstream.connection import BudgetExceededError, ConnectionLostError
 from pointsman.router.downstream.http.event_stream import EventStreamParser
@@ -24,6 +25,7 @@ _OK = int(HTTPStatus.OK)
 _LINGER_S = 1.0  # how long a stream may stay open after its answer before its connection is closed
 _NO_ENDPOINT = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 _ERROR_BYTES = 64 * 1024  # read of an error page
+_OWN_ROUND_BYTES = 128 * 1024  # more take a millisecond to decode
 _NOT_JSON = "it answered with something that is not JSON"
 
 OnMessage = Callable[[Json], None]
@@ -191,6 +193,8 @@ def _refuse_kind(kind: str) -> NoReturn:
 async def _messages(data: bytes | bytearray) -> Iterable[Json]:
     """The JSON-RPC messages in one body or event."""
     if len(data) <= OFF_LOOP_BYTES:
+        if len(data) > _OWN_ROUND_BYTES:
+            await own_round()  # the lists of many servers come at the same time
         return _objects(_decoded(data))
     try:
         return _objects(await decode_off_loop(data))

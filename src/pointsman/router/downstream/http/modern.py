@@ -111,6 +111,8 @@ class ModernHttp:
         if not isinstance(tools, list):
             return page
         usable, annotated = [], _has_annotation(tools)
+        if not annotated and not self._params_in_headers:
+            return page
         for tool in tools:
             schema = tool.get("inputSchema") if annotated and isinstance(tool, dict) else None
             if find_invalid_x_mcp_header(schema) is not None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
+from pydantic import SecretStr
 
 from pointsman.config.mask import hidden_values
 from pointsman.config.model import Limits, Server
@@ -21,8 +23,7 @@ from pointsman.router.serving.in_flight import AnswerMemory, InFlight
 PROBE_S = 5.0  # how long to wait for an answer to `server/discover` before `initialize` is tried as well
 
 
-@dataclass(frozen=True, slots=True)
-class Connectors:
+class Connectors(Struct, frozen=True):
     """Fits `fleet.MakeConnect`. The starter reports children to the guard, so that none outlives us."""
 
     starter: ProcessStarter
@@ -32,12 +33,13 @@ class Connectors:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     memory: ServerMemory = field(default_factory=ServerMemory)
     in_flight: InFlight = field(default_factory=lambda: InFlight(lambda: Limits().in_flight_bytes))
+    state_database: SecretStr | None = None  # holds a bundled archive whose entry names no store
 
     def __call__(self, server_id: str, server: Server, limits: Limits, apps: bool = False) -> Connect:
         record, answers = self.memory.of(server_id, server), self.in_flight.answers()
         if server.url is None:
             command, stderr = self.command_of(server_id, server), self.logs.of(server_id)
-            stderr.hidden = hidden_values(server, self.environ)
+            stderr.hidden = hidden_values(server, self.environ, self.state_database if server.bundled else None)
             return self._stdio(command, server, limits, stderr, record, answers, apps)
         if server.transport == "sse":
             return _sse(server.url, server, limits, record, answers, apps)
@@ -47,7 +49,7 @@ class Connectors:
         if server.bundled is None:
             assert server.command is not None  # the model guarantees it
             return Command((server.command, *server.args), secret_values(server.env), server.cwd, server.inherit_env)
-        env = bundled_environment(server_id, server, self.state_folder, self.environ)
+        env = bundled_environment(server_id, server, self.state_folder, self.environ, self.state_database)
         # -P: a folder called `pointsman` in the working directory must not shadow the package.
         argv = (sys.executable, "-P", "-m", f"pointsman.{server.bundled}", *server.args)
         return Command(argv, env, server.cwd, server.inherit_env)

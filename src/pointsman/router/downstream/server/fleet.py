@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from pointsman.catalog.names import display_name
 from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
@@ -28,8 +29,7 @@ _REMOVED = "removed from the configuration"
 _HELD = "stopped by its owner, until it is started again or its entry changes"
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionSpec:
+class ConnectionSpec(Struct, frozen=True):
     """The part of an entry that needs a new connection when it changes: all keys but those listed as irrelevant."""
 
     server: Server
@@ -49,8 +49,7 @@ class ConnectionSpec:
         return cls(server.model_copy(update=irrelevant), limits, config.is_flat(server))
 
 
-@dataclass(slots=True, eq=False)
-class _Slot:
+class _Slot(Struct, eq=False):
     server: DownstreamServer
     spec: ConnectionSpec | None = None  # None: disabled, or held
     held: ConnectionSpec | None = None  # what `start` uses: the owner has stopped it

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
+
+from msgspec.structs import replace
 
 from pointsman.config.model import Timeouts
 from pointsman.core.errors import (

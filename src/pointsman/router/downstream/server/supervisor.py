@@ -7,7 +7,8 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pointsman.router.downstream.connection import Connect, Connection, ConnectionLostError
 from pointsman.router.downstream.repeated_failures import RepeatedFailures, times_text
@@ -26,8 +27,7 @@ STEADY_AFTER_S = 60.0  # a connection that lasts this long resets the backoff
 FAILING_AFTER = 2  # failures in a row, after which a server that ran before starts after all others
 
 
-@dataclass(frozen=True, slots=True)
-class BackoffPolicy:
+class BackoffPolicy(Struct, frozen=True):
     """Clock, sleep and jitter, injected so that tests can control them."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -22,6 +22,7 @@ from msgspec import Raw
 from pointsman.core import wire
 from pointsman.core.errors import DownstreamError
 from pointsman.core.model import Json
+from pointsman.core.rounds import own_round
 from pointsman.core.seams import INTERNAL_ERROR
 
 RAW_BYTES = 32 * 1024
@@ -65,8 +66,10 @@ def decode(data: bytes | bytearray, decode_json: Callable[[bytes | bytearray], A
     Raises:
         InvalidJsonError: it is not JSON for another reason.
     """
-    if len(data) > RAW_BYTES and (message := _tool_result(data)) is not None:
-        return message
+    if len(data) > RAW_BYTES and (answer := _tool_answer(data)) is not None:
+        message = _tool_result(data, answer) if _is_utf8(data) else None
+        if message is not None:
+            return message
     try:
         return decode_json(data)
     except wire.InvalidJsonError:
@@ -78,12 +81,18 @@ def decode(data: bytes | bytearray, decode_json: Callable[[bytes | bytearray], A
     return decode_json(repaired)
 
 
-def _tool_result(data: bytes | bytearray) -> Json | None:
+def _tool_answer(data: bytes | bytearray) -> _Answer | None:
+    """Read a message with a result; None: it is something else."""
+    try:
+        answer: _Answer = wire.decode(data, _answer)
+    except wire.InvalidJsonError:
+        return None
+    return answer if answer.method is msgspec.UNSET else None
+
+
+def _tool_result(data: bytes | bytearray, answer: _Answer) -> Json | None:
     """Decode a message with a large tool result and leave its content undecoded. None: it is something else."""
     try:
-        answer = wire.decode(data, _answer)
-        if answer.method is not msgspec.UNSET or not _is_utf8(data):
-            return None
         result: Json = {}
         decoded_bytes = 0
         several_lines = b"\n" in data or b"\r" in data
@@ -125,10 +134,14 @@ async def decode_off_loop(data: bytes | bytearray) -> Any:
     Raises:
         InvalidJsonError: as `decode`.
     """
-    message = _tool_result(data)
-    if message is not None:
-        await asyncio.sleep(0)  # others take their turn before this one goes on
-        return message
+    await own_round()
+    answer = _tool_answer(data)
+    if answer is not None:
+        await own_round()  # the step before took some milliseconds, and so does the next
+        message = _tool_result(data, answer) if _is_utf8(data) else None
+        if message is not None:
+            await own_round()
+            return message
     return await asyncio.get_running_loop().run_in_executor(None, decode, data, decode_in_pieces)
 
 

@@ -18,6 +18,11 @@ APPS_CLIENT: Json = {"extensions": APPS_CAPABILITY}
 _TASKS = "tasks"  # as a capability (2025-11-25) and as an extension
 _PRIVATE = frozenset({"token", "projectId", "progressToken"})
 _RESERVED = (NAMESPACE, OWN_NAMESPACE)
+# Put together once, because a call needs them all.
+_VERSION_KEY = NAMESPACE + "protocolVersion"
+_CLIENT_INFO_KEY = NAMESPACE + "clientInfo"
+_CAPABILITIES_KEY = NAMESPACE + "clientCapabilities"
+_LOG_LEVEL_KEY = NAMESPACE + "logLevel"
 
 
 def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
@@ -26,24 +31,26 @@ def with_meta(call: Call, era: Era, version: str, progress_token: int) -> Json:
     The gateway's own keys are in `_meta` of the call's params, never in that of the client's request.
     """
     meta: Json = {}
-    if call.request is not None:
-        given = call.request.params.get("_meta")
+    params, request = call.params, call.request
+    client = request.client if request is not None else None
+    if request is not None:
+        given = request.params.get("_meta")
         if given:
             meta = {key: value for key, value in given.items() if key not in _PRIVATE and not key.startswith(_RESERVED)}
-        if call.request.client.progress_token is not None:
+        if request.client.progress_token is not None:
             meta["progressToken"] = progress_token
     if era == "modern":
-        meta[NAMESPACE + "protocolVersion"] = version
-        meta[NAMESPACE + "clientInfo"] = CLIENT_INFO
-        capabilities = call.request.client.capabilities if call.request is not None else {}
-        if _TASKS in capabilities or capabilities.get("extensions"):
+        meta[_VERSION_KEY] = version
+        meta[_CLIENT_INFO_KEY] = CLIENT_INFO
+        capabilities = client.capabilities if client is not None else {}
+        if _TASKS in capabilities or "extensions" in capabilities:
             capabilities = _without_tasks(capabilities)
-        meta[NAMESPACE + "clientCapabilities"] = capabilities
-        if call.request is not None and call.request.client.log_level is not None:
-            meta[NAMESPACE + "logLevel"] = call.request.client.log_level
-    if "_meta" in call.params:
-        meta |= call.params["_meta"]
-    return {**call.params, "_meta": meta} if meta else call.params
+        meta[_CAPABILITIES_KEY] = capabilities
+        if client is not None and client.log_level is not None:
+            meta[_LOG_LEVEL_KEY] = client.log_level
+    if "_meta" in params:
+        meta |= params["_meta"]
+    return {**params, "_meta": meta} if meta else params
 
 
 def _without_tasks(capabilities: Json) -> Json:

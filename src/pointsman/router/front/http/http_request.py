@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hmac import compare_digest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from starlette.types import Receive, Send
@@ -21,6 +21,7 @@ from pointsman.router.front.http.responses import (
     HttpError,
     Respond,
     body_too_large,
+    not_from_a_replica,
     overloaded,
     too_many_large_bodies,
     too_many_requests,
@@ -28,9 +29,14 @@ from pointsman.router.front.http.responses import (
 from pointsman.router.front.methods import LEGACY_METHODS, client_name
 from pointsman.router.serving.in_flight import LARGE_BYTES, InFlight, Lease
 
+if TYPE_CHECKING:
+    from pointsman.router.peers.peers import Peers
+
 _READ_FOR_AUDIT = 64 << 10  # bytes of a refused request's body, to record what was attempted
 _LONGEST_LENGTH = 18  # digits of Content-Length; more is too large in any case
 _ID_TYPES = (int, str)  # compared with `type(...)`, because True is an int
+
+_CARRIED_HOST = HostRules(frozenset({b"pointsman"}), frozenset())  # its first replica has checked the client's
 
 Reserve = Callable[[int], None]
 """Reserves memory for a large body of that size before it is read. Raises HttpError 503."""
@@ -58,6 +64,9 @@ class HttpRequest(Struct, eq=False):  # a struct, because each call makes one
     message: Json | None = None
     body_read: bool = False
     caller: Caller | None = None  # if it is known from the connection's last request
+    # Only among replicas:
+    carried: bytes | None = None  # the digest that the body must have, if another replica has sent this on
+    body: bytes = b""  # as it was received, to send it on
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.verb} {self.path})"  # without the token
@@ -87,10 +96,11 @@ class RequestReader:
         self._full = full
         self.hosts = hosts
         self.draining = False
+        self.peers: Peers | None = None
 
     def read_head(self, request: HttpRequest) -> Claims:
         """Check the headers and read the claims in headers and path. Raises HttpError 400, 403, 421, 503."""
-        request.head = checked_head(request.headers, self.hosts)
+        request.head = checked_head(request.headers, self.hosts if request.carried is None else _CARRIED_HOST)
         if self.draining:
             raise overloaded("The gateway is shutting down. Try again in a moment.")
         known: Identity | None = request.connection.identity if request.connection is not None else None
@@ -118,12 +128,13 @@ class RequestReader:
         if request.head.get(b"content-type") != b"application/json":  # exactly that in nearly all requests
             check_content_type(request.head)
         request.body_read = True
-        if caller is not None:
-            request.token_id = caller.token_id
+        request.token_id = caller.token_id if caller is not None else ""
         limit = self._current.config.limits.body_bytes
         body = request.small_body(limit) if request.small_body is not None else None
         if body is None:
             body = await read_body(request.head, request.receive, limit, request.reserve)
+        if self.peers is not None:
+            _keep_body(request, body, self.peers)
         try:
             message = request.message = parse_message(body)
         except HttpError:
@@ -166,6 +177,13 @@ class RequestReader:
             header = request.head[b"authorization"]
             request.connection.identity = Identity(header, claims, caller, self._current.config)
         return caller
+
+
+def _keep_body(request: HttpRequest, body: bytes, peers: Peers) -> None:
+    """Keep the body to send it on; check one that was sent on by another replica. Raises HttpError 403."""
+    request.body = body
+    if request.carried is not None and not peers.is_body(body, request.carried):
+        raise not_from_a_replica()
 
 
 async def read_body(head: Head, receive: Receive, limit: int, reserve: Reserve | None = None) -> bytes:
@@ -217,7 +235,8 @@ def parse_message(body: bytes) -> Json:
     if "method" not in message:
         _check_response(message)
         return message
-    if type(message["method"]) is not str or not message["method"]:
+    method = message["method"]
+    if type(method) is not str or not method:
         raise HttpError(400, "`method` must be a string.")
     if "id" in message and type(message["id"]) not in _ID_TYPES:
         raise HttpError(400, "`id` must be a string or an integer.")

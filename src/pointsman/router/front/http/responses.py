@@ -17,6 +17,7 @@ from pointsman.core.errors import (
 )
 from pointsman.core.seams import INTERNAL_ERROR, INVALID_REQUEST
 from pointsman.core.wire import encode
+from pointsman.router.peers.signing import HEADER, REFUSED
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -142,6 +143,43 @@ def unauthorized(message: str) -> HttpError:
 
 def forbidden(message: str) -> HttpError:
     return HttpError(403, message)
+
+
+def not_from_a_replica() -> HttpError:
+    """The header tells a replica that this is about its signature, and not about its client."""
+    return HttpError(
+        403,
+        "The header X-Pointsman-Peer is not from a replica of this gateway. Leave it out; if this is one, compare the "
+        "clocks and `state.request_keys` of the replicas.",
+        headers=((HEADER, REFUSED),),
+    )
+
+
+def replica_refused() -> HttpError:
+    return HttpError(
+        502,
+        "The replica that this belongs to does not accept messages of this one, so nothing was carried out. Make the "
+        "call again; the operator compares the clocks and `state.request_keys` of the replicas.",
+        code=INTERNAL_ERROR,
+    )
+
+
+def replica_lost() -> HttpError:
+    """Not 503: a proxy may repeat that, and what ran there may have had effects."""
+    return HttpError(
+        502,
+        "The replica that this belongs to ended before it answered. It may have been carried out all the same: check "
+        "before you repeat it.",
+        code=INTERNAL_ERROR,
+    )
+
+
+def replica_unknown() -> HttpError:
+    """Not 404, which would end the session. Nothing was delivered, so a repetition does no harm."""
+    return overloaded(
+        "The question that this answers is from a replica that cannot be reached now, so the answer was not delivered. "
+        "Send it again in a few seconds; if that replica has ended, its call has, too: make the call again."
+    )
 
 
 def unknown_session() -> HttpError:

@@ -66,11 +66,12 @@ class SessionEvents:
 
     __slots__ = ("_count", "_epoch", "_logs", "primed", "size", "store")
 
-    def __init__(self, store: EventStore, *, primed: bool) -> None:
+    def __init__(self, store: EventStore, *, primed: bool, replica: str = "") -> None:
         self.store = store
         self.primed = primed
         self.size = 0
-        self._epoch = secrets.token_hex(4)  # distinguishes ids from before a restart
+        # Distinguishes ids from before a restart, and among replicas says where the events are.
+        self._epoch = f"{replica}.{secrets.token_hex(4)}" if replica else secrets.token_hex(4)
         self._count = CHANGES
         self._logs: dict[int, EventLog] = {}
 
@@ -120,6 +121,12 @@ class SessionEvents:
     def end(self) -> None:
         for log in list(self._logs.values()):
             log.evict_all()
+
+
+def is_of_changes(event_id: str) -> bool:
+    """Whether an event belongs to the stream that a GET opens, or to none: not to that of a request."""
+    stream = event_id.partition("-")[2].partition("-")[0]
+    return not stream.strip("0")
 
 
 class EventLog:

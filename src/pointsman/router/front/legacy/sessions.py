@@ -10,7 +10,7 @@ import secrets
 import time
 from asyncio import Future
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -35,6 +35,7 @@ _MOST_ENDED: Final = 100_000  # remembered ids of ended sessions
 _MOST_ID_BYTES: Final = 1024  # of a sealed record; the id is a header of every request, and proxies limit those
 _PURPOSE: Final = b"pointsman session id"  # separates the key from that of `requestState`
 _VERSION: Final = 1
+_VERSION_WITH_HOME: Final = 2
 
 
 class TooManySessionsError(Exception):
@@ -98,19 +99,29 @@ class Record:
     caller: Caller
     project: str | None  # stated in header or path
     client: Client
+    home: str | None = None  # the replica that opened it, and that has its stream and subscriptions
 
 
 class SessionIds:
-    def __init__(self, keys: Sequence[str], clock: WallClock = time.time) -> None:
+    def __init__(self, keys: Sequence[str], clock: WallClock = time.time, replica: str = "") -> None:
         self._codec = Sealing([hmac.digest(key.encode(), _PURPOSE, "sha256") for key in keys])
         self._clock = clock
+        self._replica = replica
 
     def mint(self, record: Record) -> str:
-        """Return a new id. If the record is too large to seal, the id is random and ends with this process."""
+        """Return a new id. If the record is too large to seal, the id is random and ends with this process.
+
+        Among replicas either kind names this one.
+        """
         caller, client = record.caller, record.client
         sealed = [_VERSION, self._clock(), caller.token_id, caller.project_id, record.project]
-        data = encode([*sealed, client.version, client.name, client.capabilities])
-        return self._codec.seal(data) if len(data) <= _MOST_ID_BYTES else secrets.token_hex(20)
+        fields = [*sealed, client.version, client.name, client.capabilities]
+        if self._replica:
+            fields = [_VERSION_WITH_HOME, *fields[1:], self._replica]
+        data = encode(fields)
+        if len(data) <= _MOST_ID_BYTES:
+            return self._codec.seal(data)
+        return f"{self._replica}.{secrets.token_hex(20)}" if self._replica else secrets.token_hex(20)
 
     def read(self, session_id: str) -> Record | None:
         """Return the record in an id, or None if the id is not ours or too old."""
@@ -118,10 +129,12 @@ class SessionIds:
             fields = decode(self._codec.unseal(session_id))
         except SealError:
             return None
-        if fields[0] != _VERSION or self._clock() - fields[1] > LIFE_S:
+        if fields[0] not in (_VERSION, _VERSION_WITH_HOME) or self._clock() - fields[1] > LIFE_S:
             return None
-        token_id, project_id, stated_project, version, name, capabilities = fields[2:]
-        return Record(Caller(token_id, project_id), stated_project, initial_client(name, version, capabilities))
+        token_id, project_id, stated_project, version, name, capabilities = fields[2:8]
+        client = initial_client(name, version, capabilities)
+        home = fields[8] if fields[0] == _VERSION_WITH_HOME else None
+        return Record(Caller(token_id, project_id), stated_project, client, home)
 
 
 class Sessions:
@@ -133,15 +146,18 @@ class Sessions:
         current: CurrentConfig,
         ids: SessionIds,
         subscriptions: Callable[[], Subscriptions],
+        replica: str = "",
     ) -> None:
         self._clock = clock
         self._current = current
+        self._replica = replica
         self._ids = ids
         self._subscriptions = subscriptions
         self._events = EventStore(clock)
         self._open: OrderedDict[str, Session] = OrderedDict()
         self._count: Counter[str] = Counter()  # of open sessions, by token id
         self._ended: OrderedDict[bytes, float] = OrderedDict()  # digests of ended sessions' ids, with their expiry
+        self.on_end: Callable[[bytes], None] = lambda digest: None  # told the digest of a session that its client ends
 
     def __len__(self) -> int:
         return len(self._open)
@@ -169,18 +185,47 @@ class Sessions:
         record = self._ids.read(session_id)
         return record.caller.project_id if record is not None else None
 
+    def home_of(self, session_id: str) -> str | None:
+        """Return the replica that opened a session, without a check of the token; None: it is not known."""
+        record = self._ids.read(session_id)
+        return record.home if record is not None else None
+
+    def runs(self, session_id: str, client_id: object) -> bool:
+        """Return whether a call with that id runs here."""
+        session = self._open.get(session_id)
+        return session is not None and type(client_id) in (int, str) and client_id in session.calls
+
     def touch(self, session: Session) -> None:
         session.used = self._clock()
         if session.id in self._open:
             self._open.move_to_end(session.id)
 
     def end(self, session: Session) -> None:
-        """End a session for good: it cannot be restored."""
+        """End a session for good: it cannot be restored, here or elsewhere."""
+        self.on_end(self._end_here(session))
+
+    def end_elsewhere(self, digests: Mapping[bytes, float]) -> None:
+        """End the sessions that other gateways have ended: by digest, for how long that has to be known."""
+        fresh = {digest: left_s for digest, left_s in digests.items() if digest not in self._ended}
+        if not fresh:
+            return
+        for digest, left_s in fresh.items():
+            self._remember_ended(digest, left_s)
+        for session in [session for session in self._open.values() if _digest(session.id) in fresh]:
+            self._remove(session)
+            session.close()
+
+    def _end_here(self, session: Session) -> bytes:
         self._remove(session)
-        self._ended[_digest(session.id)] = self._clock() + LIFE_S
+        digest = _digest(session.id)
+        self._remember_ended(digest, LIFE_S)
+        session.close()
+        return digest
+
+    def _remember_ended(self, digest: bytes, left_s: float) -> None:
+        self._ended[digest] = self._clock() + left_s
         if len(self._ended) > _MOST_ENDED:
             self._ended.popitem(last=False)
-        session.close()
 
     def reap(self) -> None:
         """Close sessions that have been unused for too long."""
@@ -199,10 +244,12 @@ class Sessions:
     def _add(self, session_id: str, record: Record) -> Session:
         while len(self._open) >= self._current.config.limits.sessions:
             self._evict()
-        events = SessionEvents(self._events, primed=record.client.version >= PRIMED_SINCE)
+        events = SessionEvents(self._events, primed=record.client.version >= PRIMED_SINCE, replica=self._replica)
         session = Session(
             session_id, record.caller, record.project, record.client, self._clock(), events, self._subscriptions()
         )
+        if self._replica:
+            session.questions = Questions(self._replica)
         self._open[session_id] = session
         self._count[record.caller.token_id] += 1
         return session
@@ -218,7 +265,7 @@ class Sessions:
     def _close(self, session: Session) -> None:
         """Free a session. It is restored at its next request, unless its id does not store its whole state."""
         if session.has_unsealed_state:
-            self.end(session)
+            self._end_here(session)
             return
         self._remove(session)
         session.close()

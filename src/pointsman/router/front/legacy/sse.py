@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from pointsman.config.model import CurrentConfig
@@ -29,6 +29,9 @@ from pointsman.router.front.legacy.sessions import Session
 from pointsman.router.front.methods import initial_client, legacy_client
 from pointsman.router.front.state import FrontState
 from pointsman.router.front.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from pointsman.router.front.carriage import Carriage
 
 _UNINITIALIZED: Final = initial_client("", "", {})  # a client before its `initialize`
 _INITIALIZE_FIRST: Final = "This session is not initialized. Send `initialize` first."
@@ -81,6 +84,7 @@ class SseTransport:
         self._sessions: dict[str, SseSession] = {}
         self._unused_store = EventStore(lambda: 0.0)  # this transport cannot resume
         self.streams = OpenStreams()
+        self.carriage: Carriage | None = None  # to the other replicas
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -107,8 +111,10 @@ class SseTransport:
         if http.verb != "POST":
             raise method_not_allowed(b"POST")
         message, caller = await self._reader.read_message(http, claims)
-        session_ids = parse_qs(http.query).get(b"session_id", [b""])
-        sse = self._sessions.get(session_ids[0].decode("latin-1"))
+        session_id = parse_qs(http.query).get(b"session_id", [b""])[0].decode("latin-1")
+        if self.carriage is not None and await self.carriage.sse_message(http, session_id):
+            return
+        sse = self._sessions.get(session_id)
         if sse is None or sse.session.caller.token_id != caller.token_id or sse.session.project != http.project:
             raise unknown_session()
         await http.respond(202)
@@ -116,7 +122,8 @@ class SseTransport:
 
     def _open(self, caller: Caller, http: HttpRequest) -> SseSession:
         events, subscriptions = SessionEvents(self._unused_store, primed=False), Subscriptions(self._state)
-        session_id = secrets.token_hex(20)
+        replica = self._state.replica
+        session_id = f"{replica}.{secrets.token_hex(20)}" if replica else secrets.token_hex(20)
         session = Session(session_id, caller, http.project, _UNINITIALIZED, 0.0, events, subscriptions)
         return SseSession(session, EventStream(http.send, self._state.ping_s, self._state.unread))
 

@@ -11,7 +11,7 @@ from typing import Final
 from pointsman.config.model import CurrentConfig
 from pointsman.core.model import Caller, Json
 from pointsman.core.sdk import INPUT_REQUIRED_METHODS
-from pointsman.core.seams import REQUEST_CANCELLED, CannotAskError, ClientGoneError, ProtocolError
+from pointsman.core.seams import REQUEST_CANCELLED, CannotAskError, ClientGoneError, FrontRequest, ProtocolError
 from pointsman.router.front.exchange import Exchange, Outcome
 from pointsman.router.front.methods import invalid
 from pointsman.router.front.modern.request_state import Seal, invalid_state
@@ -64,6 +64,18 @@ class ParkedCalls:
         if call is None or call.caller != exchange.request.caller:
             raise invalid_state()
         return await call.resume(exchange, _responses(exchange.request.params))
+
+    def sealed(self, call_id: str) -> Json:
+        """What a client carries of a parked call."""
+        return {"park": call_id, "at": self.state.replica} if self.state.replica else {"park": call_id}
+
+    def replica_of(self, request: FrontRequest) -> str | None:
+        """Return the replica where the call waits that a request resumes; None: it resumes none, or none is named."""
+        try:
+            at = self.seal.open(request, request.params["requestState"]).get("at")
+        except ProtocolError:
+            return None  # the endpoint says why
+        return at if type(at) is str else None
 
     def end(self, matches: Callable[[Caller], bool]) -> None:
         for call in list(self._parked.values()):
@@ -229,7 +241,7 @@ class ParkedCall:
         result: Json = {
             "resultType": "input_required",
             "inputRequests": {key: {"method": q.method, "params": q.params} for key, q in still_open.items()},
-            "requestState": calls.seal.close(waiting.request, {"park": self.id}, calls.wait_s),
+            "requestState": calls.seal.close(waiting.request, calls.sealed(self.id), calls.wait_s),
             "_meta": calls.meta,
         }
         self._round = None

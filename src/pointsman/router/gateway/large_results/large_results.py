@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeGuard, TypeVar
 from weakref import WeakValueDictionary
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.config.model import RESERVED_SERVER_ID
@@ -114,7 +113,7 @@ class LargeResults:
         limit = self._catalog.rights.config.limits.result_preview_chars
         if large.chars <= limit:
             return result
-        handle, stored = new_handle(), large.stored()
+        handle, stored = new_handle(self._store.replica), large.stored()
         preview = preview_of(View(stored), handle, limit, _slice_chars(limit))
         if 2 * len(preview) >= large.chars or not self._store.put(owner, handle, stored):
             return result
@@ -124,7 +123,7 @@ class LargeResults:
         owner = self._owner(caller)
         stored = self._store.get(owner, asked.handle) if owner is not None else None
         if stored is None or stored.project_id != caller.project_id or not self._may_use(caller, stored.tool_key):
-            raise UnknownResultError(asked.handle)
+            raise UnknownResultError(asked.handle, elsewhere=self._store.is_elsewhere(asked.handle))
         view, most = View(stored), _slice_chars(self._catalog.rights.config.limits.result_preview_chars)
         if asked.select is not None:
             view = view.select(asked.select)
@@ -146,8 +145,7 @@ class LargeResults:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Large:
+class _Large(Struct, frozen=True):
     """A result of `tool_execute` and what of it counts: text and structured content."""
 
     result: Json
@@ -179,8 +177,7 @@ class _Large:
         return {**self.result, "content": content, "structuredContent": {"result": preview, "handle": handle}}
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """The arguments of `pointsman:result`. `select` chooses what is read, and `offset` where to begin in it."""
 
     handle: str

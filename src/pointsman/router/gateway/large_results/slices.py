@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from pointsman.core import wire
 from pointsman.core.errors import InvalidArgumentsError
@@ -42,8 +43,7 @@ _MAX_CANDIDATES = 1_000  # lines that begin like a heading and are looked at
 Step = str | int | None  # a key, an index; None: all members
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(Struct, frozen=True):
     matches: list[Json]
     next_offset: int | None  # None: the whole text was searched
 

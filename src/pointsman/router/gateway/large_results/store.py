@@ -9,15 +9,17 @@ from __future__ import annotations
 import hmac
 import logging
 import os
+import re
 import secrets
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from pointsman.core import wire
 from pointsman.core.model import WallClock
@@ -29,12 +31,12 @@ MAX_FILES = 10_000
 _PURPOSE = b"stored results"
 _VERSION = 1
 _HANDLE_BYTES = 16
+_HANDLE = re.compile(r"(?:[0-9a-f]{8}\.)?[0-9a-f]{32}")  # with the replica that alone has it, if that is so
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResult:
+class StoredResult(Struct, frozen=True):
     """The parts of a result that a model reads, and where it came from."""
 
     project_id: str | None
@@ -43,8 +45,7 @@ class StoredResult:
     structured: bytes  # `structuredContent` as JSON; empty: there is none
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     owner: str
     size: int
     written: float  # wall clock
@@ -54,8 +55,15 @@ class ResultStore:
     """Over budget the oldest files are deleted first. One token has at most half, so it cannot displace all others."""
 
     def __init__(
-        self, state_dir: Path, keys: Sequence[str], budget: Callable[[], int], clock: WallClock = time.time
+        self,
+        state_dir: Path,
+        keys: Sequence[str],
+        budget: Callable[[], int],
+        clock: WallClock = time.time,
+        replica: str = "",
     ) -> None:
+        """`replica`: the id of this gateway, if others cannot read its folder; handles then name it."""
+        self.replica = replica
         self._folder = state_dir / FOLDER
         self._codec = Sealing([hmac.digest(key.encode(), _PURPOSE, "sha256") for key in keys])
         self._budget = budget
@@ -89,6 +97,10 @@ class ResultStore:
         if head[:3] != [_VERSION, owner, handle] or self._clock() - head[3] > KEEP_S:
             return None
         return result
+
+    def is_elsewhere(self, handle: str) -> bool:
+        """Whether another gateway has stored the result, or this one before its last start."""
+        return bool(self.replica) and is_handle(handle) and "." in handle and not handle.startswith(self.replica)
 
     def sweep(self, owners: Collection[str]) -> None:
         """Delete what has expired, what is over budget, and the results of all other owners."""
@@ -161,12 +173,23 @@ class ResultStore:
             logger.warning("could not store a large result (%s); large results are answered whole", error.strerror)
 
 
-def new_handle() -> str:
-    return secrets.token_hex(_HANDLE_BYTES)
+def replicas_in(state_dir: Path) -> list[str]:
+    """The gateways that stored the results of a state folder, as their handles name them. Blocks."""
+    found: set[str] = set()
+    with suppress(OSError):
+        for owner in os.scandir(state_dir / FOLDER):
+            with suppress(OSError):
+                found |= {name.partition(".")[0] for name in os.listdir(owner) if is_handle(name) and "." in name}
+    return sorted(found)
+
+
+def new_handle(replica: str = "") -> str:
+    handle = secrets.token_hex(_HANDLE_BYTES)
+    return f"{replica}.{handle}" if replica else handle
 
 
 def is_handle(text: str) -> bool:
-    return len(text) == 2 * _HANDLE_BYTES and not text.strip("0123456789abcdef")
+    return _HANDLE.fullmatch(text) is not None
 
 
 def owner_of(token_id: str, secret_digest: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 import time
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +15,9 @@ from starlette.responses import Response, StreamingResponse
 
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.core.model import Json
-from pointsman.router.audit.database import NewerSchemaError
 from pointsman.router.audit.display import in_blocks, json_lines, what_of
-from pointsman.router.audit.query import SCANNED, Filter, Page, read_page, read_rounds, read_rows
+from pointsman.router.audit.kept import READ_ERRORS
+from pointsman.router.audit.query import SCANNED, Filter, Page, Source, read_page, read_rounds, read_rows
 from pointsman.router.audit.rows import ENDINGS, KINDS, Row
 from pointsman.router.owner.channel import OwnerError
 from pointsman.router.owner.parts import Parts
@@ -33,7 +32,6 @@ UNDER_WAY = "open"
 _FILTERS = ("kind", "token", "project", "server", "tool", "outcome", "code", "text", "since", "until")
 _AGO = re.compile(r"([0-9]{1,6})([mhd])")
 _UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
-_READ_ERRORS = (sqlite3.Error, NewerSchemaError, OSError)
 _exporting: set[object] = set()
 
 
@@ -62,19 +60,19 @@ async def _read(parts: Parts, wanted: Filter, before: int | None, count: int) ->
     """Raises OwnerError."""
 
     def read() -> Page:
-        return read_page(parts.state_dir, wanted, newest=parts.audit.last_seq, before=before, count=count)
+        return read_page(parts.audit_rows, wanted, newest=parts.audit.last_seq, before=before, count=count)
 
     try:
         return await asyncio.to_thread(read)
-    except _READ_ERRORS as error:
+    except READ_ERRORS as error:
         raise OwnerError("audit_unreadable", f"The audit cannot be read: {error}") from error
 
 
 async def one(view: View) -> Response:
     seq = seq_of(view.path("seq"))
     try:
-        rounds = await asyncio.to_thread(read_rounds, view.parts.state_dir, seq)
-    except _READ_ERRORS as error:
+        rounds = await asyncio.to_thread(read_rounds, view.parts.audit_rows, seq)
+    except READ_ERRORS as error:
         raise OwnerError("audit_unreadable", f"The audit cannot be read: {error}") from error
     row = next((row for row in rounds if row.seq == seq), None)
     if row is None:
@@ -121,15 +119,15 @@ async def export(view: View) -> Response:
         raise OwnerError("busy", f"{MAX_EXPORTS} exports are under way. Wait for one to end.")
     await _read(view.parts, wanted, None, 1)  # an error has to come before the answer begins
     headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
-    return StreamingResponse(_lines(view.parts.state_dir, wanted), media_type="application/jsonl", headers=headers)
+    return StreamingResponse(_lines(view.parts.audit_rows, wanted), media_type="application/jsonl", headers=headers)
 
 
-async def _lines(state_dir: Path, wanted: Filter) -> AsyncGenerator[bytes]:
+async def _lines(source: Source, wanted: Filter) -> AsyncGenerator[bytes]:
     """Read in one thread of its own: a connection of SQLite belongs to its thread."""
     mark, loop = object(), asyncio.get_running_loop()
     _exporting.add(mark)
     thread = ThreadPoolExecutor(1, thread_name_prefix="export")
-    blocks = _blocks(state_dir, wanted)
+    blocks = _blocks(source, wanted)
     try:
         while block := await loop.run_in_executor(thread, next, blocks, b""):
             yield block
@@ -139,8 +137,8 @@ async def _lines(state_dir: Path, wanted: Filter) -> AsyncGenerator[bytes]:
         thread.shutdown(wait=False)
 
 
-def _blocks(state_dir: Path, wanted: Filter) -> Generator[bytes]:
-    rows = read_rows(state_dir, wanted)
+def _blocks(source: Source, wanted: Filter) -> Generator[bytes]:
+    rows = read_rows(source, wanted)
     for block in in_blocks(rows):
         yield json_lines(block)
 
@@ -183,7 +181,8 @@ def _moment(text: str, name: str) -> int | None:
 
 
 async def _rows(parts: Parts, _: str) -> object:
-    return parts.audit.position
+    rows = parts.audit_rows
+    return parts.audit.position, 0 if isinstance(rows, Path) else rows.known_id
 
 
 SCREEN = Screen(

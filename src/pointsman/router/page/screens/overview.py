@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 
 from pointsman.core.model import Json
-from pointsman.router.audit.database import NewerSchemaError
+from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import Filter, read_rows
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
@@ -124,9 +123,9 @@ def _has(parts: Parts, kind: str) -> bool:
         return any(
             row.outcome == "ok"
             for token in [*parts.current.config.tokens][:MAX_TOKENS]
-            for row in read_rows(parts.state_dir, Filter(kind=kind, outcome="ok", token=token), newest=1)
+            for row in read_rows(parts.audit_rows, Filter(kind=kind, outcome="ok", token=token), newest=1)
         )
-    except (sqlite3.Error, OSError, NewerSchemaError):
+    except READ_ERRORS:
         return False
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sqlite3
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pointsman.config.files import Rewritten
 from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig
 from pointsman.config.secrets import digest, new_secret
 from pointsman.core.model import Json
-from pointsman.router.audit.database import NewerSchemaError
+from pointsman.router.audit.kept import READ_ERRORS
 from pointsman.router.audit.query import LastUse, last_uses
 from pointsman.router.clients.dialects import DIALECTS
 from pointsman.router.clients.entry import DEFAULT_NAME, Connection, entry_for, own_command
@@ -228,8 +227,8 @@ def _client(view: View, name: str, secret: str) -> Json | None:
 async def _uses(view: View, names: Sequence[str]) -> Mapping[str, LastUse] | None:
     """None: the audit cannot be read; the overview then says so."""
     try:
-        return await asyncio.to_thread(last_uses, view.parts.state_dir, names)
-    except (sqlite3.Error, OSError, NewerSchemaError):
+        return await asyncio.to_thread(last_uses, view.parts.audit_rows, names)
+    except READ_ERRORS:
         return None
 
 

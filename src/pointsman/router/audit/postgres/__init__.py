@@ -1,0 +1,1 @@
+"""The audit in PostgreSQL: rows of several gateways, in partitions by day."""

@@ -1,0 +1,104 @@
+"""What makes a gateway one of several: the state that they share, and the way from one to another."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pointsman.config.model import CurrentConfig, GatewayConfig
+from pointsman.router.front.legacy.sessions import LIFE_S, Sessions
+from pointsman.router.gateway.large_results.store import ResultStore
+from pointsman.router.observe.health import Health
+from pointsman.router.observe.usage import UsageMemory
+from pointsman.router.owner.sign_ins import SignIns
+from pointsman.router.serving.tasks import TaskSet
+
+if TYPE_CHECKING:
+    from pointsman.router.peers.peers import Peers
+    from pointsman.router.shared_state import SharedState
+
+ENDED_EVERY_S: Final = 2.0  # a replica that was not told, because it hung, reads it
+
+logger = logging.getLogger(__name__)
+
+
+def open_shared_state(config: GatewayConfig, state_dir: Path) -> SharedState | None:
+    """Return the state in PostgreSQL, if there is one. Connects in the background: it may be away."""
+    if config.state.database is None:
+        return None
+    from pointsman.router.shared_state import SharedState  # psycopg is an extra, and takes a tenth of a second
+
+    return SharedState(config.state.database.get_secret_value(), state_dir, config.state.peer_address)
+
+
+def stored_results(
+    shared: SharedState | None, current: CurrentConfig, state_dir: Path, keys: Sequence[str]
+) -> ResultStore:
+    """Return the store of large results: files, which gateways on one database do not share."""
+    replica = shared.replica_id if shared is not None else ""
+    return ResultStore(state_dir, keys, lambda: current.config.limits.result_store_bytes, replica=replica)
+
+
+def find_peers(
+    shared: SharedState | None, state_dir: Path, replica_dir: Path | None, port: int, keys: Sequence[str]
+) -> tuple[Peers | None, socket.socket | None]:
+    """Return the other gateways, and the socket at which they reach this one, if that is not its port.
+
+    Raises:
+        StateFolderError: the socket cannot be made.
+    """
+    if shared is not None:
+        return shared.peers(keys, port), None
+    if replica_dir is None:
+        return None, None
+    from pointsman.router.peers.unix_sockets import peers_on_this_machine
+
+    return peers_on_this_machine(state_dir, replica_dir, keys)
+
+
+def start_sharing(
+    shared: SharedState | None,
+    replica_dir: Path | None,
+    tasks: TaskSet,
+    health: Health,
+    sessions: Sessions,
+    usage: UsageMemory,
+    sign_ins: SignIns,
+) -> None:
+    """Share the state of these parts with the other gateways, if there may be any."""
+    if shared is not None:
+        shared.start(tasks, health, sessions, usage, sign_ins)
+    elif replica_dir is not None:
+        _share_ended_sessions(tasks, sessions, replica_dir.parent)
+
+
+def _share_ended_sessions(tasks: TaskSet, sessions: Sessions, folder: Path) -> None:
+    """Know the sessions that replicas on a state folder have ended, also before this one started."""
+    from pointsman.router.state.ended_file import EndedSessionsFile
+
+    file = EndedSessionsFile(folder)
+
+    def add(digest: bytes) -> None:
+        try:
+            found = file.read()
+            sessions.end_elsewhere(found)
+            if digest not in found:  # all replicas are told, and one has to write it
+                file.add(digest, LIFE_S)
+        except OSError as error:
+            logger.error("could not store that a session has ended: %s", error)  # noqa: TRY400
+
+    async def follow() -> None:
+        while True:
+            await asyncio.sleep(ENDED_EVERY_S)
+            sessions.end_elsewhere(await asyncio.to_thread(file.read))
+
+    try:
+        sessions.end_elsewhere(file.read())
+    except OSError as error:
+        logger.error("could not read which sessions have ended: %s", error)  # noqa: TRY400
+    sessions.on_end = add
+    tasks.start("ended sessions", follow)

@@ -1,0 +1,1 @@
+"""The audit on a real PostgreSQL."""
