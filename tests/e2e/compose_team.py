@@ -23,7 +23,7 @@ Era = Literal["legacy", "auto"]
 ERAS: tuple[Era, ...] = ("legacy", "auto") * 3  # one client each
 TOOL = "archive:search_index"
 QUERY = "search an index of documents"
-IN_A_ROW = 9  # discoveries that find the tool: round robin, so all gateways have taken up the token and started it
+IN_A_ROW = 9  # discoveries that find the tool: round robin, so all gateways have started it
 CALL_S = 30.0
 START_S = 60.0
 PAUSE_S = 0.05
@@ -49,11 +49,17 @@ class Team:
         in_a_row = 0
         async with asyncio.timeout(START_S), httpx2.AsyncClient(headers=self._headers, timeout=CALL_S) as http:
             while in_a_row < IN_A_ROW:
-                health = (await http.get(self._url.removesuffix("/mcp") + "/health")).json()
-                # A gateway that does not know the token yet says nothing about the others.
-                complete = health.get("replicas", {}).get("living") == GATEWAYS
+                complete = await self._reaches_all(http)
                 in_a_row = in_a_row + 1 if complete and await self._is_found() else 0
                 await asyncio.sleep(PAUSE_S)
+
+    async def _reaches_all(self, http: httpx2.AsyncClient) -> bool:
+        """Whether the proxy sends requests to each gateway, and each knows the token and the others."""
+        asked = [await http.get(self._url.removesuffix("/mcp") + "/health") for _ in range(GATEWAYS)]
+        # A gateway that does not know the token yet says nothing about replicas.
+        reports = [answer.json().get("replicas", {}) for answer in asked]
+        known = all(report.get("living") == GATEWAYS for report in reports)
+        return known and len({report["this"] for report in reports}) == GATEWAYS
 
     async def end_a_session(self) -> None:
         """A session that one gateway has opened and another one ends is unknown to all of them at once."""
