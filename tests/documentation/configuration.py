@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from pointsman.config import model, value_types
+from pointsman.config import model, server_model, value_types
 from pointsman.config.part import Part
 from pointsman.config.settings import PREFIX, Settings
 from tests.documentation.markdown import code, table
@@ -24,9 +24,9 @@ from tests.documentation.markdown import code, table
 VALUES: Mapping[Any, tuple[str, str]] = {
     value_types.Seconds: ("seconds", "a number"),
     value_types.Count: ("count", "an integer"),
-    model.Id: ("id", "letters, digits, `_` and `-`, without `__`; at most 64 characters"),
-    model.Prefix: ("prefix", "letters, digits, `_`, `.` and `-`; at most 64 characters"),
-    model.Digest: ("hash", "64 hexadecimal digits"),
+    value_types.Id: ("id", "letters, digits, `_` and `-`, without `__`; at most 64 characters"),
+    value_types.Prefix: ("prefix", "letters, digits, `_`, `.` and `-`; at most 64 characters"),
+    value_types.Digest: ("hash", "64 hexadecimal digits"),
     value_types.Moment: ("time", "a date or a time in ISO 8601"),
     value_types.LocalPath: ("path", "relative to the folder of the file; `~` is your home folder"),
     value_types.Store: ("path or address", "a path, or `postgresql://USER@HOST/DATABASE`, which `config show` masks"),
@@ -58,7 +58,7 @@ PLURAL = {"secret": "secrets", "text": "texts", "id": "ids", "name": "names", "n
 
 def keys(part: str) -> str:
     """The keys of one part of the configuration, which `part` names as the model does: `SearchApiLimits`."""
-    owner: type[BaseModel] = getattr(model, part)
+    [owner] = [one for one in parts() if one.__name__ == part]
     return _table("Key", owner, lambda name: name)
 
 
@@ -71,7 +71,8 @@ def values() -> str:
 
 
 def parts() -> list[type[Part]]:
-    found = [part for part in vars(model).values() if isinstance(part, type) and issubclass(part, Part)]
+    named = vars(model) | vars(server_model)
+    found = [part for part in named.values() if isinstance(part, type) and issubclass(part, Part)]
     return [part for part in found if part is not Part]
 
 

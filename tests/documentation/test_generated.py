@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from pointsman.config import model
+from pointsman.config import model, server_model
 from pointsman.core import errors as core
 from pointsman.router.cli.main import COMMANDS
 from pointsman.router.clients.dialects import DIALECTS
@@ -27,7 +27,7 @@ def test_a_page_is_current(page: Path) -> None:
 
 
 def test_every_part_of_the_configuration_has_its_table() -> None:
-    documented_elsewhere = {model.Unassigned, model.ServerTimeouts}  # as Project and Timeouts
+    documented_elsewhere = {model.Unassigned, server_model.ServerTimeouts}  # as Project and Timeouts
     expected = {f"configuration {part.__name__}" for part in configuration.parts() if part not in documented_elsewhere}
     assert expected <= set(names(REFERENCE / "configuration.md"))
 
@@ -38,13 +38,13 @@ def test_a_part_that_is_documented_with_another_has_the_same_keys() -> None:
     assert {name: (field.annotation, field.default) for name, field in settings.items()} == {
         name: (field.annotation, field.default) for name, field in project.items()
     }
-    assert model.ServerTimeouts.model_fields.keys() == model.Timeouts.model_fields.keys()
+    assert server_model.ServerTimeouts.model_fields.keys() == server_model.Timeouts.model_fields.keys()
 
 
 def test_the_programs_that_download_are_named() -> None:
-    text = configuration.descriptions(model.Timeouts)["connect_s"]
-    assert f" {model.DOWNLOAD_S:g} for " in text
-    assert all(f"`{program}`" in text for program in model.DOWNLOADERS)
+    text = configuration.descriptions(server_model.Timeouts)["connect_s"]
+    assert f" {server_model.DOWNLOAD_S:g} for " in text
+    assert all(f"`{program}`" in text for program in server_model.DOWNLOADERS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

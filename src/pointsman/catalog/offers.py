@@ -22,7 +22,8 @@ from pointsman.catalog.names import (
 )
 from pointsman.catalog.service import ToolCatalogService
 from pointsman.catalog.skills import directory, skill_entries, skills_around, skills_with, wrap_skill
-from pointsman.config.model import GatewayConfig, Server
+from pointsman.config.model import GatewayConfig
+from pointsman.config.server_model import Server
 from pointsman.core.kinds import PROMPTS, RESOURCES, SKILLS, TEMPLATES, ListKind
 from pointsman.core.model import Caller, Json, ToolSource
 

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from pointsman.catalog.names import NameIndex
 from pointsman.catalog.tokens import CREATE_TOKEN, TokenIndex
-from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Server, Strategy, Token
+from pointsman.config.model import ANY, UNASSIGNED, GatewayConfig, Strategy, Token
+from pointsman.config.server_model import Server
 from pointsman.core.errors import ForbiddenError, View
 from pointsman.core.model import Caller
 

@@ -11,8 +11,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from pointsman.config.model import GatewayConfig, Server, ServerTimeouts
+from pointsman.config.model import GatewayConfig
 from pointsman.config.part import Part
+from pointsman.config.server_model import Server, ServerTimeouts
 
 MASK = "********"
 

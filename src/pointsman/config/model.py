@@ -7,7 +7,6 @@ relative to that page.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Struct
@@ -19,49 +18,30 @@ from pydantic import (
 )
 
 from pointsman.config.part import Part
+from pointsman.config.server_model import DOWNLOAD_S, Server, Timeouts
 from pointsman.config.value_types import (
     BearerToken,
     Count,
     DatabaseAddress,
+    Digest,
     DrainSeconds,
-    HeaderName,
-    HeaderValue,
-    LocalPath,
+    Id,
     Moment,
     Network,
     PeerAddress,
-    Program,
     RequestKey,
-    RootName,
     Seconds,
     Semantic,
     ServiceAddress,
-    Store,
-    Variable,
-    VariableName,
-    WebAddress,
 )
-from pointsman.config.values import is_database_address
 
 DEFAULT_PORT = 3282
 SEARCH_API_PORT = 3283
 ANY = "*"  # in a token's `projects` and `servers`: all of them
-SEARCH_DB_PATH = "SEARCH_DB_PATH"  # the environment variable that names the store of a bundled archive
 RESERVED_SERVER_ID = "pointsman"  # of the gateway's own tools
-# Programs that may download a server before they start it, and the default of their `connect_s`.
-DOWNLOADERS = frozenset({"bunx", "docker", "npm", "npx", "pipx", "pnpm", "podman", "uv", "uvx"})
-DOWNLOAD_S = 120.0
 REPLICA_DRAIN_S = 5.0  # the default of `drain_s`: two checks of a proxy that asks every two seconds
 UNASSIGNED = ""  # in a token's `projects`: callers that name no project
 
-# Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
-ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"
-PREFIX_PATTERN = r"^[A-Za-z0-9_.-]*$"  # characters that all clients accept
-DIGEST_PATTERN = r"^[0-9A-Fa-f]{64}$"
-MAX_ID_CHARS = 64
-Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, min_length=1, max_length=MAX_ID_CHARS)]
-Prefix = Annotated[str, StringConstraints(pattern=PREFIX_PATTERN, max_length=64)]
-Digest = Annotated[str, StringConstraints(pattern=DIGEST_PATTERN, to_lower=True)]
 Strategy = Literal["bm25", "cloud"]
 
 
@@ -88,122 +68,6 @@ class Listen(Part):
         if self.drain_s is not None:
             return self.drain_s
         return REPLICA_DRAIN_S if replica else 0.0
-
-
-class Timeouts(Part):
-    connect_s: Seconds = 30
-    """Until a server has completed the handshake. If it is not set, 120 for a `command` that may download the server
-    first: `uvx`, `uv`, `npx`, `npm`, `pnpm`, `bunx`, `pipx`, `docker`, `podman`."""
-    list_s: Seconds = 5
-    """For one list; a slow server is left out of the answer and never delays it further."""
-    call_s: Seconds = 60
-    """For a whole call, excluding the time a person takes to answer a question."""
-
-
-class ServerTimeouts(Part):
-    """A server's own timeouts; those of the top level apply where one is absent."""
-
-    connect_s: Seconds | None = None
-    list_s: Seconds | None = None
-    call_s: Seconds | None = None
-
-
-class Server(Part):
-    """One downstream MCP server: exactly one of `bundled`, `command` and `url`."""
-
-    name: str | None = None
-    """Display name for people and models; by default the id."""
-    enabled: bool = True
-    """`false`: the server is not started, and its tools do not exist."""
-    bundled: Literal["archive"] | None = None
-    """The server that ships with Pointsman."""
-    command: Program | None = None
-    """Program to start; it speaks MCP over stdin and stdout."""
-    args: tuple[str, ...] = ()
-    """Its arguments, passed literally (`8080` stays `8080`)."""
-    env: Mapping[VariableName, Variable] = {}
-    """Its environment variables, in addition to [those that every child inherits](#the-environment-of-a-child). For
-    those of the archive see [its limits](archive-limits.md)."""
-    inherit_env: tuple[VariableName, ...] = ()
-    """Names of further variables of the gateway that it inherits, such as `[AWS_PROFILE]`; one that is not set is left
-    out. `env` overrides them."""
-    cwd: LocalPath | None = None
-    """Its working directory."""
-    url: WebAddress | None = None
-    """Address of a remote server."""
-    transport: Literal["stdio", "http", "sse"] | None = None
-    """`http` is streamable HTTP. By default `stdio` for `command` and `http` for `url`."""
-    headers: Mapping[HeaderName, HeaderValue] = {}
-    """Headers for every request to `url`."""
-    era: Literal["auto", "legacy", "modern"] = "auto"
-    """`auto` detects the protocol era; `legacy` or `modern` fixes it."""
-    isolation: Literal["shared", "per-caller"] = "shared"
-    """`per-caller`: each caller (token and project) gets its own connection for calls and subscriptions
-    ([details](../concepts/questions.md#a-connection-for-each-caller)); lists use one shared connection."""
-    prefix: Prefix | None = None
-    """Prefix for the names of its prompts and, with `exposure: flat`, of its tools; by default `<id>__`. `""`: no
-    prefix, and its resource URIs stay unchanged, except for `ui://` ([apps](../guide/clients.md#apps)); if two
-    servers clash, the first in the file wins. A name with another server's prefix belongs to that server."""
-    projects: tuple[Id, ...] = ()
-    """Projects that the server belongs to; empty: it is for callers without a project."""
-    tool_permissions: Mapping[str, bool] = {}
-    """`{tool: false}` forbids a tool; tools that are not listed are allowed. `{"*": false, tool: true}` is an allow
-    list: only tools listed with `true` are allowed, even if the server adds others."""
-    timeouts: ServerTimeouts = ServerTimeouts()
-    """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
-    db: Store | None = None
-    """`bundled: archive` only: its database, by default [in `state.database`](archive.md#in-postgresql) if that is set,
-    else a file in the state folder ([precedence](../guide/archive-ingest.md#which-store))."""
-    roots: Mapping[RootName, LocalPath] = {}
-    """`bundled: archive` only: folders it may read, each under a name of letters, digits, `_`, `-` and `.`."""
-
-    @model_validator(mode="after")
-    def _check_kind(self) -> Server:
-        kinds = [name for name in ("bundled", "command", "url") if getattr(self, name) is not None]
-        if len(kinds) != 1:
-            given = ", ".join(f"`{kind}`" for kind in kinds) or "none of them"
-            raise ValueError(f"needs exactly one of `bundled`, `command` and `url`, but has {given}")
-        if self.url is None and self.transport in ("http", "sse"):
-            raise ValueError(f"`transport: {self.transport}` needs `url`")
-        if self.url is not None and self.transport == "stdio":
-            raise ValueError("`transport: stdio` needs `command`")
-        for key, allowed in _ALLOWED_WITH.items():
-            if getattr(self, key) and kinds[0] not in allowed:
-                needed = " or ".join(f"`{kind}`" for kind in allowed)
-                raise ValueError(f"`{key}` needs a server with {needed}, but this one has `{kinds[0]}`")
-        named = self.store_variable if self.bundled else ""
-        if named and not is_database_address(named) and not Path(named).is_absolute():
-            raise ValueError(f"`env.{SEARCH_DB_PATH}` must be absolute; use `db` for a path relative to this file")
-        return self
-
-    @property
-    def downloader(self) -> str | None:
-        """The name of the program if it may download the server before it starts it."""
-        program = Path(self.command).name if self.command is not None else None
-        return program if program in DOWNLOADERS else None
-
-    @property
-    def store_variable(self) -> str:
-        """The path or address of the store in `env`; empty: not set."""
-        variable = self.env.get(SEARCH_DB_PATH)
-        return variable.get_secret_value() if variable is not None else ""
-
-    @property
-    def names_store(self) -> bool:
-        """Whether the entry of a bundled archive names its store."""
-        return self.db is not None or bool(self.store_variable)
-
-
-# Keys that only some kinds of server have. One without effect is rejected rather than ignored.
-_ALLOWED_WITH = {
-    "args": ("command",),
-    "cwd": ("command",),
-    "env": ("command", "bundled"),
-    "inherit_env": ("command", "bundled"),
-    "headers": ("url",),
-    "db": ("bundled",),
-    "roots": ("bundled",),
-}
 
 
 class Project(Part):

@@ -15,8 +15,9 @@ from typing import Any
 from msgspec import Struct
 
 from pointsman.config.errors import closest
-from pointsman.config.model import ID_PATTERN, GatewayConfig
+from pointsman.config.model import GatewayConfig
 from pointsman.config.secrets import holds_secret
+from pointsman.config.value_types import ID_PATTERN
 from pointsman.config.yaml.document import Document, KeyPath, input_variable, render
 from pointsman.config.yaml.syntax import NO_COMMENT
 

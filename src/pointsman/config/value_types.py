@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, StringConstraints
 
 from pointsman.config.values import (
     check_base_url,
@@ -50,3 +50,12 @@ Variable = Annotated[SecretStr, AfterValidator(reject_null_character)]
 Network = Annotated[str, AfterValidator(parse_network)]
 HeaderName = Annotated[str, AfterValidator(check_header_name)]
 HeaderValue = Annotated[SecretStr, AfterValidator(check_header_value)]
+
+# Letters, digits, `_` and `-`, without `__`, which separates server and tool in names that clients see.
+ID_PATTERN = r"^_?([A-Za-z0-9-]_?)*$"
+PREFIX_PATTERN = r"^[A-Za-z0-9_.-]*$"  # characters that all clients accept
+DIGEST_PATTERN = r"^[0-9A-Fa-f]{64}$"
+MAX_ID_CHARS = 64
+Id = Annotated[str, StringConstraints(pattern=ID_PATTERN, min_length=1, max_length=MAX_ID_CHARS)]
+Prefix = Annotated[str, StringConstraints(pattern=PREFIX_PATTERN, max_length=64)]
+Digest = Annotated[str, StringConstraints(pattern=DIGEST_PATTERN, to_lower=True)]

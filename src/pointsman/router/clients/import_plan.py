@@ -11,9 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pointsman.config.model import ID_PATTERN, RESERVED_SERVER_ID, Server
+from pointsman.config.model import RESERVED_SERVER_ID
 from pointsman.config.model_errors import sentence
 from pointsman.config.pasted import MAX_ID, accept_pasted, mended_id
+from pointsman.config.server_model import Server
+from pointsman.config.value_types import ID_PATTERN
 from pointsman.config.yaml.document import Document, render
 from pointsman.router.clients.found_servers import Findings, Found, LeftOut, points_here
 from pointsman.router.clients.secret_files import FOLDER, move_secrets

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pointsman.config.model import GatewayConfig, Project, Server
+from pointsman.config.model import GatewayConfig, Project
+from pointsman.config.server_model import Server
 from pointsman.core.model import Json
 
 OFF = "off"  # `optimization: null`

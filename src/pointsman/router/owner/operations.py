@@ -21,8 +21,8 @@ from pointsman.catalog.list_cache import ListFailure
 from pointsman.catalog.names import display_name
 from pointsman.catalog.rights import OWNER_ID
 from pointsman.config.errors import closest
-from pointsman.config.model import Server
 from pointsman.config.secrets import mask_secrets
+from pointsman.config.server_model import Server
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import CannotAskError, Client, FrontRequest, ProtocolError

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from pointsman.config.model import GatewayConfig, Limits, Server
+from pointsman.config.model import GatewayConfig, Limits
+from pointsman.config.server_model import Server
 from pointsman.router.downstream.server.connectors import Connectors
 from pointsman.router.downstream.server.fleet import Fleet
 from pointsman.router.downstream.stderr_log import ServerLogs

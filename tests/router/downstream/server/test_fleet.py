@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pointsman.config.model import GatewayConfig, Limits, Server
+from pointsman.config.model import GatewayConfig, Limits
+from pointsman.config.server_model import Server
 from pointsman.core.errors import ServerUnavailableError
 from pointsman.core.model import Caller, Json
 from pointsman.core.seams import Era

@@ -11,7 +11,8 @@ from msgspec import Struct, field
 from pydantic import SecretStr
 
 from pointsman.config.mask import hidden_values
-from pointsman.config.model import Limits, Server
+from pointsman.config.model import Limits
+from pointsman.config.server_model import Server
 from pointsman.router.downstream.bundled import bundled_environment, secret_values
 from pointsman.router.downstream.connection import Connect, Connection, OnNotification
 from pointsman.router.downstream.stderr_log import ServerLogs, StderrLog

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from msgspec import Struct, field
 
 from pointsman.catalog.names import display_name
-from pointsman.config.model import GatewayConfig, Limits, Server, ServerTimeouts
+from pointsman.config.model import GatewayConfig, Limits
+from pointsman.config.server_model import Server, ServerTimeouts
 from pointsman.core.model import ServerStatus, WallClock
 from pointsman.router.downstream.connection import Connect
 from pointsman.router.downstream.server.own_connections import OwnConnections

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from pointsman.config.model import Timeouts
+from pointsman.config.server_model import Timeouts
 from pointsman.core.errors import (
     MAY_HAVE_RUN,
     TRY_LATER,

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from pointsman.catalog.overview import kept_names
-from pointsman.config.model import Server
+from pointsman.config.server_model import Server
 from pointsman.router.downstream.bundled import secret_values
 
 logger = logging.getLogger(__name__)
