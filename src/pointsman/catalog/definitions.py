@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from pointsman.catalog.apps import is_for_apps_only
+from pointsman.catalog.effects import Effect, claimed_effect
 from pointsman.catalog.schema.arguments import ArgumentCheck
 from pointsman.core.errors import ASK_OPERATOR, NextStep, ServerUnavailableError
 from pointsman.core.model import Json, ToolKey, ToolSource
@@ -59,6 +60,7 @@ class KnownTool(msgspec.Struct, frozen=True, eq=False):
     document: ToolDocument
     check_arguments: ArgumentCheck
     for_apps_only: bool = False
+    claimed: Effect = "destructive"  # `effect_of` says whether it counts
 
 
 def build_tools(source: ToolSource, entries: dict[str, Json], before: dict[str, KnownTool]) -> dict[str, KnownTool]:
@@ -97,7 +99,8 @@ def _build_tool(source: ToolSource, name: str, tool: Json, digest: bytes) -> Kno
         input_schema=schema,
         title=_title_of(tool),
     )
-    return KnownTool(source.id, name, tool, digest, document, ArgumentCheck(key, schema), is_for_apps_only(tool))
+    check = ArgumentCheck(key, schema)
+    return KnownTool(source.id, name, tool, digest, document, check, is_for_apps_only(tool), claimed_effect(tool))
 
 
 def _title_of(tool: Json) -> str:

@@ -90,6 +90,9 @@ class Server(Part):
     tool_permissions: Mapping[str, bool] = {}
     """`{tool: false}` forbids a tool; tools that are not listed are allowed. `{"*": false, tool: true}` is an allow
     list: only tools listed with `true` are allowed, even if the server adds others."""
+    trust_annotations: bool | None = None
+    """Whether to believe what the server says its tools do (`readOnlyHint`, `destructiveHint`). Otherwise each of its
+    tools counts as destructive. By default only bundled servers are believed."""
     timeouts: ServerTimeouts = ServerTimeouts()
     """Overrides `connect_s`, `list_s` and `call_s` of [`timeouts`](#timeouts) for this server."""
     db: Store | None = None
@@ -116,6 +119,10 @@ class Server(Part):
         if named and not is_database_address(named) and not Path(named).is_absolute():
             raise ValueError(f"`env.{SEARCH_DB_PATH}` must be absolute; use `db` for a path relative to this file")
         return self
+
+    @property
+    def trusts_annotations(self) -> bool:
+        return self.bundled is not None if self.trust_annotations is None else self.trust_annotations
 
     @property
     def downloader(self) -> str | None:
