@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from pointsman.catalog.definitions import KnownTool
 from pointsman.catalog.names import display_name
-from pointsman.catalog.rights import RightsIndex
+from pointsman.catalog.rights import CallerLimits, RightsIndex
 from pointsman.config.edits import Writer, add_project, remove_project, set_project, set_server, set_token
 from pointsman.config.errors import closest
 from pointsman.config.files import Rewritten
@@ -253,15 +253,15 @@ def _server_rows(parts: Parts, servers: Iterable[str], wanted: str) -> list[Json
 def _server_cells(parts: Parts, row: Json, callers: Iterable[Caller]) -> Iterator[Json]:
     """How many of its tools each caller may use; None: the server has listed none yet."""
     rights, listed = parts.catalog.rights, parts.catalog.last_list(row["id"])
-    counts: dict[bool, int] = {}  # tool_permissions are those of the server, so callers differ in little
+    counts: dict[tuple[bool, CallerLimits], int] = {}  # many tokens have the same limits
     for caller in callers:
         granted = rights.may_use_server(caller, row["id"])
-        apps = rights.reaches_app_tools(caller)
-        if granted and listed is not None and apps not in counts:
+        alike = rights.reaches_app_tools(caller), rights.limits_of(caller)
+        if granted and listed is not None and alike not in counts:
             tools = listed.items.items()
-            counts[apps] = sum(_may_use(rights, caller, row["id"], name, tool) for name, tool in tools)
+            counts[alike] = sum(_may_use(rights, caller, row["id"], name, tool) for name, tool in tools)
         total = len(listed.items) if listed is not None else None
-        yield {"granted": granted, "may": counts.get(apps, 0) if granted else 0, "total": total}
+        yield {"granted": granted, "may": counts.get(alike, 0) if granted else 0, "total": total}
 
 
 def _tool_rows(parts: Parts, server_id: str, wanted: str) -> list[Json]:
@@ -287,7 +287,9 @@ def _tool_cells(parts: Parts, row: Json, callers: Iterable[Caller]) -> Iterator[
 
 
 def _may_use(rights: RightsIndex, caller: Caller, server_id: str, name: str, tool: KnownTool) -> bool:
-    return rights.may_use(caller, server_id, name) and (not tool.for_apps_only or rights.reaches_app_tools(caller))
+    if tool.for_apps_only and not rights.reaches_app_tools(caller):
+        return False
+    return rights.may_use(caller, server_id, name, tool.claimed)
 
 
 def _described(config: GatewayConfig, rights: RightsIndex, project_id: str) -> Json:
