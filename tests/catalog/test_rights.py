@@ -154,7 +154,7 @@ def test_a_server_must_belong_to_the_project_and_be_listed_by_the_token(
     assert RIGHTS.usable_servers(caller) == servers
     assert RIGHTS.usable_servers(caller) == servers  # and again, from what is kept
     for server_id in ("free", "clock", "shared", "unheard-of"):
-        assert RIGHTS.may_use(caller, server_id, "anything") == (server_id in servers)
+        assert RIGHTS.may_use(caller, server_id, "anything", "destructive") == (server_id in servers)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_server_must_belong_to_the_project_and_be_listed_by_the_token(
 )
 def test_tool_permissions_forbid_by_name(tool_name: str, allowed: bool) -> None:
     """A respelt name passes here, and is then not in the server's list."""
-    assert RIGHTS.may_use(Caller("all", "research"), "clock", tool_name) == allowed
+    assert RIGHTS.may_use(Caller("all", "research"), "clock", tool_name, "destructive") == allowed
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_star_decides_over_tools_that_are_not_named(permissions: dict[str, boo
     }
     rights = RightsIndex(GatewayConfig.model_validate(data))
     permits = rights.permits(Caller("all", None), "one")
-    assert set(filter(permits, ("read", "erase", "added-later", "*"))) == allowed
+    assert {name for name in ("read", "erase", "added-later", "*") if permits(name, "destructive")} == allowed
 
 
 def test_a_server_that_is_switched_off_is_granted_but_not_usable() -> None:
@@ -231,7 +231,7 @@ def test_a_revoked_token_is_over_in_open_sessions_too() -> None:
     after = RightsIndex(without)
     assert not after.still_valid(caller, NOW)
     assert after.usable_servers(caller) == ()
-    assert not after.may_use(caller, "clock", "read")
+    assert not after.may_use(caller, "clock", "read", "read")
 
 
 def test_a_removed_project_is_over_in_open_sessions_too() -> None:
@@ -246,7 +246,7 @@ def test_the_owner_may_use_every_server_and_no_tool_that_is_switched_off() -> No
     assert rights.still_valid(owner, NOW)
     assert set(rights.servers_of(owner)) == set(CONFIG.servers)
     assert "off" not in rights.usable_servers(owner)
-    assert not rights.may_use(owner, "clock", "erase")
+    assert not rights.may_use(owner, "clock", "erase", "read")
     assert rights.strategy(owner) == "bm25"  # whatever callers without a project have
     assert set(rights.usable_servers(Caller(OWNER_ID, "sales"))) == {"shared"}
     assert not rights.still_valid(Caller(OWNER_ID, "gone"), NOW)

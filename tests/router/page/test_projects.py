@@ -58,7 +58,7 @@ async def test_the_matrix_is_what_the_rights_decide(owner: Owner) -> None:
     tools = (await owner.get("/page/projects/attic?server=shop")).text
     assert _columns(tools) == ["test", "guest"]
     for tool, cells in _rows(tools).items():
-        allowed = [rights.may_use(Caller(one, "attic"), "shop", tool) for one in ("test", "guest")]
+        allowed = [rights.may_use(Caller(one, "attic"), "shop", tool, "destructive") for one in ("test", "guest")]
         assert [cell == "may use it" for cell in cells] == allowed
     assert set(_rows(tools)) >= {"erase", "colour"}
     assert "forbidden" in tools
