@@ -96,7 +96,7 @@ async def test_a_configuration_without_tokens(tmp_path: Path) -> None:
 async def test_a_token_whose_scopes_hide_all_tools_of_a_server(tmp_path: Path) -> None:
     reader = {"sha256": "a" * 64, "projects": ["*"], "servers": ["*"], "scopes": ["read"]}
     configure(tmp_path, servers={"shop": {"command": "true"}}, tokens={"reader": reader})
-    found = [each["text"] for each in (await doctor(tmp_path)).json["findings"] if each["check"] == "tokens"]
+    found = [each["message"] for each in (await doctor(tmp_path)).json["findings"] if each["check"] == "tokens"]
     assert len(found) == 1
     assert found[0].startswith("Token `reader` sees no tools of `shop`")
 

@@ -113,6 +113,18 @@ async def set_exposure(view: View) -> Response:
     return await _set(view, {"exposure": chosen}, f"exposes {EXPOSURES[chosen].lower()}", text)
 
 
+async def set_patterns(view: View) -> Response:
+    """Choose which tools of its servers the project has."""
+    patterns = read_patterns(view)
+    text = "" if patterns else "Callers of the project can then use all tools of its servers."
+    return await _set(view, {"tools": patterns}, "has another choice of tools", text)
+
+
+def read_patterns(view: View) -> list[str] | None:
+    """The patterns that were typed, one a line; None: all tools."""
+    return [line.strip() for line in view.field("tools").splitlines() if line.strip()] or None
+
+
 async def set_server_membership(view: View) -> Response:
     """Add a server to the project, or take it out of it."""
     project_id, server_id, path = _project_of(view), view.field("server"), view.parts.config_path
@@ -208,7 +220,8 @@ async def remove(view: View) -> Response:
 async def _set(view: View, values: Mapping[str, Any], done: str, text: str) -> Response:
     project_id, path, config = _project_of(view), view.parts.config_path, view.parts.current.config
     one = config.projects[project_id] if project_id else config.unassigned
-    if all(getattr(one, key) == value for key, value in values.items()):  # maybe by default
+    before = {key: list(had) if isinstance(had := getattr(one, key), tuple) else had for key in values}
+    if before == values:  # maybe by default
         raise OwnerError("unchanged", "That is what the configuration has already.")
 
     def edit(environ: Mapping[str, str], write: Writer) -> Rewritten:
@@ -346,6 +359,7 @@ SCREEN = Screen(
         ("GET", PATH + "/{id}", show_one),
         ("POST", PATH + "/{id}/optimization", set_optimization),
         ("POST", PATH + "/{id}/exposure", set_exposure),
+        ("POST", PATH + "/{id}/patterns", set_patterns),
         ("POST", PATH + "/{id}/servers", set_server_membership),
         ("POST", PATH + "/{id}/tokens", set_token_membership),
         ("POST", PATH + "/{id}/tools", set_permission),
