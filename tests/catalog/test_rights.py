@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pointsman.catalog.rights import OWNER_ID, RightsIndex, identify
+from pointsman.catalog.rights import MAX_JUDGED, OWNER_ID, RightsIndex, identify
 from pointsman.config.model import GatewayConfig
 from pointsman.core.errors import ForbiddenError, UnauthorizedError
 from pointsman.core.model import Caller
@@ -258,3 +258,14 @@ def test_no_request_can_be_the_owners() -> None:
     for secret in (OWNER_ID, "0" * 64, ""):
         with pytest.raises(UnauthorizedError):
             identify(CONFIG, secret, None, NOW)
+
+
+def test_what_is_remembered_of_a_server_that_lists_new_names_without_end_is_bounded() -> None:
+    limited = CONFIG.model_copy(
+        update={"tokens": {"all": CONFIG.tokens["all"].model_copy(update={"tools": ("!*:x",)})}}
+    )
+    grant = RightsIndex(limited).tool_grant(Caller("all", None), "free")
+    assert grant is not None
+    assert all(grant.allows(f"tool{number}", "read") for number in range(MAX_JUDGED + 10))
+    assert not grant.allows("x", "read")
+    assert len(grant._judged) <= MAX_JUDGED

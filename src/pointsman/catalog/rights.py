@@ -26,6 +26,7 @@ Tool = TypeVar("Tool", bound=_Claims)
 
 NO_PROJECT = frozenset({UNASSIGNED, "UNASSIGNED_PROJECT_ID", "__unassigned__"})
 MAX_NAMED_PROJECTS = 10  # in one sentence
+MAX_JUDGED = 10_000  # tools of one server that are remembered as allowed or not; it may list new names without end
 _ServerDenial = Literal["token", "project", "server", "token_servers", "server_projects"]
 _ToolDenial = Literal["permission", "project_tools", "token_tools", "scope"]
 Denial = _ServerDenial | _ToolDenial
@@ -133,10 +134,10 @@ class RightsIndex:
     def may_use(self, caller: Caller, server_id: str, tool_name: str, claimed: Effect) -> bool:
         """Whether the caller may use the tool, which need not exist; `claimed` is the effect that it claims."""
         grant = self._grants_of(caller).grants.get(server_id)
-        return grant is not None and grant.allows(tool_name, claimed)
+        return grant is not None and grant.why_not(tool_name, claimed) is None
 
     def permits(self, caller: Caller, server_id: str) -> Callable[[str, Effect], bool]:
-        """`may_use` for many tools of one server."""
+        """`may_use` for many tools that one server lists."""
         grant = self._grants_of(caller).grants.get(server_id)
         return grant.allows if grant is not None else lambda tool_name, claimed: False
 
@@ -255,7 +256,7 @@ NO_LIMITS = CallerLimits(SCOPES, (), ())
 class Grant:
     """A server that token and project grant a caller, and which of its tools the caller may use."""
 
-    __slots__ = ("_project_tools", "_scopes", "_token_tools", "allows_all", "may_have_tools", "server")
+    __slots__ = ("_judged", "_project_tools", "_scopes", "_token_tools", "allows_all", "may_have_tools", "server")
 
     def __init__(
         self, server: Server, scopes: tuple[Effect, ...], project_tools: NamePatterns, token_tools: NamePatterns
@@ -267,12 +268,21 @@ class Grant:
         every_effect = all(effect_of(server, effect) in scopes for effect in SCOPES)
         some_effect = any(effect_of(server, effect) in scopes for effect in SCOPES)
         lists = (project_tools, token_tools)
+        self._judged: dict[tuple[str, Effect], bool] = {}
         self.allows_all = every_effect and not server.tool_permissions and all(one.leaves_all for one in lists)
         self.may_have_tools = some_effect and not any(one.leaves_none for one in lists)
 
     def allows(self, tool_name: str, claimed: Effect) -> bool:
-        """Whether the caller may use a tool of that name that claims that effect."""
-        return self.allows_all or self.why_not(tool_name, claimed) is None
+        """Whether the caller may use a tool that the server lists; kept, because patterns may be many."""
+        if self.allows_all:
+            return True
+        key = (tool_name, claimed)
+        allowed = self._judged.get(key)
+        if allowed is None:
+            if len(self._judged) >= MAX_JUDGED:
+                self._judged.clear()
+            allowed = self._judged[key] = self.why_not(tool_name, claimed) is None
+        return allowed
 
     def why_not(self, tool_name: str, claimed: Effect) -> Denial | None:
         permissions = self.server.tool_permissions

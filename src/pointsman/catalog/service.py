@@ -339,7 +339,7 @@ class ToolCatalogService:
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
         reached = tool is not None and (not tool.for_apps_only or rights.reaches_app_tools(caller))
-        permitted = grant.allows_all or grant.allows(key.tool_name, tool.claimed if tool is not None else "destructive")
+        permitted = tool is not None and (grant.allows_all or grant.allows(key.tool_name, tool.claimed))
         if reached and permitted and rights.still_valid(caller, self._wall_clock()):
             return tool
         # From here on a forbidden tool and a missing one take the same time.
