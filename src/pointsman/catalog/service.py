@@ -422,7 +422,7 @@ class ToolCatalogService:
 
     def _note_names(self, server_id: str, tools: Mapping[str, KnownTool]) -> None:
         for_apps = [name for name, tool in tools.items() if tool.for_apps_only]
-        claims = {name: tool.claimed for name, tool in tools.items()}
+        claims: dict[str, Effect] = {name: tool.claimed for name, tool in tools.items()}
         self._names.note_tool_names(server_id, tools, for_apps, claims)
 
     def _authorize(

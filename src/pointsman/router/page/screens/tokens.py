@@ -208,7 +208,7 @@ def _limits(view: View, token: Token | None = None) -> tuple[list[Scope], list[s
     """Scopes and patterns of the form; where it has no such field, those of the token. None stands for all tools."""
     kept = token.scopes if token is not None else SCOPES
     named = view.field("scopes", " ".join(kept)).split()
-    scopes = [scope for scope in SCOPES if scope in named]
+    scopes: list[Scope] = [scope for scope in SCOPES if scope in named]
     if not scopes or len(scopes) < len(named):
         raise OwnerError("invalid", "Choose what the tools of the token may do.")
     if "tools" not in view.form:
