@@ -318,9 +318,7 @@ class LegacyHttp:
         if response.status == HTTPStatus.OK and response.kind == EVENT_STREAM:
             self._backoff.reset()
             messages = self._messages
-            await read_stream(
-                response, self._result_bytes, messages.receive_standalone, messages.unsolicited.pause_s
-            )
+            await read_stream(response, self._result_bytes, messages.receive_standalone, messages.unsolicited.pause_s)
             return True
         lost = session.has_id and await _says_session_lost(response)
         response.close()

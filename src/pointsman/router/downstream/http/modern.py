@@ -75,9 +75,7 @@ class ModernHttp:
     async def _listen(self, response: HttpResponse) -> Json:
         """Read a stream that stays open: its messages have no budget, but are throttled."""
         messages = self._messages
-        await read_stream(
-            response, self._result_bytes, messages.receive_standalone, messages.unsolicited.pause_s
-        )
+        await read_stream(response, self._result_bytes, messages.receive_standalone, messages.unsolicited.pause_s)
         return {}
 
     async def ended(self) -> str:

@@ -232,7 +232,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not direct or serve_post is None:
             self._begin_asgi()
             return
-        before, cycle = self.cycle, DirectCycle(self, serve_post)
+        before, cycle = self.cycle, DirectCycle(self)
         self.cycle = cycle
         self.headers, self.head = [], {}  # for trailers, which nobody reads: they must not count as headers
         if before is None or before.response_complete:
@@ -417,7 +417,7 @@ class DirectCycle(RequestResponseCycle):
     chunked_encoding: bool | None = None
     expected_content_length = 0
 
-    def __init__(self, connection: GuardedProtocol, serve_post: ServePost) -> None:
+    def __init__(self, connection: GuardedProtocol) -> None:
         """Set only what differs between requests: the constructor of the base costs as much as a system call."""
         self.connection = connection
         self.headers = connection.headers
@@ -429,14 +429,19 @@ class DirectCycle(RequestResponseCycle):
         self.task: asyncio.Task[None] | None = None  # a reference, so that it is not collected
         self.waiting_for_100_continue = connection.expect_100_continue
         parser = connection.parser
-        self.keep_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-        self.on_response = connection.on_response_complete
+        # HTTP/1.0 keeps a connection only if a header asks for it, and uvicorn not even then.
+        asked = b"connection" in self.head
+        self.keep_alive = parser.should_keep_alive() and not (asked and parser.get_http_version() == "1.0")
         self.body = b""  # type: ignore[assignment]  # a bytearray once it has a second piece
-        self._serve_post = serve_post
 
     def serve(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
         """The app for `run_asgi` of the base, for a request that was pipelined."""
-        return self._serve_post(self)
+        serve_post = self.connection.serve_post[0]
+        assert serve_post is not None
+        return serve_post(self)
+
+    def on_response(self) -> None:
+        self.connection.on_response_complete()
 
     @property
     def message_event(self) -> asyncio.Event:  # type: ignore[override]  # an attribute of the base
@@ -474,4 +479,4 @@ class DirectCycle(RequestResponseCycle):
             self.event.set()
         if not self.keep_alive:
             self.transport.close()
-        self.on_response()
+        self.connection.on_response_complete()
