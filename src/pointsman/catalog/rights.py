@@ -50,6 +50,8 @@ class RightsIndex:
         self._grants: dict[Caller, _Grants] = {}
         self._names: dict[Caller, NameIndex] = {}
         self._shared: dict[CallerLimits, _SharedGrants] = {}
+        self._flat = _flat_projects(config)
+        self.list_max_age_s = config.limits.list_max_age_s  # here, because each call needs it
 
     def identify(
         self, secret: str | None, project_named: str | None, now: float, *, sole_project: bool = False
@@ -182,8 +184,7 @@ class RightsIndex:
 
     def is_flat(self, caller: Caller) -> bool:
         """Whether the caller's project exposes all tools by name instead of the two meta tools."""
-        project = self._project(caller)
-        return caller.token_id != OWNER_ID and project is not None and project.exposure == "flat"
+        return caller.project_id in self._flat and caller.token_id != OWNER_ID
 
     def reaches_app_tools(self, caller: Caller) -> bool:
         """Whether the caller may use tools that are for apps only. Behind the two meta tools a model would use them."""
@@ -325,6 +326,12 @@ class _Grants(Struct, frozen=True):
 def identify(config: GatewayConfig, secret: str | None, project_named: str | None, now: float) -> Caller:
     """`RightsIndex.identify` for a single request."""
     return RightsIndex(config).identify(secret, project_named, now)
+
+
+def _flat_projects(config: GatewayConfig) -> frozenset[str | None]:
+    """The projects that expose all tools by name; None stands for no project."""
+    flat = [project_id for project_id, project in config.projects.items() if project.exposure == "flat"]
+    return frozenset([None, *flat] if config.unassigned.exposure == "flat" else flat)
 
 
 def _projects_by_token(config: GatewayConfig) -> dict[str, frozenset[str | None]]:

@@ -335,7 +335,7 @@ class ToolCatalogService:
             if source is not None and is_expected(source):
                 return None
             return self._authorize(caller, key, ListFailure("failed", why_not_running(source)))
-        max_age_s = rights.config.limits.list_max_age_s
+        max_age_s = rights.list_max_age_s
         listed = self._lists.list_of(source)
         tool = listed.cached_item(key.tool_name, max_age_s)
         reached = tool is not None and (not tool.for_apps_only or rights.reaches_app_tools(caller))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct
 from pydantic import (
     AfterValidator,
     Field,
@@ -366,7 +365,13 @@ class GatewayConfig(Part):
         return self.timeouts.model_copy(update=own)
 
 
-class CurrentConfig(Struct):
-    """Holds the configuration in effect; a reload replaces it."""
+class CurrentConfig:
+    """Holds the configuration in effect; a reload replaces it. Each request reads `limits` and `audit`."""
 
-    config: GatewayConfig
+    __slots__ = ("audit", "config", "limits")
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self.replace(config)
+
+    def replace(self, config: GatewayConfig) -> None:
+        self.config, self.limits, self.audit = config, config.limits, config.audit

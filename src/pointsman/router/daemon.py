@@ -280,9 +280,10 @@ class Daemon:
 
     async def reload(self, config: GatewayConfig) -> None:
         """Replace the configuration. Rights come first: a revoked token must stop working whatever fails after that."""
-        before, self._current.config = self._current.config, config
+        before = self._current.config
+        self._current.replace(config)
         self._catalog.reconfigure(config)
-        self._shares.limits = config.limits
+        self._shares.reload(config.limits)
         self._offers.reconfigure(config)
         self.gateway.hub.rights_changed()
         self.gateway.large_results.reconfigured()
