@@ -59,7 +59,7 @@ class Sandbox(Part):
     write: Annotated[tuple[LocalPath, ...], Field(max_length=100)] = ()
     """Folders and files that it may also change."""
     network: bool = False
-    """`false`: it has a network namespace with nothing but its own loopback, and no unix sockets."""
+    """`false`: it has a network namespace with nothing but its own loopback. Unix sockets are closed either way."""
 
 
 class ServerLimits(Part):

@@ -29,6 +29,15 @@ class Confined:
 FREE = Confined()
 
 
+def protected_paths(state_dir: Path, config_path: Path | None) -> tuple[Path, ...]:
+    """What no confined server may reach: the state folder, and the configuration with the secrets beside it."""
+    from pointsman.router.clients.secret_files import FOLDER  # imported on demand
+
+    if config_path is None:
+        return (state_dir,)
+    return (state_dir, config_path, config_path.absolute().parent / FOLDER)
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """What to start."""

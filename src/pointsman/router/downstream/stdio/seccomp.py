@@ -85,12 +85,10 @@ def filter_of(machine: str, *, network: bool, landlock: bool) -> bytes | None:
     rules = [_load(_ARCH), *_unless_equal(architecture.audit, [_refuse(errno.ENOSYS)], negated=True), _load(_NUMBER)]
     if architecture.has_x32:
         rules += [_jump(_JGE, _X32, 0, 1), _refuse(errno.ENOSYS)]
-    for name in _KEYRINGS:
+    for name in ("io_uring_setup", *_KEYRINGS):
         rules += _refused(numbers[name], errno.ENOSYS)
-    if landlock or not network:
-        rules += _refused(numbers["io_uring_setup"], errno.ENOSYS)
-        rules += _sockets(numbers["socket"], network)
-        rules += _socket_pairs(numbers["socketpair"])
+    rules += _sockets(numbers["socket"], network)
+    rules += _socket_pairs(numbers["socketpair"])
     if landlock:
         for name in (*_ATTRIBUTES, *_SHARED_MEMORY):
             if name in numbers:
